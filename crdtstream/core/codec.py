@@ -1,0 +1,433 @@
+"""Batches and local changes as bytes: protobuf messages, the appends as columns.
+
+A batch is encoded once, by its issuer; log, links and relays carry these bytes.  Columns are
+packed little-endian numbers in ``bytes`` fields, so that encoding and decoding them are single
+copies instead of a call per effect.
+
+Decoding validates what comes from outside: whatever passes has columns of equal length, offsets
+that fit and no empty lists.  What needs the replica's state (is it next, do the IDs ascend) is
+checked where it is applied.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.effects import (
+    Ack,
+    AckFrontier,
+    AppendColumns,
+    Claim,
+    CreateConsumer,
+    CreateGroup,
+    DeleteConsumer,
+    DeleteKey,
+    Deliver,
+    DestroyGroup,
+    EffectBatch,
+    LocalChange,
+    RareEffect,
+    Redeliver,
+    Remove,
+    SetLastId,
+    SetPosition,
+    Trim,
+)
+from crdtstream.core.group import Start
+from crdtstream.core.ids import REGION_MAX, Millis, Region, StreamId, id_ms, id_seq, make_id
+from crdtstream.v1 import effects_pb2, local_pb2
+
+N_MAX: Final = (1 << 63) - 1
+EFFECTS_PER_BATCH_MAX: Final = 1 << 24
+
+
+class BatchError(Exception):
+    """Bytes that are no valid batch (or record); the text names the field."""
+
+
+# --- Columns ---------------------------------------------------------------------------------------
+
+
+def pack(column: "array[int]") -> bytes:
+    """A column's numbers, little-endian."""
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()
+
+
+def _unpack(typecode: str, data: bytes, *, field: str) -> "array[int]":
+    column = array(typecode)
+    if len(data) % column.itemsize:
+        raise BatchError(f"{field}: {len(data)} bytes are no whole number of values")
+    column.frombytes(data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+# --- Version vectors and IDs -----------------------------------------------------------------------
+
+
+def encode_vv(vv: VersionVector) -> effects_pb2.VersionVector:
+    """A version vector as message, regions ascending."""
+    regions = sorted(vv)
+    return effects_pb2.VersionVector(regions=regions, counts=[vv[region] for region in regions])
+
+
+def decode_vv(message: effects_pb2.VersionVector) -> MutableVersionVector:
+    """The inverse of :func:`encode_vv`.
+
+    Raises:
+        BatchError: lists of different length, a region or count out of range, or a repeated region.
+    """
+    if len(message.regions) != len(message.counts):
+        raise BatchError("version vector: regions and counts differ in number")
+    vv = {
+        _region(region, field="version vector"): n
+        for region, n in zip(message.regions, message.counts, strict=True)
+    }
+    if len(vv) != len(message.regions) or not all(0 < n <= N_MAX for n in vv.values()):
+        raise BatchError("version vector: a repeated region or a count out of range")
+    return vv
+
+
+def _region(number: int, *, field: str) -> Region:
+    if not 1 <= number <= REGION_MAX:
+        raise BatchError(f"{field}: region {number} is not in 1 to {REGION_MAX}")
+    return Region(number)
+
+
+def _encode_id(entry_id: StreamId) -> effects_pb2.Id:
+    return effects_pb2.Id(ms=id_ms(entry_id), seq=id_seq(entry_id))
+
+
+def _decode_id(message: effects_pb2.Id) -> StreamId:
+    return make_id(message.ms, message.seq)
+
+
+def _encode_lane_ids(ids: Mapping[Region, Sequence[StreamId]]) -> list[effects_pb2.LaneIds]:
+    return [
+        effects_pb2.LaneIds(
+            lane=lane,
+            ms=pack(array("Q", map(id_ms, lane_ids))),
+            seq=pack(array("Q", map(id_seq, lane_ids))),
+        )
+        for lane, lane_ids in sorted(ids.items())
+    ]
+
+
+def _decode_lane_ids(
+    messages: Sequence[effects_pb2.LaneIds], *, field: str
+) -> dict[Region, tuple[StreamId, ...]]:
+    lanes: dict[Region, tuple[StreamId, ...]] = {}
+    for message in messages:
+        ms = _unpack("Q", message.ms, field=f"{field}.ms")
+        seq = _unpack("Q", message.seq, field=f"{field}.seq")
+        if not ms or len(ms) != len(seq):
+            raise BatchError(f"{field}: empty, or ms and seq differ in number")
+        lanes[_region(message.lane, field=field)] = tuple(map(make_id, ms, seq))
+    if len(lanes) != len(messages):
+        raise BatchError(f"{field}: a lane stands twice")
+    return lanes
+
+
+def _encode_positions(positions: Mapping[Region, StreamId]) -> list[effects_pb2.LanePosition]:
+    return [
+        effects_pb2.LanePosition(lane=lane, id=_encode_id(entry_id))
+        for lane, entry_id in sorted(positions.items())
+    ]
+
+
+def _decode_positions(
+    messages: Iterable[effects_pb2.LanePosition], *, field: str
+) -> dict[Region, StreamId]:
+    return {_region(message.lane, field=field): _decode_id(message.id) for message in messages}
+
+
+# --- Effects ---------------------------------------------------------------------------------------
+
+
+def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
+    message = effects_pb2.Effect(offset=offset)
+    match effect:
+        case Remove(key, ids):
+            message.remove.key = key
+            message.remove.lanes.extend(_encode_lane_ids(ids))
+        case Trim(key, up_to):
+            message.trim.key = key
+            message.trim.up_to.extend(_encode_positions(up_to))
+        case DeleteKey(key):
+            message.delete_key.key = key
+        case CreateGroup(key, group, start, entries_read):
+            create = message.create_group
+            create.key, create.group = key, group
+            if isinstance(start, Mapping):
+                create.lane_starts.extend(_encode_positions(start))
+            else:
+                create.start.CopyFrom(_encode_id(start))
+            if entries_read is not None:
+                create.entries_read = entries_read
+        case DestroyGroup(key, group):
+            message.destroy_group.key, message.destroy_group.group = key, group
+        case AckFrontier(key, group, intervals):
+            message.ack_frontier.key, message.ack_frontier.group = key, group
+            for lane, (start_id, end_id) in sorted(intervals.items()):
+                interval = message.ack_frontier.intervals.add(lane=lane)
+                getattr(interval, "from").CopyFrom(_encode_id(start_id))
+                interval.to.CopyFrom(_encode_id(end_id))
+        case SetLastId(key, entry_id, entries_added, max_deleted_id):
+            message.set_last_id.key = key
+            message.set_last_id.id.CopyFrom(_encode_id(entry_id))
+            if entries_added is not None:
+                message.set_last_id.entries_added = entries_added
+            if max_deleted_id is not None:
+                message.set_last_id.max_deleted_id.CopyFrom(_encode_id(max_deleted_id))
+    return message
+
+
+def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
+    match message.WhichOneof("kind"):
+        case "remove":
+            remove = message.remove
+            return Remove(remove.key, _decode_lane_ids(remove.lanes, field="remove.lanes"))
+        case "trim":
+            return Trim(message.trim.key, _decode_positions(message.trim.up_to, field="trim.up_to"))
+        case "delete_key":
+            return DeleteKey(message.delete_key.key)
+        case "create_group":
+            return _decode_create(message.create_group)
+        case "destroy_group":
+            return DestroyGroup(message.destroy_group.key, message.destroy_group.group)
+        case "ack_frontier":
+            return _decode_frontier(message.ack_frontier)
+        case "set_last_id":
+            body = message.set_last_id
+            return SetLastId(
+                body.key,
+                _decode_id(body.id),
+                body.entries_added if body.HasField("entries_added") else None,
+                _decode_id(body.max_deleted_id) if body.HasField("max_deleted_id") else None,
+            )
+        case _:
+            raise BatchError("others.kind: an effect this version does not know; upgrade this node")
+
+
+def _decode_create(message: effects_pb2.CreateGroup) -> CreateGroup:
+    start: Start
+    if message.HasField("start"):
+        start = _decode_id(message.start)
+    else:
+        start = _decode_positions(message.lane_starts, field="create_group.lane_starts")
+    entries_read = message.entries_read if message.HasField("entries_read") else None
+    return CreateGroup(message.key, message.group, start, entries_read)
+
+
+def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
+    intervals = {}
+    for interval in message.intervals:
+        lane = _region(interval.lane, field="ack_frontier.intervals")
+        start, end = _decode_id(getattr(interval, "from")), _decode_id(interval.to)
+        if start >= end:
+            raise BatchError("ack_frontier.intervals: an interval that is empty or ends too early")
+        intervals[lane] = (start, end)
+    return AckFrontier(message.key, message.group, intervals)
+
+
+# --- Batches ---------------------------------------------------------------------------------------
+
+
+def encode_batch(batch: EffectBatch) -> bytes:
+    """The batch's bytes: what the log keeps and the links send."""
+    appends = batch.appends
+    message = effects_pb2.EffectBatch(
+        origin=batch.origin,
+        first_n=batch.first_n,
+        count=batch.count,
+        context=encode_vv(batch.context),
+        issued_ms=batch.issued_ms,
+        keys=appends.keys,
+        key_index=pack(appends.key_index) if len(appends.keys) > 1 else b"",
+        ms=pack(appends.ms),
+        seq=pack(appends.seq),
+        lengths=pack(appends.lengths),
+        fields=appends.fields,
+        others=[_encode_effect(offset, effect) for offset, effect in batch.others],
+    )
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_batch(data: bytes) -> EffectBatch:
+    """The inverse of :func:`encode_batch`.
+
+    Raises:
+        BatchError: the bytes are no valid batch; the text says which field.
+    """
+    try:
+        message = effects_pb2.EffectBatch.FromString(data)
+    except DecodeError as error:
+        raise BatchError(f"batch: no protobuf message of this kind ({error})") from error
+    if not 1 <= message.count <= EFFECTS_PER_BATCH_MAX:
+        raise BatchError(f"count: {message.count} is not in 1 to {EFFECTS_PER_BATCH_MAX}")
+    if not 1 <= message.first_n <= N_MAX - message.count:
+        raise BatchError(f"first_n: {message.first_n} is out of range")
+    origin = _region(message.origin, field="origin")
+    context = decode_vv(message.context)
+    if origin in context:
+        raise BatchError("context: names the batch's own origin")
+    appends = _decode_columns(message)
+    if len(appends.ms) + len(message.others) != message.count:
+        raise BatchError("count: differs from the number of effects")
+    offsets = [effect.offset for effect in message.others]
+    if any(a >= b for a, b in zip(offsets, offsets[1:], strict=False)):
+        raise BatchError("others.offset: not ascending")
+    if offsets and offsets[-1] >= message.count:
+        raise BatchError("others.offset: beyond the batch")
+    others = [(effect.offset, _decode_effect(effect)) for effect in message.others]
+    return EffectBatch(
+        origin=origin,
+        first_n=message.first_n,
+        count=message.count,
+        context=context,
+        issued_ms=Millis(message.issued_ms),
+        appends=appends,
+        others=others,
+    )
+
+
+def _decode_columns(message: effects_pb2.EffectBatch) -> AppendColumns:
+    ms = _unpack("Q", message.ms, field="ms")
+    seq = _unpack("Q", message.seq, field="seq")
+    lengths = _unpack("I", message.lengths, field="lengths")
+    if len(message.keys) > 1:
+        key_index = _unpack("I", message.key_index, field="key_index")
+        if key_index and max(key_index) >= len(message.keys):
+            raise BatchError("key_index: beyond the keys")
+    else:
+        key_index = array("I", bytes(4 * len(ms)))
+    if not len(ms) == len(seq) == len(lengths) == len(key_index):
+        raise BatchError("ms, seq, lengths, key_index: columns differ in length")
+    if len(ms) and not message.keys:
+        raise BatchError("keys: appends without a key")
+    if sum(lengths) != len(message.fields):
+        raise BatchError("fields: its size is not the sum of the lengths")
+    return AppendColumns(list(message.keys), key_index, ms, seq, lengths, message.fields)
+
+
+# --- Local changes ---------------------------------------------------------------------------------
+
+
+def encode_local(changes: Sequence[tuple[int, LocalChange]]) -> bytes:
+    """Local changes, each with the number of own effects issued before it."""
+    message = local_pb2.LocalChanges(
+        changes=[_encode_change(after_n, change) for after_n, change in changes]
+    )
+    return message.SerializeToString(deterministic=True)
+
+
+def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
+    message = local_pb2.LocalChange(after_n=after_n, key=change.key, group=change.group)
+    match change:
+        case Deliver(_, _, consumer, now, ids, noack):
+            message.consumer, message.now_ms = consumer, now
+            message.deliver.lanes.extend(_encode_lane_ids(ids))
+            message.deliver.noack = noack
+        case Redeliver(_, _, consumer, now, ids):
+            message.consumer, message.now_ms = consumer, now
+            message.redeliver.lanes.extend(_encode_lane_ids(ids))
+        case Ack(_, _, ids):
+            message.ack.lanes.extend(_encode_lane_ids(ids))
+        case Claim(_, _, consumer, now, nacks, dropped, last_id):
+            message.consumer, message.now_ms = consumer, now
+            for lane, lane_nacks in sorted(nacks.items()):
+                for entry_id, delivered_ms, count in lane_nacks:
+                    nack = message.claim.nacks.add(
+                        lane=lane, delivered_ms=delivered_ms, delivery_count=count
+                    )
+                    nack.id.CopyFrom(_encode_id(entry_id))
+            message.claim.dropped.extend(_encode_lane_ids(dropped))
+            if last_id is not None:
+                message.claim.last_id.CopyFrom(_encode_id(last_id))
+            message.claim.SetInParent()
+        case CreateConsumer(_, _, consumer, now):
+            message.consumer, message.now_ms = consumer, now
+            message.create_consumer.SetInParent()
+        case DeleteConsumer(_, _, consumer):
+            message.consumer = consumer
+            message.delete_consumer.SetInParent()
+        case SetPosition(_, _, position, entries_read):
+            message.set_position.SetInParent()
+            if isinstance(position, Mapping):
+                message.set_position.lane_positions.extend(_encode_positions(position))
+            else:
+                message.set_position.position.CopyFrom(_encode_id(position))
+            if entries_read is not None:
+                message.set_position.entries_read = entries_read
+    return message
+
+
+def decode_local(data: bytes) -> list[tuple[int, LocalChange]]:
+    """The inverse of :func:`encode_local`.
+
+    Raises:
+        BatchError: the bytes are no valid list of local changes.
+    """
+    try:
+        message = local_pb2.LocalChanges.FromString(data)
+    except DecodeError as error:
+        raise BatchError(f"local: no protobuf message of this kind ({error})") from error
+    return [(change.after_n, _decode_change(change)) for change in message.changes]
+
+
+def _decode_change(message: local_pb2.LocalChange) -> LocalChange:
+    key, group, consumer = message.key, message.group, message.consumer
+    now = Millis(message.now_ms)
+    match message.WhichOneof("kind"):
+        case "deliver":
+            ids = _decode_lane_ids(message.deliver.lanes, field="deliver.lanes")
+            return Deliver(key, group, consumer, now, ids, message.deliver.noack)
+        case "redeliver":
+            ids = _decode_lane_ids(message.redeliver.lanes, field="redeliver.lanes")
+            return Redeliver(key, group, consumer, now, ids)
+        case "ack":
+            return Ack(key, group, _decode_lane_ids(message.ack.lanes, field="ack.lanes"))
+        case "claim":
+            return _decode_claim(key, group, consumer, now, message.claim)
+        case "create_consumer":
+            return CreateConsumer(key, group, consumer, now)
+        case "delete_consumer":
+            return DeleteConsumer(key, group, consumer)
+        case "set_position":
+            body = message.set_position
+            position: Start
+            if body.HasField("position"):
+                position = _decode_id(body.position)
+            else:
+                position = _decode_positions(body.lane_positions, field="set_position")
+            entries_read = body.entries_read if body.HasField("entries_read") else None
+            return SetPosition(key, group, position, entries_read)
+        case _:
+            raise BatchError("local.kind: a change this version does not know; upgrade this node")
+
+
+def _decode_claim(
+    key: bytes, group: bytes, consumer: bytes, now: Millis, message: local_pb2.Claim
+) -> Claim:
+    nacks: dict[Region, list[tuple[StreamId, Millis, int]]] = {}
+    for nack in message.nacks:
+        lane = _region(nack.lane, field="claim.nacks")
+        entry = (_decode_id(nack.id), Millis(nack.delivered_ms), nack.delivery_count)
+        nacks.setdefault(lane, []).append(entry)
+    return Claim(
+        key,
+        group,
+        consumer,
+        now,
+        {lane: tuple(lane_nacks) for lane, lane_nacks in nacks.items()},
+        _decode_lane_ids(message.dropped, field="claim.dropped"),
+        _decode_id(message.last_id) if message.HasField("last_id") else None,
+    )

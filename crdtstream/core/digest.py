@@ -1,0 +1,87 @@
+"""The canonical digest: equal version vectors, equal digests (``rules`` 22).
+
+In it, for every key: entries (lane, dot number, ID, fields), last-ID registers, live creates with
+their starts, acknowledged intervals.  Not in it: tombstones, counters, consumers and positions,
+how entries are spread over macro nodes, and anything a clock decides.
+
+Numbers are hashed as eight or sixteen little-endian bytes and strings with their length in front,
+so that no two states run together to the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Final
+
+from crdtstream.core.codec import pack
+from crdtstream.core.group import Group
+from crdtstream.core.ids import Region, StreamId
+from crdtstream.core.lane import Lane
+from crdtstream.core.stream import Stream
+
+DIGEST_BYTES: Final = 20
+
+
+def digest_keyspace(streams: Mapping[bytes, Stream]) -> bytes:
+    """Digest of all keys, as hexadecimal text."""
+    hasher = blake2b(digest_size=DIGEST_BYTES)
+    for key in sorted(streams):
+        hasher.update(_text(key) + digest_stream(streams[key]))
+    return hasher.hexdigest().encode()
+
+
+def digest_stream(stream: Stream) -> bytes:
+    """Digest of one stream, as hexadecimal text."""
+    hasher = blake2b(digest_size=DIGEST_BYTES)
+    for region, lane in stream.lanes.items():
+        if lane.length:
+            hasher.update(b"lane" + _number(region) + _lane(lane))
+    for region, register in sorted(stream.last_ids.items()):
+        hasher.update(b"last" + _number(region) + _id(register.id) + _number(register.n))
+    for name in sorted(stream.groups):
+        hasher.update(b"group" + _text(name) + _group(stream.groups[name]))
+    return hasher.hexdigest().encode()
+
+
+def _lane(lane: Lane) -> bytes:
+    """Column after column, so that the bounds of macro nodes leave no trace."""
+    hasher = blake2b(_number(lane.length), digest_size=DIGEST_BYTES)
+    for columns in (
+        (pack(node.ms) for node in lane.macro_nodes()),
+        (pack(node.seq) for node in lane.macro_nodes()),
+        (pack(node.n) for node in lane.macro_nodes()),
+        (pack(node.lengths) for node in lane.macro_nodes()),
+        (node.live_fields() for node in lane.macro_nodes()),
+    ):
+        for column in columns:
+            hasher.update(column)
+    return hasher.digest()
+
+
+def _group(group: Group) -> bytes:
+    parts = []
+    for dot, start in sorted(group.creates.items()):
+        parts.append(b"create" + _number(dot.region) + _number(dot.n))
+        if isinstance(start, Mapping):
+            parts.append(b"lanes" + _ids_by_region(start.items()))
+        else:
+            parts.append(b"all" + _id(start))
+    for region, intervals in sorted(group.intervals.items()):
+        parts.append(b"acked" + _number(region))
+        parts += [_id(low) + _id(high) for low, high in intervals]
+    return _text(b"".join(parts))
+
+
+def _ids_by_region(items: Iterable[tuple[Region, StreamId]]) -> bytes:
+    return b"".join(_number(region) + _id(entry_id) for region, entry_id in sorted(items))
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(8, "little")
+
+
+def _id(entry_id: StreamId) -> bytes:
+    return entry_id.to_bytes(16, "little")
+
+
+def _text(data: bytes) -> bytes:
+    return _number(len(data)) + data

@@ -1,0 +1,46 @@
+"""An entry's fields and values as one RESP array of bulk strings.
+
+This is the only form in which fields exist below the commands: XADD builds it once, and macro
+node, log, link and reply carry the same bytes.
+
+    *2\r\n $4\r\n text\r\n $5\r\n hello\r\n        (blanks only here, for reading)
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+
+@cache
+def _template(argument_count: int) -> bytes:
+    return b"*%d\r\n" % argument_count + b"$%d\r\n%b\r\n" * argument_count
+
+
+def encode_fields(arguments: Sequence[bytes]) -> bytes:
+    """Fields and values in turn, as the client sent them, to RESP."""
+    if len(arguments) == 2:
+        field, value = arguments
+        return b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(field), field, len(value), value)
+    if len(arguments) > 64:
+        # Long lists would fill the template cache with forms that hardly repeat.
+        parts = [b"*%d\r\n" % len(arguments)]
+        parts += [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
+        return b"".join(parts)
+    flat: list[int | bytes] = []
+    for argument in arguments:
+        flat += (len(argument), argument)
+    return _template(len(arguments)) % tuple(flat)
+
+
+def decode_fields(fields: bytes | bytearray | memoryview) -> list[bytes]:
+    """The inverse of :func:`encode_fields`: fields and values in turn."""
+    data = bytes(fields)
+    at = data.index(b"\r\n")
+    count = int(data[1:at])
+    at += 2
+    arguments = []
+    for _ in range(count):
+        end = data.index(b"\r\n", at)
+        length = int(data[at + 1 : end])
+        arguments.append(data[end + 2 : end + 2 + length])
+        at = end + 4 + length
+    return arguments

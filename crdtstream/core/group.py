@@ -1,0 +1,433 @@
+"""A consumer group: what is replicated of it, and what only this region knows.
+
+Replicated: the creates that are alive (the group exists while there is one) and, per lane, the
+acknowledged intervals.  Local: consumers, pending entries, and how far each lane was read.
+
+Per lane, in order of ID:
+
+    start        frontier       run_from         first pending      last_delivered
+      |==============|.............|=================|.x..x............|- - - - - - ->
+       (known interval)            (delivered here, acknowledged)       not delivered yet
+
+* ``run_from``: from here on every entry up to last-delivered was handed out here, or is covered
+  by an interval.  Jumps (XGROUP SETID, LASTID) and entries given up (DELCONSUMER) begin a new run.
+* What this region may tell the others is (run_from, just before the first pending], at most up to
+  last-delivered: ``measure``.
+* Delivery skips what an interval covers, unless XGROUP SETID went back behind it on purpose.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import merge
+from typing import TypeAlias
+
+from sortedcontainers import SortedDict
+
+from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.effects import Claim, Deliver
+from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId
+from crdtstream.core.intervals import Intervals
+from crdtstream.core.lane import Lane, MacroNode
+
+Start: TypeAlias = StreamId | Mapping[Region, StreamId]
+Found: TypeAlias = tuple[StreamId, Region, MacroNode, int]
+
+
+class Nack:
+    """One delivered, not yet acknowledged entry."""
+
+    __slots__ = ("consumer", "delivered_ms", "delivery_count", "id", "lane")
+
+    def __init__(
+        self, lane: Region, entry_id: StreamId, consumer: "Consumer", now: Millis, count: int
+    ) -> None:
+        self.lane = lane
+        self.id = entry_id
+        self.consumer = consumer
+        self.delivered_ms = now
+        self.delivery_count = count
+
+
+class Consumer:
+    """A member of the group in this region.
+
+    Attributes:
+        seen_ms: last attempt (not logged by itself: an idle poll costs no disk write).
+        active_ms: last time it got something, None before that.
+        pel: its pending entries by (ID, lane): the order in which history is read.
+    """
+
+    __slots__ = ("active_ms", "name", "pel", "seen_ms")
+
+    def __init__(self, name: bytes, now: Millis) -> None:
+        self.name = name
+        self.seen_ms = now
+        self.active_ms: Millis | None = None
+        self.pel: SortedDict[tuple[StreamId, Region], Nack] = SortedDict()
+
+
+class LaneProgress:
+    """How far this region has read one lane, and what of it is pending; see the picture above.
+
+    Attributes:
+        ignore_until: set back by XGROUP SETID: intervals are ignored up to here (``rules`` 11).
+        skip_pending_until: taken back by a create with a lower start: what is pending here is not
+            delivered anew up to here (``rules`` 10).
+        entries_read: Redis's counter, None when unknown.
+    """
+
+    __slots__ = (
+        "entries_read",
+        "ignore_until",
+        "last_delivered",
+        "pel",
+        "run_from",
+        "skip_pending_until",
+    )
+
+    def __init__(self, position: StreamId, entries_read: int | None) -> None:
+        self.last_delivered = position
+        self.run_from = position
+        self.ignore_until = ID_MIN
+        self.skip_pending_until = ID_MIN
+        self.entries_read = entries_read
+        self.pel: SortedDict[StreamId, Nack] = SortedDict()
+
+    def jump(self, position: StreamId) -> None:
+        """Read on from ``position``.  Within the current run everything stays accounted for."""
+        if not self.run_from <= position <= self.last_delivered:
+            self.run_from = position
+        self.last_delivered = position
+
+
+class Group:
+    """See the module's text."""
+
+    __slots__ = ("_position", "_position_entries_read", "consumers", "creates", "intervals", "lanes")
+
+    def __init__(self) -> None:
+        self.creates: dict[Dot, Start] = {}
+        self.intervals: dict[Region, Intervals] = {}
+        self.lanes: dict[Region, LaneProgress] = {}
+        self.consumers: SortedDict[bytes, Consumer] = SortedDict()
+        # Where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID said so.
+        self._position: Start | None = None
+        self._position_entries_read: int | None = None
+
+    # --- Replicated ---------------------------------------------------------------------------
+
+    def add_create(self, dot: Dot, start: Start, entries_read: int | None) -> None:
+        """A create came.  The start becomes the pointwise minimum over all live creates."""
+        before = {region: self.start_of(region) for region in self.lanes}
+        if not self.creates:
+            self._position_entries_read = entries_read
+        self.creates[dot] = start
+        for region, old_start in before.items():
+            new_start = self.start_of(region)
+            if new_start < old_start:
+                self._take_back(region, new_start)
+        # What an earlier XGROUP SETID said of lanes nobody has read yet cannot hide entries now.
+        self._position = None
+
+    def _take_back(self, region: Region, start: StreamId) -> None:
+        progress = self.lanes[region]
+        progress.skip_pending_until = max(progress.skip_pending_until, progress.last_delivered)
+        frontier = self.frontier(region, start)
+        progress.last_delivered = progress.run_from = frontier
+        progress.entries_read = None
+
+    def start_of(self, region: Region) -> StreamId:
+        """Where the group begins in a lane; 0-0 before any create."""
+        return min(
+            (_position_in(start, region) for start in self.creates.values()), default=ID_MIN
+        )
+
+    def frontier(self, region: Region, start: StreamId) -> StreamId:
+        """The end of the acknowledged run that begins at ``start``."""
+        intervals = self.intervals.get(region)
+        return start if intervals is None else intervals.run_end(start)
+
+    def has_create_covered_by(self, context: VersionVector) -> bool:
+        return any(covers_dot(context, dot) for dot in self.creates)
+
+    def unite(self, region: Region, start: StreamId, end: StreamId) -> bool:
+        """An AckFrontier's interval: what it newly covers is no longer pending or to be read."""
+        intervals = self.intervals.setdefault(region, Intervals())
+        fresh = intervals.add(start, end)
+        progress = self.progress(region)
+        for low, high in fresh:
+            for entry_id in list(progress.pel.irange(low, high, inclusive=(False, True))):
+                self._drop_nack(progress.pel[entry_id])
+        self._skip_covered(region, progress)
+        return bool(fresh)
+
+    # --- Positions ----------------------------------------------------------------------------
+
+    def progress(self, region: Region) -> LaneProgress:
+        """This region's reading of a lane; begun at the group's start when first asked for."""
+        progress = self.lanes.get(region)
+        if progress is None:
+            if self._position is None:
+                position = self.start_of(region)
+            else:
+                position = _position_in(self._position, region)
+            progress = LaneProgress(position, self._position_entries_read)
+            self.lanes[region] = progress
+            self._skip_covered(region, progress)
+        return progress
+
+    def last_delivered_id(self, lanes: Iterable[Region]) -> StreamId:
+        """What XINFO shows: the maximum over the lanes, and over the start of lanes to come."""
+        return max(
+            (self.progress(region).last_delivered for region in lanes),
+            default=_scalar(self._position) if self._position is not None else self._scalar_start(),
+        )
+
+    def _scalar_start(self) -> StreamId:
+        return min((_scalar(start) for start in self.creates.values()), default=ID_MIN)
+
+    def set_position(
+        self, position: Start, lanes: Iterable[Region], entries_read: int | None
+    ) -> None:
+        """XGROUP SETID.  Set back, a lane ignores the intervals known now until it passed them."""
+        for region in lanes:
+            progress = self.progress(region)
+            target = _position_in(position, region)
+            intervals = self.intervals.get(region)
+            if target < progress.last_delivered and intervals is not None:
+                progress.ignore_until = intervals.end
+            progress.jump(target)
+            progress.skip_pending_until = ID_MIN
+            progress.entries_read = entries_read
+        self._position = position
+        self._position_entries_read = entries_read
+
+    def _skip_covered(self, region: Region, progress: LaneProgress) -> None:
+        """Move last-delivered to the end of an interval that contains it."""
+        if progress.last_delivered < progress.ignore_until:
+            return
+        intervals = self.intervals.get(region)
+        if intervals is not None:
+            progress.last_delivered = intervals.run_end(progress.last_delivered)
+
+    # --- Delivery -----------------------------------------------------------------------------
+
+    def undelivered(self, lanes: Iterable[Lane]) -> Iterator[Found]:
+        """What ``>`` hands out next: beyond last-delivered in every lane, merged by ID."""
+        sources = []
+        for lane in lanes:
+            progress = self.progress(lane.region)
+            if lane.length and lane.last_id > progress.last_delivered:
+                sources.append(self._undelivered_in(lane, progress))
+        return sources[0] if len(sources) == 1 else merge(*sources)
+
+    def _undelivered_in(self, lane: Lane, progress: LaneProgress) -> Iterator[Found]:
+        region = lane.region
+        intervals = self.intervals.get(region)
+        position = progress.last_delivered
+        while True:
+            # Read up to the next interval that counts, then jump over it.
+            covered = None
+            if intervals is not None:
+                covered = intervals.next_after(max(position, progress.ignore_until))
+            stop = ID_MAX if covered is None else max(position, covered[0], progress.ignore_until)
+            if position < stop:
+                for entry_id, node, index in lane.scan(StreamId(position + 1), stop):
+                    if entry_id <= progress.skip_pending_until and entry_id in progress.pel:
+                        continue
+                    yield entry_id, region, node, index
+            if covered is None:
+                return
+            position = covered[1]
+
+    def deliver(self, change: Deliver, lanes: Mapping[Region, Lane]) -> None:
+        """Entries were handed out to a consumer (created if it is new)."""
+        consumer = self.consumer(change.consumer, change.now)
+        consumer.active_ms = change.now
+        for region, ids in change.ids.items():
+            progress = self.progress(region)
+            if not change.noack:
+                for entry_id in ids:
+                    self._own(progress, region, entry_id, consumer, change.now, 1)
+            progress.entries_read = _entries_read_after(progress, lanes[region], ids)
+            progress.last_delivered = ids[-1]
+            self._skip_covered(region, progress)
+
+    def redeliver(
+        self, ids: Mapping[Region, tuple[StreamId, ...]], consumer_name: bytes, now: Millis
+    ) -> None:
+        """History was read again: the count goes up, the idle time to 0."""
+        self.consumer(consumer_name, now)
+        for region, lane_ids in ids.items():
+            pel = self.progress(region).pel
+            for entry_id in lane_ids:
+                nack = pel[entry_id]
+                nack.delivered_ms = now
+                nack.delivery_count += 1
+
+    def acknowledge(self, ids: Mapping[Region, tuple[StreamId, ...]]) -> None:
+        for region, lane_ids in ids.items():
+            pel = self.progress(region).pel
+            for entry_id in lane_ids:
+                self._drop_nack(pel[entry_id])
+
+    def claim(self, change: Claim, lanes: Iterable[Region]) -> None:
+        """Pending entries get a new owner; some turned out to be gone; LASTID moves on."""
+        consumer = self.consumer(change.consumer, change.now)
+        if change.nacks:
+            consumer.active_ms = change.now
+        if change.last_id is not None:
+            for region in lanes:
+                progress = self.progress(region)
+                if progress.last_delivered < change.last_id:
+                    progress.jump(change.last_id)
+        for region, nacks in change.nacks.items():
+            progress = self.progress(region)
+            for entry_id, delivered_ms, count in nacks:
+                self._own(progress, region, entry_id, consumer, delivered_ms, count)
+        self.acknowledge(change.dropped)
+
+    def _own(
+        self,
+        progress: LaneProgress,
+        region: Region,
+        entry_id: StreamId,
+        consumer: Consumer,
+        now: Millis,
+        count: int,
+    ) -> None:
+        nack = progress.pel.get(entry_id)
+        if nack is None:
+            nack = Nack(region, entry_id, consumer, now, count)
+            progress.pel[entry_id] = nack
+        else:
+            if nack.consumer is not consumer:
+                del nack.consumer.pel[entry_id, region]
+            nack.consumer = consumer
+            nack.delivered_ms = now
+            nack.delivery_count = count
+        consumer.pel[entry_id, region] = nack
+
+    def _drop_nack(self, nack: Nack) -> None:
+        del self.lanes[nack.lane].pel[nack.id]
+        del nack.consumer.pel[nack.id, nack.lane]
+
+    # --- Consumers ----------------------------------------------------------------------------
+
+    def consumer(self, name: bytes, now: Millis) -> Consumer:
+        """The consumer of that name, created if it is new."""
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            consumer = Consumer(name, now)
+            self.consumers[name] = consumer
+        consumer.seen_ms = max(consumer.seen_ms, now)
+        return consumer
+
+    def delete_consumer(self, name: bytes) -> None:
+        """A consumer goes, with its pending entries: they are given up, the run begins anew."""
+        consumer = self.consumers[name]
+        for entry_id, region in list(consumer.pel):
+            progress = self.lanes[region]
+            if progress.run_from < entry_id <= progress.last_delivered:
+                progress.run_from = entry_id
+            del progress.pel[entry_id]
+        del self.consumers[name]
+
+    def pending(self) -> Iterator[Nack]:
+        """All pending entries, by ID, equal IDs by lane."""
+        return self.pending_from(ID_MIN)
+
+    def pending_from(self, start: StreamId) -> Iterator[Nack]:
+        """Pending entries whose ID is not below ``start``, by ID, equal IDs by lane."""
+        pels = [progress.pel for progress in self.lanes.values() if progress.pel]
+        if len(pels) == 1:
+            (pel,) = pels
+            return (pel[entry_id] for entry_id in pel.irange(start))
+        keys = merge(*(_keys_with_lane(pel, start) for pel in pels))
+        return (self.lanes[region].pel[entry_id] for entry_id, region in keys)
+
+    @property
+    def pending_count(self) -> int:
+        return sum(len(progress.pel) for progress in self.lanes.values())
+
+    # --- The frontier -------------------------------------------------------------------------
+
+    def measure(self, lane: Lane | None, region: Region) -> tuple[StreamId, StreamId] | None:
+        """The interval that this region can vouch for now, if it is not known already."""
+        progress = self.lanes.get(region)
+        if progress is None:
+            return None
+        start = progress.run_from
+        end = progress.last_delivered
+        # What is pending inside a known interval was taken up again here (XCLAIM FORCE, SETID); it
+        # was acknowledged once, and does not hold back what follows.
+        known = self.intervals.get(region)
+        acknowledged = start if known is None else known.run_end(start)
+        pel = progress.pel
+        at = pel.bisect_right(acknowledged)
+        if at < len(pel):
+            first_pending = pel.keys()[at]
+            if first_pending <= end:
+                end = ID_MIN if lane is None else lane.predecessor(first_pending)
+        return (start, end) if end > acknowledged else None
+
+
+def _position_in(start: Start, region: Region) -> StreamId:
+    return start.get(region, ID_MIN) if isinstance(start, Mapping) else start
+
+
+def _scalar(start: Start) -> StreamId:
+    return max(start.values(), default=ID_MIN) if isinstance(start, Mapping) else start
+
+
+def _keys_with_lane(
+    pel: "SortedDict[StreamId, Nack]", start: StreamId
+) -> Iterator[tuple[StreamId, Region]]:
+    for entry_id in pel.irange(start):
+        yield entry_id, pel[entry_id].lane
+
+
+# --- entries-read and lag: Redis's own rules, lane by lane -----------------------------------------
+
+
+def _entries_read_after(
+    progress: LaneProgress, lane: Lane, ids: tuple[StreamId, ...]
+) -> int | None:
+    """Redis's entries-read counter after these entries of the lane were delivered."""
+    if ids[-1] <= progress.last_delivered:
+        return progress.entries_read
+    if progress.entries_read is not None and not _deleted_behind(lane, progress.last_delivered):
+        return progress.entries_read + len(ids)
+    return distance_from_first(lane, ids[-1])
+
+
+def lane_lag(progress: LaneProgress, lane: Lane) -> int | None:
+    """How many entries of the lane are still to be read, None where Redis cannot tell either."""
+    if not lane.entries_added:
+        return 0
+    if progress.entries_read is not None and not _deleted_behind(lane, progress.last_delivered):
+        return lane.entries_added - progress.entries_read
+    read = distance_from_first(lane, progress.last_delivered)
+    return None if read is None else lane.entries_added - read
+
+
+def distance_from_first(lane: Lane, entry_id: StreamId) -> int | None:
+    """How many entries were ever added up to ``entry_id``; None if deletions hide the answer."""
+    if not lane.entries_added:
+        return 0
+    if not lane.length:
+        return lane.entries_added
+    if entry_id >= lane.last_id:
+        return lane.entries_added
+    if lane.max_deleted_id < lane.first_id:
+        if entry_id < lane.first_id:
+            return lane.entries_added - lane.length
+        if entry_id == lane.first_id:
+            return lane.entries_added - lane.length + 1
+    return None
+
+
+def _deleted_behind(lane: Lane, position: StreamId) -> bool:
+    """Whether an XDEL may have taken an entry that the group has still to read."""
+    if not lane.length or lane.max_deleted_id < lane.first_id:
+        return False
+    return position <= lane.max_deleted_id

@@ -1,0 +1,380 @@
+"""A lane: what one origin region appended to one stream, in a rax of macro nodes.
+
+A macro node is a packed run of neighbouring entries, column by column.  A closed node of three
+entries, the second of them removed, looks like this:
+
+    ms      [  7,  9 ]      halves of the IDs, ascending
+    seq     [  1,  1 ]
+    n       [ 12, 14 ]      dot numbers, ascending too
+    starts  [  0, 61 ]      where an entry's fields begin in `fields`
+    lengths [ 30, 28 ]
+    fields  *2..............(hole of 31 bytes)*2............
+    added   3               entries that were ever put in: what approximate trimming counts
+
+Always so:
+  * IDs and dot numbers both ascend through the whole lane, so "up to this ID" and "covered by this
+    context" are both prefixes of it.
+  * No macro node is empty.
+  * The rax maps the first ID that a node ever held to the node; nodes are also chained, so walking
+    needs no tree, and the tail, where appends go, is reached at once.
+"""
+
+import operator
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from crdtstream.core.ids import (
+    ID_MIN,
+    SEQ_BITS,
+    U64_MAX,
+    Region,
+    StreamId,
+)
+from crdtstream.core.rax import KEY_BYTES, Rax
+
+NODE_ENTRIES_MAX_DEFAULT: Final = 100
+NODE_BYTES_MAX_DEFAULT: Final = 4096
+
+
+class NodeLimits:
+    """How full a macro node may get; shared by all lanes of a replica, changed while running.
+
+    Attributes:
+        entries_max: entries per node, 0 for no limit.
+        bytes_max: bytes of fields per node, 0 for no limit.  A single larger entry is a node.
+    """
+
+    __slots__ = ("bytes_max", "entries_max")
+
+    def __init__(
+        self,
+        *,
+        entries_max: int = NODE_ENTRIES_MAX_DEFAULT,
+        bytes_max: int = NODE_BYTES_MAX_DEFAULT,
+    ) -> None:
+        self.entries_max = entries_max
+        self.bytes_max = bytes_max
+
+
+class MacroNode:
+    """A packed run of entries; see the picture above."""
+
+    __slots__ = ("added", "fields", "key", "lengths", "ms", "n", "next", "prev", "seq", "starts")
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.ms = array("Q")
+        self.seq = array("Q")
+        self.n = array("Q")
+        self.starts = array("I")
+        self.lengths = array("I")
+        self.fields = bytearray()
+        self.added = 0
+        self.prev: MacroNode | None = None
+        self.next: MacroNode | None = None
+
+    def __len__(self) -> int:
+        return len(self.ms)
+
+    def id_at(self, index: int) -> StreamId:
+        return StreamId(self.ms[index] << SEQ_BITS | self.seq[index])
+
+    @property
+    def first_id(self) -> StreamId:
+        return self.id_at(0)
+
+    @property
+    def last_id(self) -> StreamId:
+        return self.id_at(-1)
+
+    def fields_at(self, index: int) -> bytearray:
+        start = self.starts[index]
+        return self.fields[start : start + self.lengths[index]]
+
+    def index_from(self, entry_id: StreamId) -> int:
+        """Index of the first entry that is not below the ID; the length if there is none."""
+        ms = entry_id >> SEQ_BITS
+        low = bisect_left(self.ms, ms)
+        high = bisect_right(self.ms, ms, low)
+        return bisect_left(self.seq, entry_id & U64_MAX, low, high)
+
+    def remove(self, start: int, stop: int) -> None:
+        """Remove the entries of a slice; the fields' bytes go once half of them are holes."""
+        del self.ms[start:stop], self.seq[start:stop], self.n[start:stop]
+        del self.starts[start:stop], self.lengths[start:stop]
+        if 2 * sum(self.lengths) < len(self.fields):
+            self._compact()
+
+    def live_fields(self) -> bytes | bytearray:
+        """The fields of all entries without holes, in order."""
+        if sum(self.lengths) == len(self.fields):
+            return self.fields
+        return b"".join(map(self.fields_at, range(len(self))))
+
+    def _compact(self) -> None:
+        self.fields = bytearray(self.live_fields())
+        end = 0
+        for index, length in enumerate(self.lengths):
+            self.starts[index] = end
+            end += length
+
+
+class Lane:
+    """The entries of one origin region in one stream.
+
+    Attributes:
+        region: the origin.
+        length: live entries.
+        entries_added: entries ever appended since the lane began; local, for XINFO.
+        max_deleted_id: the greatest ID removed by XDEL; local, for XINFO.
+    """
+
+    __slots__ = (
+        "_limits",
+        "_rax",
+        "entries_added",
+        "head",
+        "length",
+        "max_deleted_id",
+        "region",
+        "tail",
+    )
+
+    def __init__(self, region: Region, limits: NodeLimits) -> None:
+        self.region = region
+        self._limits = limits
+        self._rax: Rax[MacroNode] = Rax()
+        self.head: MacroNode | None = None
+        self.tail: MacroNode | None = None
+        self.length = 0
+        self.entries_added = 0
+        self.max_deleted_id = ID_MIN
+
+    @property
+    def first_id(self) -> StreamId:
+        """The lowest ID, 0-0 in an empty lane."""
+        return self.head.first_id if self.head is not None else ID_MIN
+
+    @property
+    def last_id(self) -> StreamId:
+        """The highest ID, 0-0 in an empty lane."""
+        return self.tail.last_id if self.tail is not None else ID_MIN
+
+    @property
+    def macro_node_count(self) -> int:
+        return len(self._rax)
+
+    @property
+    def rax_node_count(self) -> int:
+        return self._rax.node_count
+
+    # --- Adding -------------------------------------------------------------------------------
+
+    def append(self, entry_id: StreamId, n: int, fields: bytes) -> None:
+        """Add an entry above all others.  O(1) but for a new macro node once in a while."""
+        node = self.tail
+        if node is None or not self._has_room(node, len(fields)):
+            node = self._open_node(entry_id)
+        node.ms.append(entry_id >> SEQ_BITS)
+        node.seq.append(entry_id & U64_MAX)
+        node.n.append(n)
+        node.starts.append(len(node.fields))
+        node.lengths.append(len(fields))
+        node.fields += fields
+        node.added += 1
+        self.length += 1
+        self.entries_added += 1
+
+    def extend(
+        self,
+        *,
+        ms: "array[int]",
+        seq: "array[int]",
+        lengths: "array[int]",
+        first_n: int,
+        fields: memoryview,
+    ) -> None:
+        """Add a run of entries with consecutive dot numbers, column by column.
+
+        The IDs must ascend and lie above the lane's last one (:func:`ascends` tells).
+        """
+        at = 0
+        offset = 0
+        count = len(ms)
+        while at < count:
+            node = self.tail
+            if node is None or not self._has_room(node, lengths[at]):
+                node = self._open_node(StreamId(ms[at] << SEQ_BITS | seq[at]))
+            # As many as fit: by number at once, by bytes one after the other.
+            stop = count
+            if self._limits.entries_max:
+                stop = min(stop, at + self._limits.entries_max - node.added)
+            bytes_max = self._limits.bytes_max or U64_MAX
+            start = end = len(node.fields)
+            taken = at
+            while taken < stop and (end + lengths[taken] <= bytes_max or taken == at):
+                node.starts.append(end)
+                end += lengths[taken]
+                taken += 1
+            node.ms += ms[at:taken]
+            node.seq += seq[at:taken]
+            node.n.extend(range(first_n + at, first_n + taken))
+            node.lengths += lengths[at:taken]
+            node.fields += fields[offset : offset + end - start]
+            node.added += taken - at
+            offset += end - start
+            at = taken
+        self.length += count
+        self.entries_added += count
+
+    def _has_room(self, node: MacroNode, more_bytes: int) -> bool:
+        limits = self._limits
+        if limits.entries_max and node.added >= limits.entries_max:
+            return False
+        return not limits.bytes_max or len(node.fields) + more_bytes <= limits.bytes_max
+
+    def _open_node(self, entry_id: StreamId) -> MacroNode:
+        node = MacroNode(entry_id.to_bytes(KEY_BYTES, "big"))
+        if self.tail is None:
+            self.head = node
+        else:
+            self.tail.next = node
+            node.prev = self.tail
+        self.tail = node
+        self._rax.insert(node.key, node)
+        return node
+
+    # --- Removing -----------------------------------------------------------------------------
+
+    def remove(self, entry_id: StreamId, *, n_max: int) -> bool:
+        """Remove an entry if it is there and its dot number is at most ``n_max``."""
+        found = self.find(entry_id)
+        if found is None:
+            return False
+        node, index = found
+        if node.n[index] > n_max:
+            return False
+        node.remove(index, index + 1)
+        self.length -= 1
+        if not node:
+            self._unlink(node)
+        return True
+
+    def remove_prefix(self, *, up_to: StreamId, n_max: int) -> int:
+        """Remove the entries up to an ID whose dot numbers are at most ``n_max``; tell how many.
+
+        O(macro nodes that go), each at once; the one in which the prefix ends is cut.
+        """
+        removed = 0
+        while (node := self.head) is not None:
+            if node.n[-1] <= n_max and node.last_id <= up_to:
+                removed += len(node)
+                self._unlink(node)
+                continue
+            stop = min(bisect_right(node.n, n_max), node.index_from(StreamId(up_to + 1)))
+            if stop:
+                removed += stop
+                node.remove(0, stop)
+            break
+        self.length -= removed
+        return removed
+
+    def _unlink(self, node: MacroNode) -> None:
+        if node.prev is None:
+            self.head = node.next
+        else:
+            node.prev.next = node.next
+        if node.next is None:
+            self.tail = node.prev
+        else:
+            node.next.prev = node.prev
+        self._rax.remove(node.key)
+
+    # --- Reading ------------------------------------------------------------------------------
+
+    def find(self, entry_id: StreamId) -> tuple[MacroNode, int] | None:
+        """Macro node and index of an entry.  O(log n)."""
+        node = self._floor(entry_id)
+        if node is None:
+            return None
+        index = node.index_from(entry_id)
+        if index == len(node) or node.id_at(index) != entry_id:
+            return None
+        return node, index
+
+    def dot_of(self, entry_id: StreamId) -> int | None:
+        """The dot number of an entry, None if it is not there."""
+        found = self.find(entry_id)
+        return None if found is None else found[0].n[found[1]]
+
+    def predecessor(self, entry_id: StreamId) -> StreamId:
+        """The greatest ID below the given one, 0-0 if there is none.  O(log n)."""
+        for found, _, _ in self.scan_back(ID_MIN, StreamId(entry_id - 1)):
+            return found
+        return ID_MIN
+
+    def scan(self, start: StreamId, end: StreamId) -> Iterator[tuple[StreamId, MacroNode, int]]:
+        """Entries from ``start`` to ``end``, both included, ascending.  O(log n) to begin.
+
+        The lane must not change meanwhile.
+        """
+        node = self._floor(start) or self.head
+        if node is None:
+            return
+        first = node.index_from(start)
+        while node is not None:
+            stop = len(node)
+            if stop and node.last_id > end:
+                stop = node.index_from(StreamId(end + 1))
+            for index in range(first, stop):
+                yield StreamId(node.ms[index] << SEQ_BITS | node.seq[index]), node, index
+            if stop < len(node):
+                return
+            node = node.next
+            first = 0
+
+    def scan_back(
+        self, start: StreamId, end: StreamId
+    ) -> Iterator[tuple[StreamId, MacroNode, int]]:
+        """As :meth:`scan`, descending from ``end`` to ``start``."""
+        node = self._floor(end)
+        if node is None:
+            return
+        stop = node.index_from(StreamId(end + 1))
+        while node is not None:
+            for index in range(stop - 1, -1, -1):
+                entry_id = StreamId(node.ms[index] << SEQ_BITS | node.seq[index])
+                if entry_id < start:
+                    return
+                yield entry_id, node, index
+            node = node.prev
+            stop = 0 if node is None else len(node)
+
+    def macro_nodes(self) -> Iterator[MacroNode]:
+        node = self.head
+        while node is not None:
+            yield node
+            node = node.next
+
+    def _floor(self, entry_id: StreamId) -> MacroNode | None:
+        """The macro node in which the ID is, if it is anywhere."""
+        tail = self.tail
+        # Most look-ups are for what came last.
+        if tail is not None and entry_id >= tail.first_id:
+            return tail
+        return self._rax.floor(entry_id.to_bytes(KEY_BYTES, "big"))
+
+
+def ascends(ms: "array[int]", seq: "array[int]", *, above: StreamId) -> bool:
+    """Whether the IDs ascend strictly and all lie above the given one."""
+    if not ms:
+        return True
+    if (ms[0] << SEQ_BITS | seq[0]) <= above:
+        return False
+    if all(map(operator.lt, ms, islice(ms, 1, None))):
+        return True
+    halves = list(zip(ms, seq, strict=True))
+    return all(map(operator.lt, halves, islice(halves, 1, None)))

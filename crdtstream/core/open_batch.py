@@ -1,0 +1,77 @@
+"""The batch that a region is filling: columns that grow effect by effect, encoded once at its end."""
+
+from array import array
+
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.effects import AppendColumns, EffectBatch, RareEffect
+from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, Region, StreamId
+
+
+class OpenBatch:
+    """Effects of this region since the last seal.
+
+    Attributes:
+        count: effects so far.
+        fields_bytes: bytes of fields so far.
+    """
+
+    __slots__ = (
+        "_fields",
+        "_key_index",
+        "_keys",
+        "_lengths",
+        "_ms",
+        "_others",
+        "_seq",
+        "count",
+        "fields_bytes",
+        "first_n",
+    )
+
+    def __init__(self, first_n: int) -> None:
+        self.first_n = first_n
+        self.count = 0
+        self.fields_bytes = 0
+        self._keys: dict[bytes, int] = {}
+        self._key_index = array("I")
+        self._ms = array("Q")
+        self._seq = array("Q")
+        self._lengths = array("I")
+        self._fields: list[bytes] = []
+        self._others: list[tuple[int, RareEffect]] = []
+
+    def append(self, key: bytes, entry_id: StreamId, fields: bytes) -> None:
+        keys = self._keys
+        index = keys.get(key)
+        if index is None:
+            keys[key] = index = len(keys)
+        self._key_index.append(index)
+        self._ms.append(entry_id >> SEQ_BITS)
+        self._seq.append(entry_id & U64_MAX)
+        self._lengths.append(len(fields))
+        self._fields.append(fields)
+        self.fields_bytes += len(fields)
+        self.count += 1
+
+    def add(self, effect: RareEffect) -> None:
+        self._others.append((self.count, effect))
+        self.count += 1
+
+    def close(self, origin: Region, context: VersionVector, now: Millis) -> EffectBatch:
+        """The batch, under the context of other origins that all its effects share."""
+        return EffectBatch(
+            origin=origin,
+            first_n=self.first_n,
+            count=self.count,
+            context={region: n for region, n in context.items() if region != origin},
+            issued_ms=now,
+            appends=AppendColumns(
+                list(self._keys),
+                self._key_index,
+                self._ms,
+                self._seq,
+                self._lengths,
+                b"".join(self._fields),
+            ),
+            others=self._others,
+        )

@@ -1,0 +1,165 @@
+"""One stream: its lanes, last-ID registers and groups.
+
+Reads merge the lanes by ID; equal IDs come in region order.  Every change is made by applying an
+effect or a local change (``replica.py``); the methods here know one key and nothing of batches.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
+
+from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.group import Found, Group
+from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
+from crdtstream.core.lane import Lane, NodeLimits
+
+
+@dataclass(slots=True)
+class LastId:
+    """A last-ID register: the ID that one origin appended or set last, and the dot of doing so."""
+
+    id: StreamId
+    n: int
+
+
+class Stream:
+    """A stream's state in one region.
+
+    Attributes:
+        lanes: by origin region, ascending.
+        last_ids: last-ID registers by origin (``rules`` 5).
+        last_id: last-generated-id, the maximum of the registers.
+        groups: the groups that exist.
+        length: live entries in all lanes.
+    """
+
+    __slots__ = ("_limits", "groups", "lanes", "last_id", "last_ids")
+
+    def __init__(self, limits: NodeLimits) -> None:
+        self._limits = limits
+        self.lanes: dict[Region, Lane] = {}
+        self.last_ids: dict[Region, LastId] = {}
+        self.last_id = ID_MIN
+        self.groups: dict[bytes, Group] = {}
+
+    @property
+    def length(self) -> int:
+        return sum(lane.length for lane in self.lanes.values())
+
+    @property
+    def exists(self) -> bool:
+        """``rules`` 6: live entries, a live create, or a live last-ID register."""
+        return bool(self.last_ids or self.groups) or any(
+            lane.length for lane in self.lanes.values()
+        )
+
+    # --- Reading ------------------------------------------------------------------------------
+
+    def scan(self, start: StreamId = ID_MIN, end: StreamId = ID_MAX) -> Iterator[Found]:
+        """Entries of all lanes from ``start`` to ``end``, both included, ascending."""
+        sources = [_tagged(lane, start, end) for lane in self._filled_lanes()]
+        return sources[0] if len(sources) == 1 else merge(*sources)
+
+    def scan_back(self, start: StreamId = ID_MIN, end: StreamId = ID_MAX) -> Iterator[Found]:
+        """As :meth:`scan`, descending."""
+        sources = [_tagged_back(lane, start, end) for lane in self._filled_lanes()]
+        return sources[0] if len(sources) == 1 else merge(*sources, reverse=True)
+
+    def _filled_lanes(self) -> list[Lane]:
+        return [lane for lane in self.lanes.values() if lane.length]
+
+    @property
+    def first_entry_id(self) -> StreamId:
+        """The lowest live ID, 0-0 if there is none."""
+        return min((lane.first_id for lane in self._filled_lanes()), default=ID_MIN)
+
+    @property
+    def last_entry_id(self) -> StreamId:
+        """The highest live ID, 0-0 if there is none."""
+        return max((lane.last_id for lane in self.lanes.values()), default=ID_MIN)
+
+    def find(self, entry_id: StreamId) -> Iterator[Found]:
+        """The entries with this ID: at most one a lane, in region order."""
+        for region, lane in self.lanes.items():
+            found = lane.find(entry_id)
+            if found is not None:
+                yield entry_id, region, *found
+
+    def lane_positions(self) -> dict[Region, StreamId]:
+        """Each lane's last ID as observed: where ``$`` stands (design section 6)."""
+        return {region: register.id for region, register in self.last_ids.items()}
+
+    # --- Changing -----------------------------------------------------------------------------
+
+    def lane(self, region: Region) -> Lane:
+        """The lane of an origin, made if it is new; the lanes stay in region order."""
+        lane = self.lanes.get(region)
+        if lane is None:
+            self.lanes[region] = lane = Lane(region, self._limits)
+            if len(self.lanes) > 1:
+                self.lanes = dict(sorted(self.lanes.items()))
+        return lane
+
+    def set_last_id(self, region: Region, entry_id: StreamId, n: int) -> None:
+        """Overwrite an origin's last-ID register."""
+        register = self.last_ids.get(region)
+        if register is None:
+            self.last_ids[region] = LastId(entry_id, n)
+        elif entry_id < register.id:
+            # Only XSETID lowers a register; then the maximum has to be found again.
+            self.last_ids[region] = LastId(entry_id, n)
+            self._find_last_id()
+            return
+        else:
+            register.id = entry_id
+            register.n = n
+        if entry_id > self.last_id:
+            self.last_id = entry_id
+
+    def clear_covered_by(self, context: VersionVector) -> None:
+        """DeleteKey: entries and registers whose dots the context covers; all groups."""
+        for region, lane in list(self.lanes.items()):
+            lane.remove_prefix(up_to=ID_MAX, n_max=context.get(region, 0))
+            if lane.length:
+                lane.entries_added = lane.length
+                lane.max_deleted_id = ID_MIN
+            else:
+                del self.lanes[region]
+        for region, register in list(self.last_ids.items()):
+            if covers_dot(context, Dot(region, register.n)):
+                del self.last_ids[region]
+        self._find_last_id()
+        self.groups.clear()
+
+    def _find_last_id(self) -> None:
+        self.last_id = max((register.id for register in self.last_ids.values()), default=ID_MIN)
+
+    def remove(self, ids: Mapping[Region, tuple[StreamId, ...]], context: VersionVector) -> None:
+        """Remove: of the named entries those whose dot the context covers."""
+        for region, lane_ids in ids.items():
+            lane = self.lanes.get(region)
+            if lane is None:
+                continue
+            n_max = context.get(region, 0)
+            for entry_id in lane_ids:
+                if lane.remove(entry_id, n_max=n_max) and entry_id > lane.max_deleted_id:
+                    lane.max_deleted_id = entry_id
+
+    def trim(self, up_to: Mapping[Region, StreamId], context: VersionVector) -> None:
+        """Trim: per lane what is not above the ID and covered by the context."""
+        for region, limit in up_to.items():
+            lane = self.lanes.get(region)
+            if lane is not None:
+                lane.remove_prefix(up_to=limit, n_max=context.get(region, 0))
+
+
+def _tagged(lane: Lane, start: StreamId, end: StreamId) -> Iterator[Found]:
+    region = lane.region
+    for entry_id, node, index in lane.scan(start, end):
+        yield entry_id, region, node, index
+
+
+def _tagged_back(lane: Lane, start: StreamId, end: StreamId) -> Iterator[Found]:
+    region = lane.region
+    for entry_id, node, index in lane.scan_back(start, end):
+        yield entry_id, region, node, index
