@@ -9,6 +9,7 @@ that fit and no empty lists.  What needs the replica's state (is it next, do the
 checked where it is applied.
 """
 
+import itertools
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +50,7 @@ class BatchError(Exception):
     """Bytes that are no valid batch (or record); the text names the field."""
 
 
-# --- Columns ---------------------------------------------------------------------------------------
+# --- Columns ------------------------------------------------------------------------------------
 
 
 def pack(column: "array[int]") -> bytes:
@@ -70,7 +71,7 @@ def _unpack(typecode: str, data: bytes, *, field: str) -> "array[int]":
     return column
 
 
-# --- Version vectors and IDs -----------------------------------------------------------------------
+# --- Version vectors and IDs --------------------------------------------------------------------
 
 
 def encode_vv(vv: VersionVector) -> effects_pb2.VersionVector:
@@ -149,7 +150,7 @@ def _decode_positions(
     return {_region(message.lane, field=field): _decode_id(message.id) for message in messages}
 
 
-# --- Effects ---------------------------------------------------------------------------------------
+# --- Effects ------------------------------------------------------------------------------------
 
 
 def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
@@ -238,7 +239,7 @@ def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
     return AckFrontier(message.key, message.group, intervals)
 
 
-# --- Batches ---------------------------------------------------------------------------------------
+# --- Batches ------------------------------------------------------------------------------------
 
 
 def encode_batch(batch: EffectBatch) -> bytes:
@@ -283,7 +284,7 @@ def decode_batch(data: bytes) -> EffectBatch:
     if len(appends.ms) + len(message.others) != message.count:
         raise BatchError("count: differs from the number of effects")
     offsets = [effect.offset for effect in message.others]
-    if any(a >= b for a, b in zip(offsets, offsets[1:], strict=False)):
+    if any(a >= b for a, b in itertools.pairwise(offsets)):
         raise BatchError("others.offset: not ascending")
     if offsets and offsets[-1] >= message.count:
         raise BatchError("others.offset: beyond the batch")
@@ -318,7 +319,7 @@ def _decode_columns(message: effects_pb2.EffectBatch) -> AppendColumns:
     return AppendColumns(list(message.keys), key_index, ms, seq, lengths, message.fields)
 
 
-# --- Local changes ---------------------------------------------------------------------------------
+# --- Local changes ------------------------------------------------------------------------------
 
 
 def encode_local(changes: Sequence[tuple[int, LocalChange]]) -> bytes:

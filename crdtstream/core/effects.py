@@ -72,7 +72,7 @@ class CreateGroup:
     Attributes:
         start: one position for every lane, future ones too; or positions by lane, and 0 for lanes
             not named (that is ``$``: each lane's last ID as observed).
-        entries_read: what the issuer's ENTRIESREAD said, None if nothing; a hint, not in the digest.
+        entries_read: the issuer's ENTRIESREAD, None without; a hint, not in the digest.
     """
 
     key: bytes
@@ -91,7 +91,7 @@ class DestroyGroup:
 
 @dataclass(frozen=True, slots=True)
 class AckFrontier:
-    """Per lane an interval (from, to]: all its entries were acknowledged, or deleted, at the issuer."""
+    """Per lane an interval (from, to] whose entries were all acknowledged at the issuer."""
 
     key: bytes
     group: bytes
@@ -100,7 +100,7 @@ class AckFrontier:
 
 @dataclass(frozen=True, slots=True)
 class SetLastId:
-    """XSETID: overwrites the issuer's last-ID register; the counters are hints, not in the digest."""
+    """XSETID: overwrites the issuer's last-ID register; the counters are not in the digest."""
 
     key: bytes
     id: StreamId
@@ -138,7 +138,7 @@ class AppendColumns:
 
 @dataclass(slots=True)
 class EffectBatch:
-    """Consecutive effects of one region that share one causal context: the unit of log, link and apply.
+    """Consecutive effects of one region under one context: the unit of log, link and apply.
 
     Attributes:
         origin: the region that issued the effects.
@@ -165,7 +165,7 @@ class EffectBatch:
         return self.first_n + self.count - 1
 
 
-# --- Local changes: durable here, never replicated -------------------------------------------
+# --- Local changes: durable here, never replicated ----------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,4 +272,3 @@ class Record:
     last_n: int
     batch: bytes | None
     local: bytes | None
-

@@ -102,7 +102,14 @@ class LaneProgress:
 class Group:
     """See the module's text."""
 
-    __slots__ = ("_position", "_position_entries_read", "consumers", "creates", "intervals", "lanes")
+    __slots__ = (
+        "_position",
+        "_position_entries_read",
+        "consumers",
+        "creates",
+        "intervals",
+        "lanes",
+    )
 
     def __init__(self) -> None:
         self.creates: dict[Dot, Start] = {}
@@ -137,9 +144,7 @@ class Group:
 
     def start_of(self, region: Region) -> StreamId:
         """Where the group begins in a lane; 0-0 before any create."""
-        return min(
-            (_position_in(start, region) for start in self.creates.values()), default=ID_MIN
-        )
+        return min((_position_in(start, region) for start in self.creates.values()), default=ID_MIN)
 
     def frontier(self, region: Region, start: StreamId) -> StreamId:
         """The end of the acknowledged run that begins at ``start``."""
@@ -386,7 +391,7 @@ def _keys_with_lane(
         yield entry_id, pel[entry_id].lane
 
 
-# --- entries-read and lag: Redis's own rules, lane by lane -----------------------------------------
+# --- entries-read and lag: Redis's own rules, lane by lane --------------------------------------
 
 
 def _entries_read_after(
@@ -395,9 +400,13 @@ def _entries_read_after(
     """Redis's entries-read counter after these entries of the lane were delivered."""
     if ids[-1] <= progress.last_delivered:
         return progress.entries_read
-    if progress.entries_read is not None and not _deleted_behind(lane, progress.last_delivered):
-        return progress.entries_read + len(ids)
-    return distance_from_first(lane, ids[-1])
+    position, read = progress.last_delivered, progress.entries_read
+    for index, entry_id in enumerate(ids):
+        if read is not None and not _deleted_behind(lane, position):
+            return read + len(ids) - index
+        read = distance_from_first(lane, entry_id)
+        position = entry_id
+    return read
 
 
 def lane_lag(progress: LaneProgress, lane: Lane) -> int | None:

@@ -32,7 +32,7 @@ class IdMode(Enum):
     LIBERAL = "liberal"
 
 
-class IdExhausted(Exception):
+class IdExhaustedError(Exception):
     """No greater ID exists."""
 
 
@@ -81,7 +81,7 @@ def next_id(region: Region, *, now: Millis, last: StreamId) -> StreamId:
     """The ID that ``*`` generates: ms = max(now, last.ms), with a region-unique sequence.
 
     Raises:
-        IdExhausted: ``last`` leaves no greater ID for this region.
+        IdExhaustedError: ``last`` leaves no greater ID for this region.
     """
     last_ms = last >> SEQ_BITS
     if now > last_ms:
@@ -90,5 +90,5 @@ def next_id(region: Region, *, now: Millis, last: StreamId) -> StreamId:
     if seq <= U64_MAX:
         return StreamId(last_ms << SEQ_BITS | seq)
     if last_ms >= U64_MAX:
-        raise IdExhausted
+        raise IdExhaustedError
     return StreamId((last_ms + 1) << SEQ_BITS | region)

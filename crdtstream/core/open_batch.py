@@ -1,4 +1,4 @@
-"""The batch that a region is filling: columns that grow effect by effect, encoded once at its end."""
+"""The batch that a region is filling: columns that grow effect by effect."""
 
 from array import array
 

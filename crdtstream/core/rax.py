@@ -107,7 +107,8 @@ class Rax(Generic[V]):
         node = self._root
         depth = 0
         while True:
-            assert node is not None and key.startswith(node.label, depth), "no such key"
+            assert node is not None, "no such key"
+            assert key.startswith(node.label, depth), "no such key"
             depth += len(node.label)
             if depth == KEY_BYTES:
                 break

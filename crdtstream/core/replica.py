@@ -1,4 +1,4 @@
-"""The replica: all streams of one region as a pure function of the effects and local changes applied.
+"""The replica: the streams of one region, a pure function of effects and local changes.
 
     command ──> issue(effect) ──┐                      ┌──> seal ──> Record (log, links)
     command ──> note(change) ───┴── apply, remember ───┘
@@ -17,9 +17,12 @@ Always so:
   * Nothing here looks at a clock, a file or a socket.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby, pairwise
 from typing import TypeAlias, assert_never
+from zlib import crc32
+
+from sortedcontainers import SortedList
 
 from crdtstream.core.clock import (
     Dot,
@@ -74,7 +77,8 @@ class Replica:
         region: whose effects are issued here.
         vv: what has been applied here, own effects included.
         id_mode: what XADD accepts (``crdt_xadd_id_uniqueness_mode``); not replicated.
-        implicit_mkstream: whether XGROUP CREATE makes a missing key (``crdt_xgroup_create_mkstream``).
+        implicit_mkstream: whether XGROUP CREATE makes a missing key; the tunable
+            ``crdt_xgroup_create_mkstream``.
         node_limits: how full macro nodes get.
         touched: keys that changed since somebody last cleared the set; it drives blocked and
             watching clients.
@@ -96,6 +100,8 @@ class Replica:
         self.node_limits = NodeLimits(entries_max=node_entries_max, bytes_max=node_bytes_max)
         self.touched: set[bytes] = set()
         self._streams: dict[bytes, Stream] = {}
+        # The same keys by checksum: an order that insertions do not shift, for SCAN.
+        self._scan_order: SortedList[tuple[int, bytes]] = SortedList()
         self._tombstones = Tombstones()
         self._open = OpenBatch(1)
         self._changes: list[tuple[int, LocalChange]] = []
@@ -114,8 +120,26 @@ class Replica:
         """Every existing key, in the order in which they came to be here."""
         return self._streams.keys()
 
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._streams)
+
     def __len__(self) -> int:
         return len(self._streams)
+
+    def scan_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """The next cursor (0 at the end), and ``count`` keys or a few more from this one on.
+
+        A key that exists from the first call to the last is met exactly once.  O(count + log n).
+        """
+        keys: list[bytes] = []
+        checksum = -1
+        for found, key in self._scan_order.irange((cursor, b"")):
+            # Keys of one checksum stay together: the cursor cannot stand between them.
+            if len(keys) >= count and found != checksum:
+                return found, keys
+            checksum = found
+            keys.append(key)
+        return 0, keys
 
     @property
     def tombstone_count(self) -> int:
@@ -138,9 +162,7 @@ class Replica:
     def append(self, key: bytes, entry_id: StreamId, fields: bytes) -> None:
         """Issue an Append.  The ID must be above the stream's last-generated ID."""
         region = self.region
-        stream = self._streams.get(key)
-        if stream is None:
-            self._streams[key] = stream = Stream(self.node_limits)
+        stream = self._streams.get(key) or self._stream_or_new(key)
         assert entry_id > stream.last_id
         n = self.vv.get(region, 0) + 1
         self.vv[region] = n
@@ -419,11 +441,13 @@ class Replica:
         stream = self._streams.get(key)
         if stream is None:
             self._streams[key] = stream = Stream(self.node_limits)
+            self._scan_order.add((crc32(key), key))
         return stream
 
     def _drop_if_gone(self, key: bytes, stream: Stream) -> None:
         if not stream.exists:
             del self._streams[key]
+            self._scan_order.remove((crc32(key), key))
 
     # --- Applying a local change --------------------------------------------------------------
 
@@ -494,10 +518,10 @@ def _runs(columns: AppendColumns, other_offsets: list[int]) -> Iterable[Run]:
     bounds = sorted({0, *cuts, len(columns.ms)})
     if len(columns.keys) == 1:
         (key,) = columns.keys
-        for start, stop in zip(bounds, bounds[1:], strict=False):
+        for start, stop in pairwise(bounds):
             yield key, start, stop
         return
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         at = start
         for index, group in groupby(columns.key_index[start:stop]):
             length = sum(1 for _ in group)

@@ -1,0 +1,95 @@
+"""Reading arguments: numbers, IDs and intervals, with Redis's words for what is wrong."""
+
+from typing import Final
+
+from crdtstream.commands.reply import CommandError
+from crdtstream.core.group import Group
+from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, StreamId, parse_id
+from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
+
+I64_MAX: Final = (1 << 63) - 1
+I64_MIN: Final = -(1 << 63)
+
+NOT_AN_INTEGER: Final = "ERR value is not an integer or out of range"
+BAD_ID: Final = "ERR Invalid stream ID specified as stream command argument"
+SYNTAX_ERROR: Final = "ERR syntax error"
+
+
+def parse_i64(text: bytes) -> int | None:
+    """A signed 64-bit decimal as Redis takes it: no plus, no blanks, no leading zeros."""
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or len(digits) > 19 or (digits[0] == 0x30 and len(text) > 1):
+        return None
+    value = int(text)
+    return value if I64_MIN <= value <= I64_MAX else None
+
+
+def integer(text: bytes, *, error: str = NOT_AN_INTEGER) -> int:
+    """A signed 64-bit number, or a CommandError with the given text."""
+    value = parse_i64(text)
+    if value is None:
+        raise CommandError(error)
+    return value
+
+
+def strict_id(text: bytes, *, missing_seq: int = 0) -> StreamId:
+    """``ms`` or ``ms-seq``; ``-`` and ``+`` are refused."""
+    entry_id = parse_id(text, missing_seq=missing_seq)
+    if entry_id is None:
+        raise CommandError(BAD_ID)
+    return entry_id
+
+
+def any_id(text: bytes, *, missing_seq: int = 0) -> StreamId:
+    """As :func:`strict_id`, and ``-`` and ``+`` for the lowest and highest ID."""
+    if text == b"-":
+        return ID_MIN
+    if text == b"+":
+        return ID_MAX
+    return strict_id(text, missing_seq=missing_seq)
+
+
+def strict_ids(texts: list[bytes]) -> list[StreamId]:
+    """All IDs, parsed before any is used; a bad last one must not leave half a change behind."""
+    return [strict_id(text) for text in texts]
+
+
+def interval_start(text: bytes) -> StreamId:
+    """The lower end of an interval; ``(`` excludes it."""
+    if text[:1] != b"(":
+        return any_id(text)
+    start = strict_id(text[1:])
+    if start == ID_MAX:
+        raise CommandError("ERR invalid start ID for the interval")
+    return StreamId(start + 1)
+
+
+def interval_end(text: bytes) -> StreamId:
+    """The upper end of an interval, an absent sequence being the highest; ``(`` excludes it."""
+    if text[:1] != b"(":
+        return any_id(text, missing_seq=U64_MAX)
+    end = strict_id(text[1:], missing_seq=U64_MAX)
+    if end == ID_MIN:
+        raise CommandError("ERR invalid end ID for the interval")
+    return StreamId(end - 1)
+
+
+def shown(text: bytes) -> str:
+    """A client's bytes inside an error text."""
+    return text.decode("utf-8", "backslashreplace")
+
+
+def group_or_none(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group] | None:
+    """The stream and its group, None if either is missing."""
+    stream = replica.stream(key)
+    group = None if stream is None else stream.groups.get(name)
+    return None if stream is None or group is None else (stream, group)
+
+
+def group_or_error(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group]:
+    """The stream and its group, or NOGROUP as XPENDING, XCLAIM and XAUTOCLAIM say it."""
+    found = group_or_none(replica, key, name)
+    if found is None:
+        raise CommandError(f"NOGROUP No such key '{shown(key)}' or consumer group '{shown(name)}'")
+    return found

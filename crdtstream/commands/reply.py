@@ -1,0 +1,89 @@
+"""What a command answers: values without a protocol; ``resp/encode.py`` turns them into bytes.
+
+Entries are the exception: their fields are stored as RESP already, so a command that returns
+entries builds ``Encoded`` chunks by slicing, and nothing is parsed or encoded again.  Such a chunk
+must read the same in RESP2 and RESP3 (arrays, bulk strings and integers do).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias, Union
+
+from crdtstream.core.ids import Millis
+from crdtstream.core.replica import Replica
+
+
+class CommandError(Exception):
+    """An error reply.  The text begins with its RESP prefix (``ERR``, ``NOGROUP`` …)."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A simple string."""
+
+    text: bytes
+
+
+OK: Final = Status(b"OK")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """RESP bytes, the same in both protocol versions; exactly one value."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RespMap:
+    """A map in RESP3, in RESP2 an array of alternating keys and values."""
+
+    pairs: "list[tuple[Reply, Reply]]"
+
+
+@dataclass(frozen=True, slots=True)
+class PerKey:
+    """XREAD's answer: a map in RESP3, in RESP2 an array of [key, value] pairs."""
+
+    pairs: "list[tuple[bytes, Reply]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Text for people (INFO): a verbatim string in RESP3, a bulk string in RESP2."""
+
+    text: bytes
+
+
+class Null(Enum):
+    """RESP2 knows two nulls; in RESP3 both are ``_``.  A bulk null is plain ``None``."""
+
+    ARRAY = "array"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Nothing yet: run ``retry`` again when one of ``keys`` changed, until ``timeout_ms`` is over.
+
+    Attributes:
+        keys: streams whose change may satisfy the command.
+        timeout_ms: how long to wait from the command's arrival; 0 is without end.
+        retry: the command with its IDs fixed as they were on arrival.  It answers, is still
+            Blocked, or raises CommandError, which is then the reply (a group destroyed meanwhile).
+        on_timeout: the reply when time is over or CLIENT UNBLOCK … TIMEOUT comes.
+    """
+
+    keys: tuple[bytes, ...]
+    timeout_ms: int
+    retry: "Callable[[Replica, Millis], Reply | Blocked]"
+    on_timeout: "Reply" = Null.ARRAY
+
+
+Reply: TypeAlias = Union[
+    int, bytes, Null, Status, Encoded, RespMap, PerKey, Verbatim, CommandError, "list[Reply]", None
+]
