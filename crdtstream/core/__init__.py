@@ -1,0 +1,1 @@
+"""The CRDT: a pure function of its inputs.  Imports nothing that does IO."""

@@ -18,6 +18,7 @@ Per lane, in order of ID:
 
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
+from itertools import chain
 from typing import TypeAlias
 
 from sortedcontainers import SortedDict
@@ -70,25 +71,25 @@ class LaneProgress:
 
     Attributes:
         ignore_until: set back by XGROUP SETID: intervals are ignored up to here (``rules`` 11).
-        skip_pending_until: taken back by a create with a lower start: what is pending here is not
-            delivered anew up to here (``rules`` 10).
+        handed_out: taken back by a create with a lower start: runs further on that were handed out
+            here already (``rules`` 10).  Delivery skips them: they are pending or acknowledged.
         entries_read: Redis's counter, None when unknown.
     """
 
     __slots__ = (
         "entries_read",
+        "handed_out",
         "ignore_until",
         "last_delivered",
         "pel",
         "run_from",
-        "skip_pending_until",
     )
 
     def __init__(self, position: StreamId, entries_read: int | None) -> None:
         self.last_delivered = position
         self.run_from = position
         self.ignore_until = ID_MIN
-        self.skip_pending_until = ID_MIN
+        self.handed_out = Intervals()
         self.entries_read = entries_read
         self.pel: SortedDict[StreamId, Nack] = SortedDict()
 
@@ -137,9 +138,9 @@ class Group:
 
     def _take_back(self, region: Region, start: StreamId) -> None:
         progress = self.lanes[region]
-        progress.skip_pending_until = max(progress.skip_pending_until, progress.last_delivered)
-        frontier = self.frontier(region, start)
-        progress.last_delivered = progress.run_from = frontier
+        if progress.run_from < progress.last_delivered:
+            progress.handed_out.add(progress.run_from, progress.last_delivered)
+        progress.last_delivered = progress.run_from = self.frontier(region, start)
         progress.entries_read = None
 
     def start_of(self, region: Region) -> StreamId:
@@ -201,18 +202,34 @@ class Group:
             if target < progress.last_delivered and intervals is not None:
                 progress.ignore_until = intervals.end
             progress.jump(target)
-            progress.skip_pending_until = ID_MIN
+            progress.handed_out = Intervals()
             progress.entries_read = entries_read
         self._position = position
         self._position_entries_read = entries_read
 
     def _skip_covered(self, region: Region, progress: LaneProgress) -> None:
         """Move last-delivered to the end of an interval that contains it."""
-        if progress.last_delivered < progress.ignore_until:
-            return
+        for start, end in self._to_skip(region, progress, progress.last_delivered):
+            if start > progress.last_delivered:
+                return
+            progress.last_delivered = end
+
+    def _to_skip(
+        self, region: Region, progress: LaneProgress, position: StreamId
+    ) -> Iterator[tuple[StreamId, StreamId]]:
+        """Stretches beyond ``position`` that are not to be delivered, by their starts."""
         intervals = self.intervals.get(region)
-        if intervals is not None:
-            progress.last_delivered = intervals.run_end(progress.last_delivered)
+        while True:
+            found = progress.handed_out.next_after(position)
+            if intervals is not None:
+                covered = intervals.next_after(max(position, progress.ignore_until))
+                if covered is not None:
+                    start = max(covered[0], progress.ignore_until)
+                    found = min(found or (ID_MAX, ID_MAX), (start, covered[1]))
+            if found is None:
+                return
+            yield found
+            position = found[1]
 
     # --- Delivery -----------------------------------------------------------------------------
 
@@ -227,22 +244,13 @@ class Group:
 
     def _undelivered_in(self, lane: Lane, progress: LaneProgress) -> Iterator[Found]:
         region = lane.region
-        intervals = self.intervals.get(region)
         position = progress.last_delivered
-        while True:
-            # Read up to the next interval that counts, then jump over it.
-            covered = None
-            if intervals is not None:
-                covered = intervals.next_after(max(position, progress.ignore_until))
-            stop = ID_MAX if covered is None else max(position, covered[0], progress.ignore_until)
-            if position < stop:
-                for entry_id, node, index in lane.scan(StreamId(position + 1), stop):
-                    if entry_id <= progress.skip_pending_until and entry_id in progress.pel:
-                        continue
+        stretches = self._to_skip(region, progress, position)
+        for start, end in chain(stretches, [(ID_MAX, ID_MAX)]):
+            if position < start:
+                for entry_id, node, index in lane.scan(StreamId(position + 1), start):
                     yield entry_id, region, node, index
-            if covered is None:
-                return
-            position = covered[1]
+            position = end
 
     def deliver(self, change: Deliver, lanes: Mapping[Region, Lane]) -> None:
         """Entries were handed out to a consumer (created if it is new)."""
@@ -334,6 +342,7 @@ class Group:
             progress = self.lanes[region]
             if progress.run_from < entry_id <= progress.last_delivered:
                 progress.run_from = entry_id
+            progress.handed_out.cut(entry_id)
             del progress.pel[entry_id]
         del self.consumers[name]
 

@@ -41,6 +41,16 @@ class Intervals:
         at = bisect_right(self._tos, position)
         return None if at == len(self._tos) else (self._froms[at], self._tos[at])
 
+    def cut(self, position: StreamId) -> None:
+        """Of the interval that contains ``position``, if there is one, only what is beyond stays."""
+        at = bisect_left(self._tos, position)
+        if at == len(self._tos) or self._froms[at] >= position:
+            return
+        if self._tos[at] == position:
+            del self._froms[at], self._tos[at]
+        else:
+            self._froms[at] = position
+
     def add(self, start: StreamId, end: StreamId) -> list[tuple[StreamId, StreamId]]:
         """Unite with ``(start, end]`` and return the parts of it that were new, ascending."""
         first = bisect_left(self._tos, start)  # touches (start: joined too

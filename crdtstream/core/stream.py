@@ -101,15 +101,14 @@ class Stream:
         return lane
 
     def set_last_id(self, region: Region, entry_id: StreamId, n: int) -> None:
-        """Overwrite an origin's last-ID register."""
+        """Overwrite an origin's last-ID register.
+
+        While it lives it only grows: XADD and XSETID never go below the last-generated ID, of
+        which it is a part.
+        """
         register = self.last_ids.get(region)
         if register is None:
             self.last_ids[region] = LastId(entry_id, n)
-        elif entry_id < register.id:
-            # Only XSETID lowers a register; then the maximum has to be found again.
-            self.last_ids[region] = LastId(entry_id, n)
-            self._find_last_id()
-            return
         else:
             register.id = entry_id
             register.n = n
@@ -128,11 +127,8 @@ class Stream:
         for region, register in list(self.last_ids.items()):
             if covers_dot(context, Dot(region, register.n)):
                 del self.last_ids[region]
-        self._find_last_id()
-        self.groups.clear()
-
-    def _find_last_id(self) -> None:
         self.last_id = max((register.id for register in self.last_ids.values()), default=ID_MIN)
+        self.groups.clear()
 
     def remove(self, ids: Mapping[Region, tuple[StreamId, ...]], context: VersionVector) -> None:
         """Remove: of the named entries those whose dot the context covers."""

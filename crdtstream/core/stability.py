@@ -1,0 +1,73 @@
+"""Causal stability: from when on nothing concurrent to an effect can still arrive (``rules`` 3).
+
+An effect is causally stable here if every member is known to have it durably, and everything that
+the member had issued by then has been applied here.  The second half matters:
+
+    R2 issues create C, not having seen destroy D; then it applies D and says so to R1.
+    R1 hears that before C itself.  Every region has D - yet C, which did not observe it, is still
+    on its way.  Dropping D's tombstone now would let C's group live at R1 only.
+
+So a version vector heard from region r counts only once its own component, VV_r[r], is covered
+here: from then on every effect of r that still comes was issued after r had all that VV names.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from crdtstream.core.clock import MutableVersionVector, VersionVector, meet
+from crdtstream.core.ids import Region
+
+
+@dataclass(slots=True)
+class Heard:
+    """What one member said.
+
+    Attributes:
+        counted: the last version vector that counts.
+        waiting: the next one to count; kept although newer ones are known, because under a steady
+            stream of effects the newest would be ahead of us for ever.
+        newest: the last one heard.
+    """
+
+    counted: VersionVector = field(default_factory=dict)
+    waiting: VersionVector = field(default_factory=dict)
+    newest: VersionVector = field(default_factory=dict)
+
+
+class StabilityTracker:
+    """The durable version vectors of the other members, and what follows from them."""
+
+    __slots__ = ("_heard", "_region")
+
+    def __init__(self, region: Region, members: Iterable[Region]) -> None:
+        self._region = region
+        self._heard = {member: Heard() for member in sorted(set(members)) if member != region}
+
+    def learn(self, region: Region, durable_vv: VersionVector) -> None:
+        """A member's durable version vector; it only grows.  Others are ignored."""
+        heard = self._heard.get(region)
+        if heard is None:
+            return
+        if heard.waiting == heard.newest == heard.counted:
+            heard.waiting = dict(durable_vv)
+        heard.newest = dict(durable_vv)
+
+    def stable(self, own_vv: VersionVector) -> MutableVersionVector:
+        """Up to where effects are causally stable, given what is durably applied here."""
+        for region, heard in self._heard.items():
+            _count(region, heard, own_vv)
+        return meet([own_vv, *(heard.counted for heard in self._heard.values())])
+
+    def heard(self) -> Mapping[Region, VersionVector]:
+        """The newest version vector of each member."""
+        return {region: heard.newest for region, heard in self._heard.items()}
+
+
+def _count(region: Region, heard: Heard, own_vv: VersionVector) -> None:
+    """Let count whatever may."""
+    reached = own_vv.get(region, 0)
+    if heard.newest.get(region, 0) <= reached:
+        heard.counted = heard.waiting = heard.newest
+    elif heard.waiting.get(region, 0) <= reached:
+        heard.counted = heard.waiting
+        heard.waiting = heard.newest

@@ -1,0 +1,165 @@
+"""Batches and local changes survive their encoding; other bytes are refused with the field."""
+
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtstream.core.codec import (
+    BatchError,
+    decode_batch,
+    decode_local,
+    encode_batch,
+    encode_local,
+)
+from crdtstream.core.effects import (
+    Ack,
+    AckFrontier,
+    AppendColumns,
+    Claim,
+    CreateConsumer,
+    CreateGroup,
+    DeleteConsumer,
+    DeleteKey,
+    Deliver,
+    DestroyGroup,
+    EffectBatch,
+    Redeliver,
+    Remove,
+    SetLastId,
+    SetPosition,
+    Trim,
+)
+from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.v1 import effects_pb2
+
+IDS = st.integers(0, (1 << 128) - 1).map(StreamId)
+REGIONS = st.integers(1, 1023).map(Region)
+NAMES = st.binary(max_size=5)
+LANES = st.dictionaries(REGIONS, IDS, max_size=3)
+LANE_IDS = st.dictionaries(REGIONS, st.lists(IDS, min_size=1, max_size=3).map(tuple), max_size=3)
+COUNTS = st.none() | st.integers(0, 1 << 62)
+INTERVALS = st.dictionaries(
+    REGIONS, st.tuples(IDS, IDS).filter(lambda span: span[0] < span[1]), max_size=2
+)
+OTHERS = st.one_of(
+    st.builds(Remove, NAMES, LANE_IDS),
+    st.builds(Trim, NAMES, LANES),
+    st.builds(DeleteKey, NAMES),
+    st.builds(CreateGroup, NAMES, NAMES, IDS | LANES, COUNTS),
+    st.builds(DestroyGroup, NAMES, NAMES),
+    st.builds(AckFrontier, NAMES, NAMES, INTERVALS),
+    st.builds(SetLastId, NAMES, IDS, COUNTS, st.none() | IDS),
+)
+MS = st.integers(0, 1 << 40).map(Millis)
+NACKS = st.lists(st.tuples(IDS, MS, st.integers(0, 9)), min_size=1, max_size=2).map(tuple)
+CHANGES = st.one_of(
+    st.builds(Deliver, NAMES, NAMES, NAMES, MS, LANE_IDS, st.booleans()),
+    st.builds(Redeliver, NAMES, NAMES, NAMES, MS, LANE_IDS),
+    st.builds(Ack, NAMES, NAMES, LANE_IDS),
+    st.builds(
+        Claim,
+        NAMES,
+        NAMES,
+        NAMES,
+        MS,
+        st.dictionaries(REGIONS, NACKS, max_size=2),
+        LANE_IDS,
+        st.none() | IDS,
+    ),
+    st.builds(CreateConsumer, NAMES, NAMES, NAMES, MS),
+    st.builds(DeleteConsumer, NAMES, NAMES, NAMES),
+    st.builds(SetPosition, NAMES, NAMES, IDS | LANES, COUNTS),
+)
+
+
+def columns(keys: list[bytes], appends: list[tuple[int, StreamId, bytes]]) -> AppendColumns:
+    return AppendColumns(
+        keys,
+        array("I", [index for index, _, _ in appends]),
+        array("Q", [entry_id >> 64 for _, entry_id, _ in appends]),
+        array("Q", [entry_id & ((1 << 64) - 1) for _, entry_id, _ in appends]),
+        array("I", [len(fields) for _, _, fields in appends]),
+        b"".join(fields for _, _, fields in appends),
+    )
+
+
+@given(
+    others=st.dictionaries(st.integers(0, 9), OTHERS, max_size=4),
+    appends=st.lists(st.tuples(st.integers(0, 1), IDS, st.binary(max_size=6)), max_size=4),
+    context=st.dictionaries(st.integers(2, 9).map(Region), st.integers(1, 99), max_size=3),
+)
+def test_batches_survive(
+    others: dict[int, DeleteKey],
+    appends: list[tuple[int, StreamId, bytes]],
+    context: dict[Region, int],
+) -> None:
+    # Offsets that fit: as many effects as the highest offset needs.
+    count = len(appends) + len(others)
+    placed = [(offset, others[offset]) for offset in sorted(others) if offset < count]
+    count = len(appends) + len(placed)
+    placed = [(min(offset, count - 1), effect) for offset, effect in placed]
+    if not count or len({offset for offset, _ in placed}) != len(placed):
+        return
+    batch = EffectBatch(
+        Region(1), 7, count, context, Millis(5), columns([b"a", b"b"], appends), placed
+    )
+    assert decode_batch(encode_batch(batch)) == batch
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), CHANGES), max_size=4))
+def test_local_changes_survive(changes: list[tuple[int, Ack]]) -> None:
+    assert decode_local(encode_local(changes)) == changes
+
+
+def message(**changes: object) -> effects_pb2.EffectBatch:
+    """One good batch of one append, with some fields replaced."""
+    good: dict[str, object] = {
+        "origin": 1,
+        "first_n": 1,
+        "count": 1,
+        "keys": [b"x"],
+        "ms": bytes(8),
+        "seq": b"\1" + bytes(7),
+        "lengths": b"\2" + bytes(3),
+        "fields": b"ab",
+    }
+    return effects_pb2.EffectBatch(**{**good, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"origin": 0}, "origin"),
+        ({"origin": 1024}, "origin"),
+        ({"count": 0}, "count"),
+        ({"count": 2}, "count"),
+        ({"count": 1 << 31}, "count"),
+        ({"first_n": 0}, "first_n"),
+        ({"first_n": (1 << 64) - 1}, "first_n"),
+        ({"ms": bytes(7)}, "ms"),
+        ({"ms": bytes(16)}, "columns differ"),
+        ({"keys": []}, "keys"),
+        ({"keys": [b"x", b"y"], "key_index": b"\7" + bytes(3)}, "key_index"),
+        ({"lengths": b"\3" + bytes(3)}, "fields"),
+        ({"context": effects_pb2.VersionVector(regions=[1], counts=[1])}, "context"),
+        ({"context": effects_pb2.VersionVector(regions=[2, 3], counts=[1])}, "version vector"),
+        ({"context": effects_pb2.VersionVector(regions=[2, 2], counts=[1, 1])}, "version vector"),
+        ({"count": 2, "others": [effects_pb2.Effect(offset=5)]}, "others.offset"),
+        ({"count": 2, "others": [effects_pb2.Effect(offset=1)]}, "others.kind"),
+    ],
+)
+def test_a_bad_batch_is_refused_with_the_field(changes: dict[str, object], field: str) -> None:
+    assert decode_batch(message().SerializeToString()).count == 1
+    with pytest.raises(BatchError, match=field):
+        decode_batch(message(**changes).SerializeToString())
+
+
+@given(st.binary(max_size=40))
+def test_garbage_is_refused_and_never_crashes(data: bytes) -> None:
+    for decode in (decode_batch, decode_local):
+        try:
+            decode(data)
+        except BatchError:
+            continue

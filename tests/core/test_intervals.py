@@ -1,0 +1,45 @@
+"""A union of intervals equals the set of its points."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtstream.core.ids import StreamId
+from crdtstream.core.intervals import Intervals
+
+SPANS = st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda ab: (ab[0], ab[0] + ab[1]))
+
+
+def points(spans: list[tuple[int, int]]) -> set[int]:
+    return {point for start, end in spans for point in range(start + 1, end + 1)}
+
+
+@given(st.lists(SPANS, max_size=8), SPANS, st.integers(0, 40))
+def test_intervals_equal_a_set_of_points(
+    spans: list[tuple[int, int]], more: tuple[int, int], position: int
+) -> None:
+    intervals = Intervals()
+    known: set[int] = set()
+    for start, end in [*spans, more]:
+        fresh = intervals.add(StreamId(start), StreamId(end))
+        assert points(fresh) == points([(start, end)]) - known
+        known |= points([(start, end)])
+    assert points(list(intervals)) == known
+    listed = list(intervals)
+    assert all(a[1] < b[0] for a, b in pairwise(listed)), "joined"
+
+    end = position
+    while end + 1 in known:
+        end += 1
+    assert intervals.run_end(StreamId(position)) == end
+    following = intervals.next_after(StreamId(position))
+    assert (following is None) == (max(known) <= position)
+    assert following is None or following[1] > position
+
+    intervals.cut(StreamId(position))
+    if position in known:
+        gone = {point for point in range(position + 1) if set(range(point, position + 1)) <= known}
+        assert points(list(intervals)) == known - gone
+    else:
+        assert points(list(intervals)) == known

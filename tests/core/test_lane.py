@@ -1,0 +1,102 @@
+"""A lane equals a list of (ID, dot number, fields), whatever its macro nodes look like."""
+
+from array import array
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId, make_id
+from crdtstream.core.lane import Lane, NodeLimits, ascends
+
+IDS = st.builds(make_id, st.integers(0, 40), st.integers(0, 3))
+
+
+class LaneMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lane = Lane(Region(1), NodeLimits(entries_max=4, bytes_max=60))
+        self.model: list[tuple[StreamId, int, bytes]] = []
+        self.last = ID_MIN
+        self.n = 0
+
+    def _next(self, step: int, size: int) -> tuple[StreamId, int, bytes]:
+        self.last = StreamId(self.last + step)
+        self.n += 1
+        return self.last, self.n, b"x" * size
+
+    @rule(step=st.integers(1, 1 << 65), size=st.integers(1, 40))
+    def append(self, step: int, size: int) -> None:
+        entry = self._next(step, size)
+        self.lane.append(*entry)
+        self.model.append(entry)
+
+    @rule(steps=st.lists(st.tuples(st.integers(1, 1 << 65), st.integers(1, 70)), min_size=1))
+    def extend(self, steps: list[tuple[int, int]]) -> None:
+        first_n = self.n + 1
+        entries = [self._next(step, size) for step, size in steps]
+        fields = [one for _, _, one in entries]
+        self.lane.extend(
+            ms=array("Q", [entry_id >> 64 for entry_id, _, _ in entries]),
+            seq=array("Q", [entry_id & ((1 << 64) - 1) for entry_id, _, _ in entries]),
+            lengths=array("I", map(len, fields)),
+            first_n=first_n,
+            fields=memoryview(b"".join(fields)),
+        )
+        self.model += entries
+
+    @rule(entry_id=IDS, data=st.data())
+    def remove(self, entry_id: StreamId, data: st.DataObject) -> None:
+        if self.model and data.draw(st.booleans()):
+            entry_id = data.draw(st.sampled_from([known for known, _, _ in self.model]))
+        n_max = data.draw(st.integers(0, self.n))
+        hit = [one for one in self.model if one[0] == entry_id and one[1] <= n_max]
+        assert self.lane.remove(entry_id, n_max=n_max) == bool(hit)
+        self.model = [one for one in self.model if one not in hit]
+
+    @rule(entry_id=IDS, data=st.data())
+    def remove_prefix(self, entry_id: StreamId, data: st.DataObject) -> None:
+        n_max = data.draw(st.integers(0, self.n))
+        keep = [one for one in self.model if one[0] > entry_id or one[1] > n_max]
+        removed = self.lane.remove_prefix(up_to=entry_id, n_max=n_max)
+        assert removed == len(self.model) - len(keep)
+        self.model = keep
+
+    @rule(start=IDS, end=IDS)
+    def scan(self, start: StreamId, end: StreamId) -> None:
+        inside = [one for one in self.model if start <= one[0] <= end]
+        found = [
+            (entry_id, node.n[index], bytes(node.fields_at(index)))
+            for entry_id, node, index in self.lane.scan(start, end)
+        ]
+        assert found == inside
+        back = [entry_id for entry_id, _, _ in self.lane.scan_back(start, end)]
+        assert back == [entry_id for entry_id, _, _ in reversed(inside)]
+        assert self.lane.predecessor(StreamId(end + 1)) == max(
+            (one[0] for one in self.model if one[0] <= end), default=ID_MIN
+        )
+
+    @invariant()
+    def holds_the_model(self) -> None:
+        assert [found[0] for found in self.lane.scan(ID_MIN, ID_MAX)] == [
+            one[0] for one in self.model
+        ]
+        assert self.lane.length == len(self.model)
+        nodes = list(self.lane.macro_nodes())
+        assert all(nodes), "no macro node is empty"
+        assert self.lane.macro_node_count == len(nodes)
+        assert all(node.added <= 4 for node in nodes)
+        assert b"".join(node.live_fields() for node in nodes) == b"".join(
+            fields for _, _, fields in self.model
+        )
+
+
+TestLane = LaneMachine.TestCase
+
+
+@given(st.lists(IDS, max_size=6), IDS)
+def test_ascends_is_strict_and_above(ids: list[StreamId], above: StreamId) -> None:
+    ms = array("Q", [one >> 64 for one in ids])
+    seq = array("Q", [one & ((1 << 64) - 1) for one in ids])
+    chain = [above, *ids]
+    assert ascends(ms, seq, above=above) == (sorted(set(chain)) == chain)
