@@ -42,7 +42,7 @@ class Intervals:
         return None if at == len(self._tos) else (self._froms[at], self._tos[at])
 
     def cut(self, position: StreamId) -> None:
-        """Of the interval that contains ``position``, if there is one, only what is beyond stays."""
+        """Of an interval that contains ``position`` only what is beyond stays."""
         at = bisect_left(self._tos, position)
         if at == len(self._tos) or self._froms[at] >= position:
             return

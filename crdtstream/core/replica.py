@@ -82,6 +82,8 @@ class Replica:
         node_limits: how full macro nodes get.
         touched: keys that changed since somebody last cleared the set; it drives blocked and
             watching clients.
+        acknowledged_count, frontier_count: pending entries acknowledged here, and AckFrontier
+            effects issued for them, since the process started: what coalescing saves.
     """
 
     def __init__(
@@ -99,6 +101,8 @@ class Replica:
         self.implicit_mkstream = implicit_mkstream
         self.node_limits = NodeLimits(entries_max=node_entries_max, bytes_max=node_bytes_max)
         self.touched: set[bytes] = set()
+        self.acknowledged_count = 0
+        self.frontier_count = 0
         self._streams: dict[bytes, Stream] = {}
         # The same keys by checksum: an order that insertions do not shift, for SCAN.
         self._scan_order: SortedList[tuple[int, bytes]] = SortedList()
@@ -463,6 +467,7 @@ class Replica:
                 group.redeliver(ids, consumer, now)
             case Ack(_, _, ids):
                 group.acknowledge(ids)
+                self.acknowledged_count += sum(map(len, ids.values()))
                 self._look_at(change, ids)
             case Claim(_, _, _, _, _, dropped, _):
                 group.claim(change, stream.lanes)
@@ -497,6 +502,7 @@ class Replica:
                 if (interval := group.measure(stream.lanes.get(region), region)) is not None
             }
             if intervals:
+                self.frontier_count += 1
                 self._issue(AckFrontier(key, name, intervals))
 
 
