@@ -12,10 +12,10 @@ from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
-    any_id,
     group_or_none,
     integer,
     shown,
+    strict_id,
 )
 from crdtstream.commands.entries import encode_entries, encode_entry, entry_or_null
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply
@@ -181,7 +181,7 @@ def _position(replica: Replica, key: bytes, text: bytes) -> StreamId | _LastEntr
             "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
             "<consumer> option."
         )
-    return any_id(text)
+    return strict_id(text)
 
 
 def _read(
@@ -225,7 +225,7 @@ def _group_position(replica: Replica, key: bytes, group: bytes, text: bytes) -> 
         return None
     if text in (b"$", b"+"):
         raise CommandError(_MEANINGLESS.format(text.decode()))
-    return any_id(text)
+    return strict_id(text)
 
 
 def _require_group(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group]:

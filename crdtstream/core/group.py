@@ -420,8 +420,11 @@ def _entries_read_after(
 
 def lane_lag(progress: LaneProgress, lane: Lane) -> int | None:
     """How many entries of the lane are still to be read, None where Redis cannot tell either."""
-    if not lane.entries_added:
+    if not lane.length:
         return 0
+    if progress.last_delivered < lane.first_id > lane.max_deleted_id:
+        # Everything is still ahead, whatever ENTRIESREAD once claimed.
+        return lane.length
     if progress.entries_read is not None and not _deleted_behind(lane, progress.last_delivered):
         return lane.entries_added - progress.entries_read
     read = distance_from_first(lane, progress.last_delivered)
