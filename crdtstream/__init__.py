@@ -1,0 +1,1 @@
+"""Redis Streams that every region can write: active-active, conflict-free, durable."""

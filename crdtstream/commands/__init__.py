@@ -1,0 +1,1 @@
+"""Redis commands: functions of replica, time and arguments to a reply."""
