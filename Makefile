@@ -1,0 +1,90 @@
+# crdtstream: `make up` starts three regions on this machine, `make test` tests everything.
+# Both first make what they need: .venv with the dependencies, .tools with programs for tests.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOOLS := .tools
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Of pytest, as in: make test ARGS='-k frontier -x'
+ARGS ?=
+SEEDS ?= 10000
+
+# These files say what is installed; they are as old as the pyproject.toml they were made from, or
+# newer, and so a second start installs nothing.
+RUN_STAMP := $(VENV)/.installed-run
+DEV_STAMP := $(VENV)/.installed-dev
+IREDIS_STAMP := $(TOOLS)/iredis/.installed
+GENERATED := crdtstream/v1/effects_pb2.py
+FORMATTED := $(wildcard crdtstream tests tools benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help up demo test check format proto tools bench soak clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
+		awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+up: $(RUN_STAMP) $(GENERATED)  ## start three regions here; Ctrl-C stops them (ARGS='--regions 5')
+	$(BIN)/crdtstream up $(ARGS)
+
+demo: $(DEV_STAMP) $(GENERATED)  ## a year of weather, written in three regions at once
+	$(BIN)/crdtstream demo $(ARGS)
+
+test: $(DEV_STAMP) $(IREDIS_STAMP) $(GENERATED)  ## all tests (ARGS='-k name' for some)
+	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+
+check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, generated code
+	$(BIN)/ruff format --check $(FORMATTED)
+	$(BIN)/ruff check $(FORMATTED)
+	$(BIN)/mypy
+	$(BIN)/python tools/proto.py --check
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+format: $(DEV_STAMP)  ## bring the sources into shape
+	$(BIN)/ruff format $(FORMATTED)
+	$(BIN)/ruff check --fix $(FORMATTED)
+
+proto: $(DEV_STAMP)  ## generate crdtstream/v1 from proto/
+	$(BIN)/python tools/proto.py
+
+tools: $(BIN)/toxiproxy-server $(IREDIS_STAMP)  ## programs that some tests drive (wants Go)
+
+bench: $(DEV_STAMP) $(GENERATED)  ## our throughput beside redis-server's, in one run
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000)
+	CRDTSTREAM_SEEDS=$(SEEDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+clean:  ## remove what make made; data folders stay
+	rm -rf $(VENV) $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		{ echo "This Python cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade pip
+
+$(RUN_STAMP): pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --only-binary :all: --editable .
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch $(RUN_STAMP) $@
+
+# iredis wants an older redis-py than the tests do: an environment of its own.
+$(IREDIS_STAMP): | $(BIN)/python
+	$(BIN)/python -m venv $(TOOLS)/iredis
+	$(TOOLS)/iredis/bin/python -m pip --disable-pip-version-check install --quiet 'iredis==1.16.1'
+	@touch $@
+
+$(BIN)/toxiproxy-server: | $(BIN)/python
+	tools/toxiproxy.sh $@
+
+# Checked in; made here only if someone removed it.
+$(GENERATED): | $(DEV_STAMP)
+	$(BIN)/python tools/proto.py

@@ -1,0 +1,164 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Id(_message.Message):
+    __slots__ = ("ms", "seq")
+    MS_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    ms: int
+    seq: int
+    def __init__(self, ms: _Optional[int] = ..., seq: _Optional[int] = ...) -> None: ...
+
+class VersionVector(_message.Message):
+    __slots__ = ("regions", "counts")
+    REGIONS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    regions: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, regions: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class EffectBatch(_message.Message):
+    __slots__ = ("origin", "first_n", "count", "context", "issued_ms", "keys", "key_index", "ms", "seq", "lengths", "fields", "others")
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_N_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_MS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    KEY_INDEX_FIELD_NUMBER: _ClassVar[int]
+    MS_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    origin: int
+    first_n: int
+    count: int
+    context: VersionVector
+    issued_ms: int
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    key_index: bytes
+    ms: bytes
+    seq: bytes
+    lengths: bytes
+    fields: bytes
+    others: _containers.RepeatedCompositeFieldContainer[Effect]
+    def __init__(self, origin: _Optional[int] = ..., first_n: _Optional[int] = ..., count: _Optional[int] = ..., context: _Optional[_Union[VersionVector, _Mapping]] = ..., issued_ms: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., key_index: _Optional[bytes] = ..., ms: _Optional[bytes] = ..., seq: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., fields: _Optional[bytes] = ..., others: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ...) -> None: ...
+
+class Effect(_message.Message):
+    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    TRIM_FIELD_NUMBER: _ClassVar[int]
+    DELETE_KEY_FIELD_NUMBER: _ClassVar[int]
+    CREATE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DESTROY_GROUP_FIELD_NUMBER: _ClassVar[int]
+    ACK_FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    SET_LAST_ID_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    remove: Remove
+    trim: Trim
+    delete_key: DeleteKey
+    create_group: CreateGroup
+    destroy_group: DestroyGroup
+    ack_frontier: AckFrontier
+    set_last_id: SetLastId
+    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ...) -> None: ...
+
+class LaneIds(_message.Message):
+    __slots__ = ("lane", "ms", "seq")
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    MS_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    lane: int
+    ms: bytes
+    seq: bytes
+    def __init__(self, lane: _Optional[int] = ..., ms: _Optional[bytes] = ..., seq: _Optional[bytes] = ...) -> None: ...
+
+class LanePosition(_message.Message):
+    __slots__ = ("lane", "id")
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    lane: int
+    id: Id
+    def __init__(self, lane: _Optional[int] = ..., id: _Optional[_Union[Id, _Mapping]] = ...) -> None: ...
+
+class LaneInterval(_message.Message):
+    __slots__ = ("lane", "to")
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    lane: int
+    to: Id
+    def __init__(self, lane: _Optional[int] = ..., to: _Optional[_Union[Id, _Mapping]] = ..., **kwargs) -> None: ...
+
+class Remove(_message.Message):
+    __slots__ = ("key", "lanes")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    lanes: _containers.RepeatedCompositeFieldContainer[LaneIds]
+    def __init__(self, key: _Optional[bytes] = ..., lanes: _Optional[_Iterable[_Union[LaneIds, _Mapping]]] = ...) -> None: ...
+
+class Trim(_message.Message):
+    __slots__ = ("key", "up_to")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    UP_TO_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    up_to: _containers.RepeatedCompositeFieldContainer[LanePosition]
+    def __init__(self, key: _Optional[bytes] = ..., up_to: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ...) -> None: ...
+
+class DeleteKey(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+
+class CreateGroup(_message.Message):
+    __slots__ = ("key", "group", "start", "lane_starts", "entries_read")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    LANE_STARTS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_READ_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    group: bytes
+    start: Id
+    lane_starts: _containers.RepeatedCompositeFieldContainer[LanePosition]
+    entries_read: int
+    def __init__(self, key: _Optional[bytes] = ..., group: _Optional[bytes] = ..., start: _Optional[_Union[Id, _Mapping]] = ..., lane_starts: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ..., entries_read: _Optional[int] = ...) -> None: ...
+
+class DestroyGroup(_message.Message):
+    __slots__ = ("key", "group")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    group: bytes
+    def __init__(self, key: _Optional[bytes] = ..., group: _Optional[bytes] = ...) -> None: ...
+
+class AckFrontier(_message.Message):
+    __slots__ = ("key", "group", "intervals")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INTERVALS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    group: bytes
+    intervals: _containers.RepeatedCompositeFieldContainer[LaneInterval]
+    def __init__(self, key: _Optional[bytes] = ..., group: _Optional[bytes] = ..., intervals: _Optional[_Iterable[_Union[LaneInterval, _Mapping]]] = ...) -> None: ...
+
+class SetLastId(_message.Message):
+    __slots__ = ("key", "id", "entries_added", "max_deleted_id")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_ADDED_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELETED_ID_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    id: Id
+    entries_added: int
+    max_deleted_id: Id
+    def __init__(self, key: _Optional[bytes] = ..., id: _Optional[_Union[Id, _Mapping]] = ..., entries_added: _Optional[int] = ..., max_deleted_id: _Optional[_Union[Id, _Mapping]] = ...) -> None: ...

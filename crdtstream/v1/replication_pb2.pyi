@@ -1,0 +1,86 @@
+from crdtstream.v1 import effects_pb2 as _effects_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SyncRequest(_message.Message):
+    __slots__ = ("open", "ack")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    open: Open
+    ack: Progress
+    def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., ack: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
+
+class SyncResponse(_message.Message):
+    __slots__ = ("heartbeat", "batches", "welcome")
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    heartbeat: Progress
+    batches: Batches
+    welcome: Welcome
+    def __init__(self, heartbeat: _Optional[_Union[Progress, _Mapping]] = ..., batches: _Optional[_Union[Batches, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ...) -> None: ...
+
+class Open(_message.Message):
+    __slots__ = ("protocol", "region", "database_id", "origins", "vv", "run_id")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    VV_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    region: int
+    database_id: str
+    origins: _containers.RepeatedScalarFieldContainer[int]
+    vv: _effects_pb2.VersionVector
+    run_id: int
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., origins: _Optional[_Iterable[int]] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("protocol", "region", "vv", "run_id")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    VV_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    region: int
+    vv: _effects_pb2.VersionVector
+    run_id: int
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes")
+    DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    durable_vv: _effects_pb2.VersionVector
+    now_ms: int
+    others: _containers.RepeatedCompositeFieldContainer[RegionProgress]
+    taken_bytes: int
+    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ...) -> None: ...
+
+class RegionProgress(_message.Message):
+    __slots__ = ("region", "durable_vv")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    durable_vv: _effects_pb2.VersionVector
+    def __init__(self, region: _Optional[int] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
+
+class Batches(_message.Message):
+    __slots__ = ("zstd",)
+    ZSTD_FIELD_NUMBER: _ClassVar[int]
+    zstd: bytes
+    def __init__(self, zstd: _Optional[bytes] = ...) -> None: ...
+
+class BatchList(_message.Message):
+    __slots__ = ("batches",)
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, batches: _Optional[_Iterable[bytes]] = ...) -> None: ...

@@ -1,0 +1,1 @@
+"""Tests, by layer; ``conftest.py`` has what they share."""

@@ -1,0 +1,100 @@
+"""What all tests share: the programs they drive, free ports, seeds.
+
+A test that needs a program which is missing here is skipped, and the reason names the program.
+With CRDTSTREAM_REQUIRE_ALL=1, as CI sets it, it fails instead: there nothing goes untested.
+"""
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+
+# Below the range from which the system takes ports for outgoing connections.
+_PORTS_FIRST, _PORTS_LAST, _PORTS_STEP = 10_000, 29_000, 50
+
+
+def require(available: bool, reason: str) -> None:
+    """Goes on if ``available``; else skips the test, or fails it where all is required."""
+    if available:
+        return
+    if os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1":
+        pytest.fail(f"required here: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def find_program(name: str) -> Path | None:
+    """Where a program is: in our own folders first, then wherever the system has it."""
+    ours = (VENV / "bin" / name, ROOT / ".tools" / name / "bin" / name)
+    for path in ours:
+        if os.access(path, os.X_OK):
+            return path
+    found = shutil.which(name)
+    return Path(found) if found else None
+
+
+def program(name: str, *, hint: str = "") -> Path:
+    """The path of a program; skips or fails the test, as ``require`` does, if it is missing.
+
+    Args:
+        name: as it is called, e.g. toxiproxy-server, redis-cli, iredis, redis-benchmark.
+        hint: how to get it, where `make tools` or apt does not tell.
+    """
+    path = find_program(name)
+    require(path is not None, f"{name} is missing: {hint or _HINTS.get(name, 'install it')}")
+    assert path is not None
+    return path
+
+
+_HINTS = {
+    "toxiproxy-server": "run `make tools` (wants Go)",
+    "iredis": "run `make tools`",
+    "redis-cli": "apt-get install redis-tools",
+    "redis-benchmark": "apt-get install redis-tools",
+    "redis-server": "apt-get install redis-server",
+}
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _base_ports() -> Iterator[int]:
+    """Base ports that this process has not handed out yet; workers of one run do not meet."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    steps = (_PORTS_LAST - _PORTS_FIRST) // _PORTS_STEP
+    start = os.getpid() * 7 + int(worker) * 53
+    for step in count(start):
+        yield _PORTS_FIRST + step % steps * _PORTS_STEP
+
+
+_BASES = _base_ports()
+
+
+def free_base_port(regions: int = 3) -> int:
+    """A P for which P+r, P+1000+r and P+2000+r are free, r from 1 to ``regions`` (at most 20)."""
+    assert 1 <= regions <= 20
+    for _ in range(1000):
+        base = next(_BASES)
+        numbers = range(1, regions + 1)
+        if all(_is_free(base + shift + r) for shift in (0, 1000, 2000) for r in numbers):
+            return base
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture
+def base_port() -> int:
+    """See ``free_base_port``."""
+    return free_base_port()

@@ -1,0 +1,215 @@
+"""Imports point one way: shells -> commands -> core, and core and commands do no IO."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "crdtstream"
+
+# What core and commands may import besides each other: nothing here reads a clock, a file, a
+# socket or a source of randomness, and none of it depends on when or where it runs.
+PURE_STDLIB = frozenset(
+    {
+        "__future__",
+        "abc",
+        "array",
+        "ast",
+        "base64",
+        "binascii",
+        "bisect",
+        "collections",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "enum",
+        "fractions",
+        "functools",
+        "hashlib",
+        "heapq",
+        "itertools",
+        "math",
+        "numbers",
+        "operator",
+        "re",
+        "string",
+        "struct",
+        "sys",
+        "textwrap",
+        "types",
+        "typing",
+        "zlib",
+    }
+)
+PURE_LIBRARIES = ("sortedcontainers", "google.protobuf", "typing_extensions", "mypy_extensions")
+
+# Which packages of ours each one may import, besides itself.  Modules that stand alone count as
+# packages.  ``v1`` is the generated code; its gRPC half is only for shells.
+PURE = frozenset({"core", "commands"})
+ALLOWED: dict[str, frozenset[str]] = {
+    "core": frozenset({"v1"}),
+    "commands": frozenset({"core"}),
+    # What every node has, above the core and below the shells.
+    "settings": frozenset({"core"}),
+    "engine": frozenset({"core", "commands", "store", "settings"}),
+    # Shells: none reaches into another.
+    "store": frozenset({"core", "settings"}),
+    "resp": frozenset({"core", "commands", "engine", "settings"}),
+    "replication": frozenset({"core", "engine", "settings", "v1"}),
+    "admin": frozenset({"core", "commands", "engine", "replication", "settings", "v1"}),
+    "console": frozenset({"core", "engine", "settings", "v1"}),
+    "spark": frozenset({"v1"}),
+    # Regions to experiment with: in one process, on this machine, as a table tells.
+    "local_regions": frozenset({"core", "settings"}),
+    "sim": frozenset({"core", "commands", "scenario"}),
+    "scenario": frozenset({"core", "commands", "local_regions", "settings", "sim", "v1"}),
+    "drill": frozenset({"core", "local_regions", "scenario", "settings", "sim", "v1"}),
+    "demo": frozenset({"core", "settings", "v1"}),
+    "cli": frozenset(
+        {"core", "demo", "drill", "local_regions", "node", "scenario", "settings", "sim", "v1"}
+    ),
+    "v1": frozenset(),
+}
+# The face of a shell, which others may use; the rest is its insides.
+PUBLIC = frozenset(
+    {
+        "crdtstream.admin.client",
+        "crdtstream.resp.encode",
+        "crdtstream.store.errors",
+        "crdtstream.store.log",
+    }
+)
+# Wiring: may import everything.
+WIRING = frozenset({"node", "__init__", "__main__"})
+
+
+class Import(NamedTuple):
+    """One import statement.
+
+    Attributes:
+        module: dotted and absolute; ``a.b`` also for ``from a import b``.
+        site: ``file:line``, for the message of a failing test.
+        typing_only: below ``if TYPE_CHECKING``.
+    """
+
+    module: str
+    site: str
+    typing_only: bool
+
+
+def imports_of(path: Path, root: Path = ROOT) -> Iterator[Import]:
+    """Every import in a file, wherever it stands in it."""
+    tree = ast.parse(path.read_text(), str(path))
+    relative = path.relative_to(root)
+    package = list(relative.with_suffix("").parts[:-1])
+    typing_only = {
+        id(node)
+        for guard in ast.walk(tree)
+        if isinstance(guard, ast.If) and "TYPE_CHECKING" in ast.unparse(guard.test)
+        for statement in guard.body
+        for node in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        site = f"{relative}:{getattr(node, 'lineno', 0)}"
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    yield Import(alias.name, site, id(node) in typing_only)
+            case ast.ImportFrom():
+                base = package[: len(package) - node.level + 1] if node.level else []
+                prefix = ".".join([*base, *([node.module] if node.module else [])])
+                for alias in node.names:
+                    yield Import(f"{prefix}.{alias.name}", site, id(node) in typing_only)
+            case _:
+                pass
+
+
+def sources(package: Path = PACKAGE) -> list[Path]:
+    return sorted(path for path in package.rglob("*.py") if "v1" not in path.parts)
+
+
+def layer_of(module: str) -> str:
+    """``core`` of ``crdtstream.core.rax``; ``settings`` of ``crdtstream.settings.load``."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def own_layer(path: Path, root: Path = ROOT) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return parts[1]
+
+
+def is_pure(module: str) -> bool:
+    """Whether core and commands may import it."""
+    if module.startswith("crdtstream."):
+        layer = layer_of(module)
+        return layer in PURE or (layer == "v1" and not module.endswith("_grpc"))
+    if module.split(".")[0] in PURE_STDLIB:
+        return True
+    return any(module == name or module.startswith(f"{name}.") for name in PURE_LIBRARIES)
+
+
+def is_public(module: str) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in PUBLIC)
+
+
+def violations(path: Path, root: Path = ROOT) -> list[str]:
+    """What a file imports and must not, one line each."""
+    layer = own_layer(path, root)
+    if layer in WIRING:
+        return []
+    found = []
+    for imported in imports_of(path, root):
+        if layer in PURE and not is_pure(imported.module):
+            found.append(f"{imported.site}: {layer} is sans-IO and must not know {imported.module}")
+        elif imported.module.startswith("crdtstream."):
+            other = layer_of(imported.module)
+            allowed = other == layer or other in ALLOWED[layer] or is_public(imported.module)
+            if not allowed and not imported.typing_only:
+                found.append(f"{imported.site}: {layer} must not import {imported.module}")
+    return found
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_downwards(path: Path) -> None:
+    assert violations(path) == []
+
+
+def test_every_package_has_a_rule() -> None:
+    layers = {own_layer(path) for path in sources()}
+    assert layers - WIRING <= ALLOWED.keys(), "say in ALLOWED what the new package may import"
+
+
+@pytest.mark.parametrize("layer", sorted(PURE))
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import asyncio",
+        "import os.path",
+        "from time import time_ns",
+        "def f():\n    import random",
+        "import grpc",
+        "from crdtstream.v1 import admin_pb2_grpc",
+        "from crdtstream.settings import NodeSettings",
+        "from ..store import log",
+        "from .. import settings",
+        "import logging",
+        "from pathlib import Path",
+        "import secrets, sqlite3",
+    ],
+)
+def test_io_in_a_pure_layer_is_found(tmp_path: Path, layer: str, statement: str) -> None:
+    path = tmp_path / "crdtstream" / layer / "planted.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(statement)
+    assert violations(path, tmp_path) != []
+
+
+def test_core_must_not_know_commands(tmp_path: Path) -> None:
+    path = tmp_path / "crdtstream" / "core" / "planted.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("from crdtstream.commands.reply import Reply")
+    assert violations(path, tmp_path) != []
