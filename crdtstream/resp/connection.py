@@ -1,0 +1,338 @@
+"""One client's connection: bytes to requests, requests to replies, replies to bytes.
+
+    data_received ── parse ── call ── encode ──> chunks ── engine.defer ──> written when durable
+
+Everything that has arrived is run at once, in the same turn of the event loop, and its replies
+leave together, when what they tell is durable.  No task, no await and no write per command.
+
+A connection *holds* - keeps requests instead of running them - while one of its commands is
+blocked, while the client does not fetch its replies, and while the disk is behind.  When it holds
+much, it also stops reading, so TCP slows the client down.
+
+Always so: replies leave in the order of the requests; requests are run in order; a held
+connection runs nothing.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+import structlog
+
+from crdtstream.commands.database import WAITING
+from crdtstream.commands.reply import CommandError, Reply
+from crdtstream.commands.session import Session, Talk
+from crdtstream.resp.encode import encode, encode_error
+from crdtstream.resp.parser import RequestError, RequestParser
+
+if TYPE_CHECKING:
+    from crdtstream.resp.server import RespServer
+
+logger = structlog.get_logger(__name__)
+
+# Requests held while a connection may not run them; beyond it nothing more is read.
+HELD_BYTES_MAX: Final = 1 << 20
+# Replies are weighed after so many pieces, or when one is large.
+MEASURE_CHUNKS: Final = 64
+# After an error that ends the connection the client gets so long to read it: closing at once with
+# its bytes unread would make TCP throw the error away.
+LINGER_SECONDS: Final = 1.0
+# Web pages can make a browser send commands; these words are its, no client's (as in Redis).
+FOREIGN_WORDS: Final = frozenset({b"post", b"host:"})
+
+OUTCOME_UNKNOWN: Final = (
+    "MISCONF the disk refused while this command was being made durable: its outcome is unknown. "
+    "Look at the server's log and at INFO persistence, then read back what you wrote"
+)
+
+
+class Connection(asyncio.Protocol):
+    """A client, from accept to close.
+
+    Attributes:
+        session: the client as the commands see it.
+        address, local_address: host:port of both ends.
+        connected_ms, active_ms: when it came, and when it last sent something.
+        bytes_in, bytes_out, commands: how much it sent, got, and ran.
+    """
+
+    def __init__(self, server: "RespServer") -> None:
+        self.session: Session = server.database.open_session()
+        self.address = ""
+        self.local_address = ""
+        self.connected_ms = self.active_ms = server.engine.now()
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.commands = 0
+        self._server = server
+        self._engine = server.engine
+        self._database = server.database
+        self._replica = server.engine.replica
+        self._parser = RequestParser(server.limits.request)
+        self._transport = cast(asyncio.Transport, None)
+        # Requests that wait, and a RequestError at the end if that came after them.
+        self._held: deque[list[bytes] | RequestError] = deque()
+        self._held_bytes = 0
+        self._waiting = False
+        self._broken = False
+        self._reading = True
+        self._write_paused = False
+        # Replies that are not written yet because they are not durable.
+        self._pending_flushes = 0
+        self._pending_replies = 0
+        self._pending_bytes = 0
+        self._ended = False
+        self._linger = False
+
+    @property
+    def fd(self) -> int:
+        """The socket's number, -1 when it is closed."""
+        socket = self._transport.get_extra_info("socket")
+        return -1 if socket is None else int(socket.fileno())
+
+    @property
+    def held_bytes(self) -> int:
+        """Requests received and not run yet."""
+        return self._held_bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Replies that the client has not got yet."""
+        return self._pending_bytes + self._transport.get_write_buffer_size()
+
+    # --- From the transport -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.address = _host_and_port(transport.get_extra_info("peername"))
+        self.local_address = _host_and_port(transport.get_extra_info("sockname"))
+        self._transport.set_write_buffer_limits(high=self._server.limits.output_pause_bytes)
+        refusal = self._server.admit(self)
+        if refusal is not None:
+            self._ended = True
+            self._transport.write(encode_error(refusal))
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        self._server.remove(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.bytes_in += len(data)
+        if self._ended or self._broken:
+            return
+        self.active_ms = self._engine.now()
+        self._parser.trusted = self.session.authenticated
+        requests = iter(self._parser.parse(data))
+        if self._held or self._must_hold():
+            self._hold(requests)
+        else:
+            self._run(requests)
+        if self._held:
+            self._held_bytes += len(data)
+            self._steer_reading()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: it gets what it is still owed, and the connection closes.
+
+        Held requests and a blocked command are dropped: a client that died looks the same.
+        """
+        self._linger = False
+        self._end()
+        self._close_if_done()
+        return True
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.resume()
+
+    # --- Running requests ---------------------------------------------------------------------
+
+    def _run(self, requests: Iterator[list[bytes]]) -> None:
+        """Run requests until they end or the connection has to hold the rest."""
+        session, replica = self.session, self._replica
+        call = self._database.call
+        now = self._engine.now()
+        untrusted = not session.authenticated
+        room = self._server.limits.output_pause_bytes - self._pending_bytes
+        chunks: list[bytes] = []
+        replies = size = measured = 0
+        try:
+            for argv in requests:
+                self.commands += 1
+                reply = call(session, now, argv)
+                if replica.touched:
+                    self._server.settle(now)
+                if reply is WAITING:
+                    self._waiting = True
+                    self._engine.schedule()
+                    break
+                if untrusted:
+                    self._parser.trusted = session.authenticated
+                if session.talk is Talk.ON or not self._is_silenced():
+                    encode(reply, session.protocol, chunks)
+                    replies += 1
+                if isinstance(reply, CommandError) and argv[0].lower() in FOREIGN_WORDS:
+                    self._cut_off("it speaks HTTP")
+                    return
+                if session.closing:
+                    break
+                # Measured now and then: it costs more than a PING.
+                if len(chunks) - measured >= MEASURE_CHUNKS or (chunks and len(chunks[-1]) > 4096):
+                    size += sum(map(len, chunks[measured:]))
+                    measured = len(chunks)
+                    if size > room:
+                        break
+        except RequestError as error:
+            self._refuse(error, chunks)
+            replies += 1
+        size += sum(map(len, chunks[measured:]))
+        if chunks:
+            self._send_when_durable(chunks, replies, size)
+        if session.closing:
+            self._end()
+            self._close_if_done()
+        elif not self._ended:
+            self._hold(requests)
+
+    def _is_silenced(self) -> bool:
+        """CLIENT REPLY: whether this command goes unanswered; SKIP spares it and the next."""
+        session = self.session
+        if session.talk is Talk.SKIP_NEXT:
+            session.talk = Talk.SKIP_THIS
+        elif session.talk is Talk.SKIP_THIS:
+            session.talk = Talk.ON
+        return True
+
+    def _refuse(self, error: RequestError, chunks: list[bytes]) -> None:
+        """Malformed input: one last reply, and nothing more is read."""
+        chunks.append(encode_error(error.text))
+        self._linger = True
+        self._end()
+
+    # --- Holding ------------------------------------------------------------------------------
+
+    def _must_hold(self) -> bool:
+        limits = self._server.limits
+        return (
+            self._waiting
+            or self._write_paused
+            or self._engine.congested
+            or self._pending_bytes > limits.output_pause_bytes
+            or self._pending_replies > limits.pending_replies_max
+        )
+
+    def _hold(self, requests: Iterator[list[bytes]]) -> None:
+        try:
+            self._held.extend(requests)
+        except RequestError as error:
+            self._held.append(error)
+            self._broken = True
+
+    def resume(self) -> None:
+        """Go on with what is held, if nothing forbids it."""
+        if self._ended or not self._held or self._must_hold():
+            return
+        held, self._held = self._held, deque()
+        self._run(_released(held))
+        if not self._held:
+            self._held_bytes = 0
+        self._steer_reading()
+
+    def _steer_reading(self) -> None:
+        wanted = self._held_bytes <= HELD_BYTES_MAX
+        if wanted == self._reading or self._transport.is_closing():
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # --- Replies ------------------------------------------------------------------------------
+
+    def deliver(self, reply: Reply) -> None:
+        """The reply of the blocked command."""
+        assert self._waiting
+        self._waiting = False
+        chunks: list[bytes] = []
+        encode(reply, self.session.protocol, chunks)
+        self._send_when_durable(chunks, 1, sum(map(len, chunks)))
+        # Not from here: this may be called in the middle of another connection's requests.
+        asyncio.get_running_loop().call_soon(self.resume)
+
+    def _send_when_durable(self, chunks: list[bytes], replies: int, size: int) -> None:
+        self._pending_flushes += 1
+        self._pending_replies += replies
+        self._pending_bytes += size
+        self._engine.defer(partial(self._flush, chunks, replies, size))
+
+    def _flush(self, chunks: list[bytes], replies: int, size: int, durable: bool) -> None:
+        self._pending_flushes -= 1
+        self._pending_replies -= replies
+        self._pending_bytes -= size
+        transport = self._transport
+        if transport.is_closing():
+            return
+        data = b"".join(chunks) if durable else encode_error(OUTCOME_UNKNOWN) * replies
+        transport.write(data)
+        self.bytes_out += len(data)
+        bytes_max = self._server.limits.output_buffer_bytes_max
+        if bytes_max and transport.get_write_buffer_size() > bytes_max:
+            self._cut_off(f"it leaves more than {bytes_max} bytes of replies unread")
+        elif self._ended:
+            self._close_if_done()
+        elif self._held:
+            self.resume()
+
+    # --- Ending -------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Run nothing more; hang up when the client has what it is owed."""
+        self._end()
+        self._close_if_done()
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        self._end()
+        self._transport.abort()
+
+    def _end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._held.clear()
+            self._database.forget(self.session)
+
+    def _close_if_done(self) -> None:
+        if self._pending_flushes or self._transport.is_closing():
+            return
+        if self._linger and self._transport.can_write_eof():
+            self._linger = False
+            self._transport.write_eof()
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
+        else:
+            self._transport.close()
+
+    def _cut_off(self, why: str) -> None:
+        logger.warning("client cut off", address=self.address, why=why)
+        self.abort()
+
+
+def _released(held: Iterable[list[bytes] | RequestError]) -> Iterator[list[bytes]]:
+    for request in held:
+        if isinstance(request, RequestError):
+            raise request
+        yield request
+
+
+def _host_and_port(name: object) -> str:
+    """As CLIENT LIST prints it: ``127.0.0.1:6381``, ``[::1]:6381``."""
+    if not isinstance(name, tuple) or len(name) < 2:
+        return "?:0"
+    host, port = name[:2]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

@@ -1,0 +1,63 @@
+"""WAIT and TIME."""
+
+from typing import Final
+
+from crdtstream.commands.arguments import integer
+from crdtstream.commands.reply import Blocked, CommandError, Reply
+from crdtstream.commands.session import Session, SessionCommand
+from crdtstream.core.ids import Millis
+from crdtstream.core.replica import Replica
+from crdtstream.engine import Engine
+
+BAD_TIMEOUT: Final = "ERR timeout is not an integer or out of range"
+
+
+class Wait:
+    """What a client asks about time and about other regions."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def commands(self) -> list[SessionCommand]:
+        return [
+            SessionCommand(
+                b"wait", self._wait, 3, frozenset({"blocking"}), group="generic", since="3.0.0",
+                summary="Blocks until regions have durably applied the connection's last write.",
+            ),
+            SessionCommand(
+                b"time", self._time, 1, frozenset({"fast", "loading", "stale"}), group="server",
+                summary="Returns the server time.", since="2.6.0",
+            ),
+        ]  # fmt: skip
+
+    def _time(self, _session: Session, now: Millis, _argv: list[bytes]) -> Reply:
+        """TIME: seconds, and microseconds in them; the clock is read in milliseconds."""
+        return [b"%d" % (now // 1000), b"%d" % (now % 1000 * 1000)]
+
+    def _wait(self, session: Session, now: Millis, argv: list[bytes]) -> Reply | Blocked:
+        """WAIT numregions timeout-ms: how many peers durably have what this client last wrote.
+
+        It answers once that many have, or with fewer when time is over (0: never).  Unlike in
+        Redis a reply already means durable *here*; WAIT is about losing a whole region.  The
+        acknowledged run that an XACK moves is issued when the tick ends, and not waited for.
+
+        Source: redis.io/commands/wait; design 9.
+        """
+        wanted = integer(argv[1])
+        timeout_ms = integer(argv[2], error=BAD_TIMEOUT)
+        if timeout_ms < 0:
+            raise CommandError("ERR timeout is negative")
+        deadline = now + timeout_ms
+        wrote_n = session.wrote_n
+
+        def retry(_replica: Replica, now: Millis) -> Reply | Blocked:
+            reached = self._peers_with(wrote_n)
+            over = bool(timeout_ms) and now >= deadline
+            return reached if reached >= wanted or over else blocked
+
+        blocked = Blocked((), timeout_ms, retry, on_timeout=self._peers_with(wrote_n))
+        return retry(self._engine.replica, now)
+
+    def _peers_with(self, n: int) -> int:
+        region = self._engine.replica.region
+        return sum(vv.get(region, 0) >= n for vv in self._engine.peer_vvs().values())

@@ -1,0 +1,151 @@
+"""A region node without peers and without a disk, served from a thread of its own."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crdtstream.commands.database import Database
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import Region
+from crdtstream.core.replica import Replica
+from crdtstream.engine import Engine
+from crdtstream.resp.server import RespServer
+from crdtstream.settings import Limits, NodeSettings
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import MemoryLog
+
+T = TypeVar("T")
+PATIENCE_S = 10.0
+
+
+class ObstinateLog(MemoryLog):
+    """A log that can be told to wait or to refuse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.refusal: str | None = None
+
+    async def append(self, records: Sequence[Record]) -> None:
+        await self.gate.wait()
+        if self.refusal is not None:
+            raise StoreError(self.refusal)
+        await super().append(records)
+
+
+class Node:
+    """What a test may ask of the node; everything goes through its event loop."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.log = ObstinateLog()
+        self.replica = Replica(Region(settings.region))
+        self.database = Database(self.replica)
+        self.engine = Engine(self.replica, self.database, self.log)
+        self.server = RespServer(self.engine, settings)
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self._is_up = threading.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    def start(self) -> None:
+        self.thread.start()
+        assert self._is_up.wait(PATIENCE_S)
+
+    def stop(self) -> None:
+        self.run(self.server.stop(patience_ms=1000))
+        self.call(self.engine.stop)
+        self.thread.join(PATIENCE_S)
+        assert not self.thread.is_alive()
+        self.loop.close()
+
+    def run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run a function on the event loop."""
+
+        async def run() -> T:
+            return function()
+
+        result: T = self.run(run())
+        return result
+
+    def client(self) -> "RawClient":
+        return RawClient(self.port)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self._main())
+
+    async def _main(self) -> None:
+        await self.server.start("127.0.0.1", 0)
+        self._is_up.set()
+        await self.engine.run()
+
+
+class RawClient:
+    """Bytes to and from a node."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+
+    def __enter__(self) -> "RawClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def read(self, count: int) -> bytes:
+        """Exactly so many bytes, or as many as came before the end."""
+        data = b""
+        while len(data) < count:
+            more = self.socket.recv(count - len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def expect(self, data: bytes) -> None:
+        assert self.read(len(data)) == data
+
+    def expect_closed(self) -> None:
+        with suppress(ConnectionResetError):
+            assert self.socket.recv(1) == b""
+
+    def ask(self, request: bytes, reply: bytes) -> None:
+        self.send(request)
+        self.expect(reply)
+
+
+def settings(requirepass: str = "", **limits: int) -> NodeSettings:
+    return NodeSettings(
+        region=1, dir=Path("unused"), requirepass=requirepass, limits=Limits(**limits)
+    )
+
+
+@contextmanager
+def running(node_settings: NodeSettings | None = None) -> Iterator[Node]:
+    node = Node(node_settings or settings())
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+def request(*arguments: bytes) -> bytes:
+    """A request as clients send it."""
+    bulks = b"".join(b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments)
+    return b"*%d\r\n%b" % (len(arguments), bulks)
