@@ -1,0 +1,1 @@
+"""What a region has made durable: the log, in one folder."""

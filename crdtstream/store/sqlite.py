@@ -1,0 +1,363 @@
+"""The log in SQLite: one table of rows, one of settings, in one file of the region's folder.
+
+    folder/
+        lock            held by the process that has the folder open
+        log.sqlite      tables ``log`` and ``meta``; SQLite keeps -wal and -shm beside it
+
+A group commit is one INSERT statement with a row per record: one hop to SQLite's thread and, with
+``appendfsync always``, one fsync.  In WAL mode readers are not stopped by a commit, so links read
+on a connection of their own; the last rows stay in memory besides, and links that are up to date
+never touch the disk.
+
+Each row carries a CRC-32 over all its other columns.  A row that does not match is never skipped:
+opening, replaying and sending all stop with the file, the row and what to do.
+"""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import aiosqlite
+
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import Region
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import FORMAT_VERSION, Fsync, Row, record_bytes, rows_within
+
+LOG_FILE: Final = "log.sqlite"
+LOCK_FILE: Final = "lock"
+
+# A statement's rows: seven values each, and SQLite allows 32,766 of them.
+ROWS_PER_STATEMENT_MAX: Final = 4_000
+# Rows that one read looks at; what it returns is bounded in bytes as well.
+ROWS_PER_READ_MAX: Final = 1_024
+# Kept in memory for links that are up to date.
+TAIL_BYTES_MAX: Final = 16 << 20
+# Pages (4 KiB) in the WAL before SQLite moves them over, which holds up the commit it happens in.
+WAL_PAGES_MAX: Final = 4_096
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS log (
+    seq INTEGER PRIMARY KEY,
+    origin INTEGER NOT NULL,
+    first_n INTEGER NOT NULL,
+    last_n INTEGER NOT NULL,
+    batch BLOB,
+    local BLOB,
+    crc INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS log_by_dot ON log (origin, last_n) WHERE batch IS NOT NULL;
+"""
+ROW_COLUMNS: Final = "seq, origin, first_n, last_n, batch, local, crc"
+
+ADVICE: Final = (
+    "Keep the folder as it is for inspection, and start this region again from a backup of the "
+    "folder, or with an empty folder under a new region id; the other regions have its effects"
+)
+
+
+@dataclass(slots=True)
+class Tail:
+    """The last committed rows, in memory, bounded in bytes."""
+
+    bytes_max: int = TAIL_BYTES_MAX
+    rows: deque[Row] = field(default_factory=deque)
+    bytes: int = 0
+
+    def push(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.rows.append(row)
+            self.bytes += record_bytes(row.record)
+        while self.bytes > self.bytes_max and len(self.rows) > 1:
+            self.bytes -= record_bytes(self.rows.popleft().record)
+
+    def holds(self, seq: int) -> bool:
+        return bool(self.rows) and seq >= self.rows[0].seq
+
+    def iterate_from(self, seq: int) -> Iterator[Row]:
+        # seq counts without gaps, so the distance is the offset.  Readers stand near the right
+        # end, and a deque is quick at both.
+        from_end = self.rows[-1].seq - seq + 1
+        if from_end <= len(self.rows) // 2:
+            return reversed(list(islice(reversed(self.rows), max(0, from_end))))
+        return islice(self.rows, seq - self.rows[0].seq, None)
+
+
+class SqliteLog:
+    """A log in a folder; made by ``open``."""
+
+    def __init__(
+        self,
+        path: Path,
+        lock: int,
+        writer: aiosqlite.Connection,
+        reader: aiosqlite.Connection,
+    ) -> None:
+        self.path = path
+        self.last_clean = False
+        self.fresh = False
+        self._lock = lock
+        self._writer = writer
+        self._reader = reader
+        self._last_seq = 0
+        self._tail = Tail()
+
+    @classmethod
+    async def open(
+        cls, folder: Path, *, region: Region, database_id: str, fsync: Fsync
+    ) -> "SqliteLog":
+        """Open the region's folder, or make it.
+
+        Raises:
+            StoreError: another process has it open, it belongs to another region or database, a
+                newer program wrote it, or it cannot be read.
+        """
+        path = folder / LOG_FILE
+        async with contextlib.AsyncExitStack() as opened:
+            try:
+                lock = _lock_folder(folder)
+                opened.callback(os.close, lock)
+                writer = await opened.enter_async_context(_connection(path))
+                await _prepare(writer, fsync)
+                reader = await opened.enter_async_context(_connection(path))
+                log = cls(path, lock, writer, reader)
+                await log._claim(region, database_id)
+            except OSError as error:
+                raise StoreError(
+                    f"{folder}: {error.strerror or error}; check path and rights"
+                ) from error
+            except sqlite3.Error as error:
+                raise StoreError(f"{path}: {error}. {ADVICE}") from error
+            # From here on closing is the log's business.
+            opened.pop_all()
+            return log
+
+    async def _claim(self, region: Region, database_id: str) -> None:
+        """See that the folder is this region's; an empty one becomes it."""
+        wanted = {
+            "format_version": str(FORMAT_VERSION),
+            "region": str(region),
+            "database_id": database_id,
+        }
+        found = {key: await self.get_meta(key) for key in wanted}
+        self.fresh = found["format_version"] is None
+        if self.fresh:
+            for key, value in wanted.items():
+                await self.set_meta(key, value)
+        elif found["format_version"] != wanted["format_version"]:
+            raise StoreError(
+                f"{self.path}: written in format {found['format_version']}, this program reads "
+                f"format {FORMAT_VERSION}; run the program that wrote it"
+            )
+        elif found["region"] != wanted["region"]:
+            raise StoreError(
+                f"{self.path}: belongs to region {found['region']}, not to region {region}; "
+                "give each region its own folder"
+            )
+        elif found["database_id"] != wanted["database_id"]:
+            raise StoreError(
+                f"{self.path}: belongs to database {found['database_id']!r}, not to "
+                f"{database_id!r}; use another folder or the right database id"
+            )
+        self.last_clean = await self.get_meta("clean_shutdown") == "yes"
+        await self.set_meta("clean_shutdown", "no")
+        async with self._reader.execute("SELECT max(seq), count(*) FROM log") as cursor:
+            row = await cursor.fetchone()
+        assert row is not None
+        last_seq, rows_count = row[0] or 0, row[1]
+        if last_seq != rows_count:
+            raise StoreError(
+                f"{self.path}: rows 1 to {last_seq} expected, but {last_seq - rows_count} of them "
+                f"are missing. {ADVICE}"
+            )
+        self._last_seq = last_seq
+
+    @property
+    def last_seq(self) -> int:
+        return self._last_seq
+
+    async def append(self, records: Sequence[Record]) -> None:
+        assert records
+        rows = [Row(self._last_seq + 1 + index, record) for index, record in enumerate(records)]
+        assert len(rows) <= ROWS_PER_STATEMENT_MAX
+        values = [value for row in rows for value in _columns(row)]
+        # REPLACE, because a commit that failed is repeated with the same rows: should some error
+        # have come after they were written, they are written once more and not refused.
+        statement = f"INSERT OR REPLACE INTO log ({ROW_COLUMNS}) VALUES " + ",".join(
+            ["(?,?,?,?,?,?,?)"] * len(rows)
+        )
+        try:
+            await self._writer.execute(statement, values)
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self.path}: cannot write row {rows[0].seq}: {error}; check space, rights and "
+                "health of the disk. Nothing acknowledged is lost, and writing is tried again"
+            ) from error
+        self._last_seq = rows[-1].seq
+        self._tail.push(rows)
+
+    async def sync(self) -> None:
+        try:
+            # A checkpoint begins by syncing the WAL, which is all that is asked for here.
+            async with self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)"):
+                pass
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot sync: {error}; check the disk") from error
+
+    async def read_from(self, seq: int, *, bytes_max: int) -> list[Row]:
+        assert seq >= 1
+        if seq > self._last_seq:
+            return []
+        if self._tail.holds(seq):
+            return rows_within(self._tail.iterate_from(seq), bytes_max)
+        last = await self._last_within(seq, bytes_max)
+        query = f"SELECT {ROW_COLUMNS} FROM log WHERE seq BETWEEN ? AND ? ORDER BY seq"
+        found = await self._fetch(query, (seq, last))
+        if len(found) != last - seq + 1:
+            raise StoreError(f"{self.path}: a row of {seq} to {last} is missing. {ADVICE}")
+        return [self._checked(columns) for columns in found]
+
+    async def _last_within(self, seq: int, bytes_max: int) -> int:
+        """The last row that a read of ``bytes_max`` from ``seq`` takes; lengths only, no blobs."""
+        query = (
+            "SELECT seq, coalesce(length(batch), 0) + coalesce(length(local), 0) "
+            "FROM log WHERE seq >= ? ORDER BY seq LIMIT ?"
+        )
+        last, total = seq, 0
+        for row_seq, row_bytes in await self._fetch(query, (seq, ROWS_PER_READ_MAX)):
+            total += row_bytes
+            if total > bytes_max and row_seq > seq:
+                break
+            last = row_seq
+        return last
+
+    async def seek(self, vv: VersionVector, origins: Iterable[Region]) -> int:
+        # Batches of one origin stand in the log in the order of their numbers.
+        query = (
+            "SELECT seq FROM log WHERE origin = ? AND last_n > ? AND batch IS NOT NULL "
+            "ORDER BY last_n LIMIT 1"
+        )
+        first = self._last_seq + 1
+        for origin in origins:
+            for (seq,) in await self._fetch(query, (origin, vv.get(origin, 0))):
+                first = min(first, seq)
+        return first
+
+    async def get_meta(self, key: str) -> str | None:
+        for (value,) in await self._fetch("SELECT value FROM meta WHERE key = ?", (key,)):
+            assert isinstance(value, str)
+            return value
+        return None
+
+    async def set_meta(self, key: str, value: str) -> None:
+        try:
+            await self._writer.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot write {key!r}: {error}") from error
+
+    async def close(self) -> None:
+        """Close with the mark that nothing was lost; the caller has committed all it had."""
+        try:
+            await self.set_meta("clean_shutdown", "yes")
+            await self.sync()
+        finally:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Close without that mark, as a crash would."""
+        await self._reader.close()
+        await self._writer.close()
+        os.close(self._lock)
+
+    def bytes_on_disk(self) -> int:
+        """Size of the files."""
+        paths = (self.path, self.path.with_name(LOG_FILE + "-wal"))
+        return sum(path.stat().st_size for path in paths if path.exists())
+
+    async def _fetch(self, query: str, values: Sequence[object]) -> list[sqlite3.Row]:
+        try:
+            return list(await self._reader.execute_fetchall(query, values))
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot read: {error}. {ADVICE}") from error
+
+    def _checked(self, columns: Sequence[object]) -> Row:
+        match columns:
+            case [
+                int(seq),
+                int(origin),
+                int(first_n),
+                int(last_n),
+                (bytes() | None) as batch,
+                (bytes() | None) as local,
+                int(crc),
+            ]:
+                row = Row(seq, Record(Region(origin), first_n, last_n, batch, local))
+                if _crc(row) == crc:
+                    return row
+        raise StoreError(
+            f"{self.path}: row {columns[0]} of table log is damaged (checksum). {ADVICE}"
+        )
+
+
+def _crc(row: Row) -> int:
+    record = row.record
+    batch, local = record.batch, record.local
+    # -1 tells "none" from "empty".
+    batch_bytes = -1 if batch is None else len(batch)
+    local_bytes = -1 if local is None else len(local)
+    head = (row.seq, record.origin, record.first_n, record.last_n, batch_bytes, local_bytes)
+    crc = zlib.crc32(b"%d,%d,%d,%d,%d,%d" % head)
+    return zlib.crc32(local or b"", zlib.crc32(batch or b"", crc))
+
+
+def _columns(row: Row) -> tuple[object, ...]:
+    record = row.record
+    return (
+        row.seq,
+        record.origin,
+        record.first_n,
+        record.last_n,
+        record.batch,
+        record.local,
+        _crc(row),
+    )
+
+
+def _lock_folder(folder: Path) -> int:
+    """Hold the folder's lock for the life of the returned file descriptor.
+
+    A lock of our own, since SQLite's would keep our reading connection out as well.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise StoreError(
+            f"{folder}: another process has this folder open; stop that node first"
+        ) from error
+    return lock
+
+
+def _connection(path: Path) -> aiosqlite.Connection:
+    return aiosqlite.connect(path, isolation_level=None)
+
+
+async def _prepare(writer: aiosqlite.Connection, fsync: Fsync) -> None:
+    # FULL syncs the WAL at each commit, NORMAL only at a checkpoint, which ``sync`` runs.
+    synchronous = "FULL" if fsync is Fsync.ALWAYS else "NORMAL"
+    await writer.execute("PRAGMA journal_mode = WAL")
+    await writer.execute(f"PRAGMA synchronous = {synchronous}")
+    await writer.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}")
+    await writer.executescript(SCHEMA)
