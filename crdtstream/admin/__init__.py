@@ -1,0 +1,1 @@
+"""What operators ask of a node: the admin service and the health pages."""

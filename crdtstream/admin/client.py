@@ -1,0 +1,173 @@
+"""Region nodes as an operator's program sees them: the admin service, over gRPC.
+
+A survey asks every node it is given, and those that they name as peers, so one address is enough
+to find all regions.  What does not answer is part of the result, not an error.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import grpc
+
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.ids import Region
+from crdtstream.v1 import admin_pb2, admin_pb2_grpc, effects_pb2
+
+CALL_SECONDS_MAX: Final = 5.0
+
+
+class AdminError(Exception):
+    """A node did not do what it was asked.  The text says what to do next."""
+
+
+class UnreachableError(AdminError):
+    """No node answers at an address."""
+
+
+class AdminClient:
+    """The admin service of one node; a context manager, as it holds a connection."""
+
+    def __init__(self, address: str, *, call_seconds_max: float = CALL_SECONDS_MAX) -> None:
+        self.address = address
+        self._call_seconds_max = call_seconds_max
+        # Each client its own connection: one that just failed is not waited for.
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
+        self._channel = grpc.insecure_channel(address, options=options)
+        self._stub = admin_pb2_grpc.AdminStub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._channel.close()
+
+    def status(
+        self, *, with_streams: bool = False, with_digest: bool = False
+    ) -> admin_pb2.StatusReply:
+        request = admin_pb2.StatusRequest(with_streams=with_streams, with_digest=with_digest)
+        reply: admin_pb2.StatusReply = self._call(self._stub.Status, request)
+        return reply
+
+    def set_links(self, peers: Iterable[Region], *, paused: bool) -> admin_pb2.SetLinksReply:
+        """Pause or resume the links that pull from ``peers``; no peers means from every one."""
+        request = admin_pb2.SetLinksRequest(peers=sorted(peers), paused=paused)
+        reply: admin_pb2.SetLinksReply = self._call(self._stub.SetLinks, request)
+        return reply
+
+    def tune(self, parameter: str, value: str) -> admin_pb2.TuneReply:
+        request = admin_pb2.TuneRequest(parameter=parameter, value=value)
+        reply: admin_pb2.TuneReply = self._call(self._stub.Tune, request)
+        return reply
+
+    def _call(self, method: Callable[..., Any], request: object) -> Any:
+        """One call, its errors told in words.
+
+        Raises:
+            UnreachableError: nobody answers, or not in time.
+            AdminError: the node refused, and says why.
+        """
+        try:
+            return method(request, timeout=self._call_seconds_max)
+        except grpc.RpcError as error:
+            details = error.details() or "no reason given"
+            match error.code():
+                case grpc.StatusCode.UNAVAILABLE:
+                    raise UnreachableError(
+                        f"no region node answers at {self.address}:"
+                        " start it (crdtstream up), or name another --address"
+                    ) from error
+                case grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise UnreachableError(
+                        f"the node at {self.address} did not answer within"
+                        f" {self._call_seconds_max:g} s: look into its log"
+                    ) from error
+                case grpc.StatusCode.UNIMPLEMENTED:
+                    raise AdminError(
+                        f"what answers at {self.address} is no region node of this version:"
+                        " name the gRPC port (738r)"
+                    ) from error
+                case _:
+                    raise AdminError(details) from error
+
+
+@dataclass(slots=True)
+class Survey:
+    """What all regions answered.
+
+    Attributes:
+        replies: by region, ascending.
+        addresses: the gRPC address by which each region that answered was reached.
+        unreachable: what did not answer: address and why.
+    """
+
+    replies: dict[Region, admin_pb2.StatusReply] = field(default_factory=dict)
+    addresses: dict[Region, str] = field(default_factory=dict)
+    unreachable: dict[str, str] = field(default_factory=dict)
+
+
+def survey(addresses: Iterable[str], *, with_streams: bool = False) -> Survey:
+    """Ask the nodes at ``addresses``, then the peers that they name and that were not asked yet.
+
+    Raises:
+        AdminError: a node refused to answer.
+    """
+    found = Survey()
+    for address in addresses:
+        _ask(found, address, with_streams=with_streams)
+    named = {
+        Region(link.peer): link.address for reply in found.replies.values() for link in reply.links
+    }
+    for region, address in sorted(named.items()):
+        if region not in found.replies and address not in found.unreachable:
+            _ask(found, address, with_streams=with_streams)
+    found.replies = dict(sorted(found.replies.items()))
+    return found
+
+
+def _ask(found: Survey, address: str, *, with_streams: bool) -> None:
+    try:
+        with AdminClient(address) as client:
+            reply = client.status(with_streams=with_streams)
+    except UnreachableError as error:
+        found.unreachable[address] = str(error)
+        return
+    found.replies[Region(reply.region)] = reply
+    found.addresses[Region(reply.region)] = address
+
+
+def vv_of(message: effects_pb2.VersionVector) -> VersionVector:
+    """The version vector in a message."""
+    return {
+        Region(region): count for region, count in zip(message.regions, message.counts, strict=True)
+    }
+
+
+def lacking(
+    vvs: Mapping[Region, VersionVector], *, regions: Iterable[Region], peers: Iterable[Region]
+) -> dict[Region, dict[Region, int]]:
+    """How many effects of each origin ``regions`` lack that one of ``peers`` has applied.
+
+    Returns:
+        By region, by origin; regions that lack nothing are not in it.  Empty: they have it all.
+    """
+    most: dict[Region, int] = {}
+    for peer in peers:
+        for origin, n in vvs[peer].items():
+            most[origin] = max(most.get(origin, 0), n)
+    result = {}
+    for region in sorted(regions):
+        lacks = {
+            origin: n - vvs[region].get(origin, 0)
+            for origin, n in sorted(most.items())
+            if n > vvs[region].get(origin, 0)
+        }
+        if lacks:
+            result[region] = lacks
+    return result

@@ -1,0 +1,76 @@
+"""The HTTP port: whether this node is well, for load balancers and people.
+
+``GET /health`` answers 200, or 503 while the disk refuses, with the reason; the body is JSON.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from crdtstream.core.ids import Region
+from crdtstream.engine import Engine
+
+BACKLOG = 128
+
+
+class HealthPages:
+    """The pages of one node."""
+
+    def __init__(self, region: Region, engine: Engine) -> None:
+        self._region = region
+        self._engine = engine
+
+    def app(self) -> Starlette:
+        return Starlette(routes=[Route("/health", self._health, methods=["GET"])])
+
+    async def _health(self, _request: Request) -> JSONResponse:
+        engine = self._engine
+        body = {
+            "region": self._region,
+            "healthy": engine.fault is None,
+            "fault": engine.fault,
+            "stale": engine.stale,
+            "vv": {str(region): n for region, n in sorted(engine.durable_vv.items())},
+        }
+        return JSONResponse(body, status_code=200 if engine.fault is None else 503)
+
+
+class HttpServer(uvicorn.Server):
+    """Uvicorn inside a loop that is not its own: it leaves signals alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def http_server(app: Starlette) -> HttpServer:
+    """A server for ``serve(sockets=[...])``; set ``should_exit`` to end it."""
+    config = uvicorn.Config(
+        app, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1
+    )
+    return HttpServer(config)
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens on the address.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host.strip("[]"), port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,203 @@
+"""The ``Admin`` service: this node's status, its links, its tunables, its digest."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from crdtstream.admin.tunables import ALLOWED, Tunables, TuneError
+from crdtstream.commands.info import lag
+from crdtstream.core.codec import encode_vv
+from crdtstream.core.ids import Millis, Region
+from crdtstream.core.stream import Stream
+from crdtstream.engine import Engine
+from crdtstream.replication.applier import Applier
+from crdtstream.replication.link import LinkState
+from crdtstream.replication.puller import Puller
+from crdtstream.replication.server import ReplicationService
+from crdtstream.settings import NodeSettings
+from crdtstream.store.errors import StoreError
+from crdtstream.v1 import admin_pb2 as pb
+from crdtstream.v1 import admin_pb2_grpc as rpc
+
+LINK_STATES: Final = {
+    LinkState.CONNECTING: pb.LinkStatus.State.CONNECTING,
+    LinkState.CATCHING_UP: pb.LinkStatus.State.UP,
+    LinkState.LIVE: pb.LinkStatus.State.UP,
+    LinkState.WAITING: pb.LinkStatus.State.BACKOFF,
+    LinkState.REFUSED: pb.LinkStatus.State.REFUSED,
+    LinkState.PAUSED: pb.LinkStatus.State.PAUSED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """The parts of a node that the service looks at."""
+
+    settings: NodeSettings
+    engine: Engine
+    tunables: Tunables
+    pullers: Mapping[Region, Puller]
+    applier: Applier
+    replication: ReplicationService
+    version: str
+    started_ms: Millis
+    clients: Callable[[], int]
+    log_bytes: Callable[[], int]
+
+
+class AdminService(rpc.AdminServicer):
+    """Answers for one node."""
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._parts = parts
+
+    async def Status(  # noqa: N802 - gRPC's name
+        self,
+        request: pb.StatusRequest,
+        _context: "grpc.aio.ServicerContext[pb.StatusRequest, pb.StatusReply]",
+    ) -> pb.StatusReply:
+        parts, engine, settings = self._parts, self._parts.engine, self._parts.settings
+        replica = engine.replica
+        inbox_batches, inbox_bytes = parts.applier.waiting
+        return pb.StatusReply(
+            region=replica.region,
+            database_id=settings.database_id,
+            version=parts.version,
+            started_ms=parts.started_ms,
+            now_ms=engine.now(),
+            pid=os.getpid(),
+            resp_address=f"{settings.host}:{settings.resp_port}",
+            grpc_address=f"{settings.host}:{settings.grpc_port}",
+            http_address=f"{settings.host}:{settings.http_port}",
+            vv=encode_vv(replica.vv),
+            durable_vv=encode_vv(engine.durable_vv),
+            digest=replica.digest().decode() if request.with_digest else "",
+            links=self._links(),
+            tunables=self._tunables(),
+            fault=engine.fault or engine.stale or "",
+            keys=len(replica),
+            clients=parts.clients(),
+            effects_issued=replica.issued,
+            log_bytes=parts.log_bytes(),
+            streams=self._streams() if request.with_streams else [],
+            inbox_batches=inbox_batches,
+            inbox_bytes=inbox_bytes,
+        )
+
+    async def SetLinks(  # noqa: N802
+        self,
+        request: pb.SetLinksRequest,
+        context: "grpc.aio.ServicerContext[pb.SetLinksRequest, pb.SetLinksReply]",
+    ) -> pb.SetLinksReply:
+        pullers = self._parts.pullers
+        peers = [Region(peer) for peer in request.peers] or sorted(pullers)
+        for peer in peers:
+            if peer not in pullers:
+                known = ", ".join(str(region) for region in sorted(pullers)) or "none"
+                await context.abort(
+                    grpc.StatusCode.INVALID_ARGUMENT,
+                    f"region {peer} is no peer of region {self._parts.engine.replica.region}; "
+                    f"its peers are {known}",
+                )
+        for peer in peers:
+            if request.paused:
+                pullers[peer].pause()
+            else:
+                pullers[peer].resume()
+        return pb.SetLinksReply(links=self._links())
+
+    async def Tune(  # noqa: N802
+        self,
+        request: pb.TuneRequest,
+        context: "grpc.aio.ServicerContext[pb.TuneRequest, pb.TuneReply]",
+    ) -> pb.TuneReply:
+        try:
+            before, value = await self._parts.tunables.set(request.parameter, request.value)
+        except TuneError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except StoreError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        return pb.TuneReply(before=before, value=value)
+
+    async def Digest(  # noqa: N802
+        self,
+        request: pb.DigestRequest,
+        _context: "grpc.aio.ServicerContext[pb.DigestRequest, pb.DigestReply]",
+    ) -> pb.DigestReply:
+        replica = self._parts.engine.replica
+        digest = replica.digest(request.key if request.HasField("key") else None)
+        return pb.DigestReply(digest=digest.decode(), vv=encode_vv(replica.vv))
+
+    # --- Parts of the status ------------------------------------------------------------------
+
+    def _links(self) -> list[pb.LinkStatus]:
+        return [self._link(peer, puller) for peer, puller in sorted(self._parts.pullers.items())]
+
+    def _link(self, peer: Region, puller: Puller) -> pb.LinkStatus:
+        pulled, served = puller.stats, self._parts.replication.stats[peer]
+        lag_effects = puller.lag_effects
+        p50, p95, p99, highest = pulled.lag.percentiles(0.5, 0.95, 0.99, 1.0)
+        return pb.LinkStatus(
+            peer=peer,
+            address=puller.address,
+            state=LINK_STATES[puller.link.state],
+            paused=puller.link.state is LinkState.PAUSED,
+            error="" if puller.link.is_up else puller.link.error,
+            # Nothing is late of a peer whose effects are all here.
+            lag_ms=pulled.lag.newest if lag_effects else 0,
+            lag_effects=lag_effects,
+            lag_ms_p50=p50,
+            lag_ms_p95=p95,
+            lag_ms_p99=p99,
+            lag_ms_max=highest,
+            batches_received=pulled.batches,
+            effects_received=pulled.effects,
+            bytes_received=pulled.bytes_wire,
+            bytes_uncompressed=pulled.bytes_uncompressed,
+            batches_sent=served.batches,
+            effects_sent=served.effects,
+            bytes_sent=served.bytes_wire,
+            peer_vv=encode_vv(pulled.peer_vv),
+            heard_ms=pulled.heard_ms,
+            clock_skew_ms=pulled.clock_skew_ms,
+            reconnects=puller.link.reconnects,
+            relayed_origins=sorted(puller.origins - {peer}),
+        )
+
+    def _tunables(self) -> list[pb.Tunable]:
+        return [
+            pb.Tunable(name=name, value=value, allowed=ALLOWED.get(name, ()))
+            for name, value in sorted(self._parts.tunables.values().items())
+        ]
+
+    def _streams(self) -> list[pb.StreamStatus]:
+        replica = self._parts.engine.replica
+        found = []
+        for key in sorted(replica.keys()):
+            stream = replica.stream(key)
+            assert stream is not None
+            found.append(_stream_status(key, stream))
+        return found
+
+
+def _stream_status(key: bytes, stream: Stream) -> pb.StreamStatus:
+    return pb.StreamStatus(
+        key=key,
+        entries=stream.length,
+        lanes=[
+            pb.LaneStatus(origin=region, entries=lane.length)
+            for region, lane in sorted(stream.lanes.items())
+        ],
+        groups=[
+            pb.GroupStatus(
+                name=name,
+                consumers=len(group.consumers),
+                pending=group.pending_count,
+                lag=lag(stream, group) or 0,
+            )
+            for name, group in sorted(stream.groups.items())
+        ],
+    )

@@ -1,0 +1,297 @@
+"""One region node: its parts, wired together, from start to stop."""
+
+import asyncio
+import contextlib
+import gc
+import importlib.metadata
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from random import SystemRandom
+from typing import Final
+
+import grpc
+import structlog
+import uvloop
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from crdtstream.admin.health import HealthPages, http_server, listening_socket
+from crdtstream.admin.service import AdminService, NodeParts
+from crdtstream.admin.tunables import Tunables
+from crdtstream.commands.database import Database
+from crdtstream.core.ids import Region
+from crdtstream.core.replica import Replica
+from crdtstream.engine import Engine
+from crdtstream.replication.applier import Applier
+from crdtstream.replication.own import OwnEffects
+from crdtstream.replication.puller import FRAMING_BYTES_MAX, Identity, Puller
+from crdtstream.replication.routes import Routes
+from crdtstream.replication.server import ReplicationService
+from crdtstream.resp.server import RespServer
+from crdtstream.settings import NodeSettings
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Fsync
+from crdtstream.store.sqlite import SqliteLog
+from crdtstream.v1 import admin_pb2, admin_pb2_grpc, replication_pb2, replication_pb2_grpc
+
+logger = structlog.get_logger(__name__)
+
+HEALTH_SECONDS: Final = 0.25
+EXIT_FAILED: Final = 1
+# Entries are long-lived; a collection of the youngest per 700 allocations finds next to nothing.
+GC_THRESHOLDS: Final = (50_000, 20, 50)
+SERVICES: Final = (
+    replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name,
+    admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
+)
+
+
+class NodeError(Exception):
+    """The node cannot start; the text says why and what to do."""
+
+
+def run(settings: NodeSettings) -> None:
+    """Run a region node until SIGTERM or SIGINT.
+
+    Raises:
+        SystemExit: 1, with the reason on stderr, if it cannot start or has to stop.
+    """
+    if not __debug__:
+        raise SystemExit("this program checks itself with assertions: run Python without -O")
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(Node(settings).run())
+    except (NodeError, StoreError) as error:
+        sys.stderr.write(f"region {settings.region}: {error}\n")
+        raise SystemExit(EXIT_FAILED) from error
+
+
+class Node:
+    """The parts of a node, made one after the other by ``run``."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.region = Region(settings.region)
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Start, serve until a signal, stop.
+
+        Raises:
+            NodeError: an address cannot be had.
+            StoreError: the folder cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        settings = self.settings
+        fsync = Fsync(settings.appendfsync)
+        log = await SqliteLog.open(
+            settings.dir, region=self.region, database_id=settings.database_id, fsync=fsync
+        )
+        is_whole = False
+        try:
+            engine = await self._recover(log, fsync)
+            with _single_reason():
+                async with asyncio.TaskGroup() as tasks:
+                    await self._serve(tasks, engine, log)
+            is_whole = engine.fault is None
+        finally:
+            if is_whole:
+                await log.close()
+            else:
+                await log.abandon()
+        logger.info("stopped", region=self.region)
+
+    async def _recover(self, log: SqliteLog, fsync: Fsync) -> Engine:
+        settings = self.settings
+        replica = Replica(
+            self.region,
+            node_entries_max=settings.stream_node_max_entries,
+            node_bytes_max=settings.stream_node_max_bytes,
+        )
+        engine = Engine(
+            replica,
+            Database(replica),
+            log,
+            fsync=fsync,
+            peers=[Region(peer.region) for peer in settings.peers],
+            queue_records_max=settings.limits.commit_queue_records_max,
+        )
+        await engine.recover()
+        # What was just read back lives as long as the node: let no collection walk over it.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        logger.info("log read", region=self.region, rows=log.last_seq, keys=len(replica))
+        return engine
+
+    async def _serve(self, tasks: asyncio.TaskGroup, engine: Engine, log: SqliteLog) -> None:
+        """Everything between recovery and the end of the log's life."""
+        settings = self.settings
+        tunables = Tunables(engine.replica, log, settings)
+        await tunables.restore()
+        identity = Identity.new(self.region, settings.database_id)
+        applier = Applier(engine)
+        pullers = self._pullers(engine, applier, identity, log_is_whole=_is_whole(log, engine))
+        replication = ReplicationService(identity, engine, sorted(pullers), settings.limits)
+        resp = RespServer(engine, settings)
+        admin = AdminService(
+            NodeParts(
+                settings=settings,
+                engine=engine,
+                tunables=tunables,
+                pullers=pullers,
+                applier=applier,
+                replication=replication,
+                version=importlib.metadata.version("crdtstream"),
+                started_ms=engine.now(),
+                clients=lambda: len(resp.connections),
+                log_bytes=log.bytes_on_disk,
+            )
+        )
+        committer = tasks.create_task(engine.run())
+        async with contextlib.AsyncExitStack() as serving:
+            # The engine stops last: those who end before it still wait for commits.
+            serving.callback(engine.stop)
+            await serving.enter_async_context(self._grpc_server(replication, admin, engine))
+            await serving.enter_async_context(self._http_server(tasks, engine))
+            background = [
+                tasks.create_task(applier.run()),
+                *(tasks.create_task(puller.run()) for puller in pullers.values()),
+            ]
+            for task in background:
+                serving.callback(task.cancel)
+            try:
+                await resp.start(settings.host, settings.resp_port)
+            except OSError as error:
+                raise _address_error("resp_port", settings.host, settings.resp_port) from error
+            serving.push_async_callback(resp.stop)
+            logger.info(
+                "serving",
+                region=self.region,
+                resp=f"{settings.host}:{settings.resp_port}",
+                grpc=f"{settings.host}:{settings.grpc_port}",
+                http=f"{settings.host}:{settings.http_port}",
+            )
+            await self._stop.wait()
+            logger.info("stopping", region=self.region)
+        await committer
+
+    def _pullers(
+        self, engine: Engine, applier: Applier, identity: Identity, *, log_is_whole: bool
+    ) -> dict[Region, Puller]:
+        limits = self.settings.limits
+        addresses = {Region(peer.region): peer.address for peer in self.settings.peers}
+        routes = Routes(
+            self.region, addresses, now=engine.now(), relay_after_ms=limits.inbox_wait_ms_max
+        )
+        own = OwnEffects(self.region, addresses, log_is_whole=log_is_whole)
+        engine.set_stale(own.obstacle(engine.replica.issued))
+        return {
+            peer: Puller(
+                peer,
+                address,
+                identity=identity,
+                engine=engine,
+                applier=applier,
+                routes=routes,
+                own=own,
+                limits=limits,
+                random=SystemRandom(),
+            )
+            for peer, address in addresses.items()
+        }
+
+    @contextlib.asynccontextmanager
+    async def _grpc_server(
+        self, replication: ReplicationService, admin: AdminService, engine: Engine
+    ) -> AsyncIterator[None]:
+        settings = self.settings
+        bytes_max = settings.limits.batch_bytes_max + FRAMING_BYTES_MAX
+        server = grpc.aio.server(
+            options=(
+                ("grpc.max_send_message_length", bytes_max),
+                # A second node on this port must fail, not share it.
+                ("grpc.so_reuseport", 0),
+                ("grpc.keepalive_time_ms", max(1_000, settings.limits.link_silence_ms_max)),
+                ("grpc.keepalive_timeout_ms", settings.limits.link_silence_ms_max),
+                ("grpc.http2.min_ping_interval_without_data_ms", 500),
+                ("grpc.http2.max_ping_strikes", 0),
+            )
+        )
+        healthy = health.aio.HealthServicer()
+        replication_pb2_grpc.add_ReplicationServicer_to_server(replication, server)
+        admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
+        health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+        reflection.enable_server_reflection(
+            (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        )
+        try:
+            server.add_insecure_port(f"{settings.host}:{settings.grpc_port}")
+        except RuntimeError as error:
+            raise _address_error("grpc_port", settings.host, settings.grpc_port) from error
+        await server.start()
+        telling = asyncio.create_task(_tell_health(healthy, engine))
+        try:
+            yield
+        finally:
+            telling.cancel()
+            replication.stop()
+            await server.stop(grace=0.5)
+
+    @contextlib.asynccontextmanager
+    async def _http_server(self, tasks: asyncio.TaskGroup, engine: Engine) -> AsyncIterator[None]:
+        settings = self.settings
+        try:
+            listener = listening_socket(settings.host, settings.http_port)
+        except OSError as error:
+            raise _address_error("http_port", settings.host, settings.http_port) from error
+        server = http_server(HealthPages(self.region, engine).app())
+        serving = tasks.create_task(server.serve(sockets=[listener]))
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await serving
+
+
+async def _tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> None:
+    """Keep the standard gRPC health service current."""
+    told = None
+    while True:
+        status = (
+            health_pb2.HealthCheckResponse.SERVING
+            if engine.fault is None
+            else health_pb2.HealthCheckResponse.NOT_SERVING
+        )
+        if status != told:
+            told = status
+            for service in ("", *SERVICES):
+                await healthy.set(service, status)
+        await asyncio.sleep(HEALTH_SECONDS)
+
+
+def _is_whole(log: SqliteLog, engine: Engine) -> bool:
+    """Whether the log's end cannot have been lost (``rules`` 18)."""
+    return engine.fsync is Fsync.ALWAYS or log.last_clean or log.fresh
+
+
+@contextlib.contextmanager
+def _single_reason() -> Iterator[None]:
+    """Take an error of a known kind out of the group that a TaskGroup wraps it in."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        known, others = group.split((NodeError, StoreError))
+        if others is not None or known is None:
+            raise
+        raise known.exceptions[0] from group
+
+
+def _address_error(name: str, host: str, port: int) -> NodeError:
+    return NodeError(
+        f"{host}:{port} cannot be listened on ({name}): another process has it, or the address is "
+        "not this machine's; stop that process or choose another port"
+    )

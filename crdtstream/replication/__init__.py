@@ -1,0 +1,1 @@
+"""Links between regions: pulling effects from peers, and serving peers that pull."""

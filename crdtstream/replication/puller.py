@@ -1,0 +1,406 @@
+"""A pulling link: the loop of calls around the state machine in ``link.py``.
+
+One session is one ``Sync`` call: a task that receives, one that acknowledges, one that watches for
+silence and for reasons to begin again.  The first of them that ends, ends the session; its reason
+becomes an event of the link.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeAlias
+
+import grpc
+import structlog
+
+from crdtstream.core.clock import missing
+from crdtstream.core.codec import encode_vv
+from crdtstream.core.ids import Millis, Region
+from crdtstream.core.inbox import Inbox
+from crdtstream.engine import Engine
+from crdtstream.replication.applier import Applier, Arrivals
+from crdtstream.replication.errors import PeerError, RefusedError
+from crdtstream.replication.link import (
+    BackoffOver,
+    CaughtUp,
+    Failed,
+    Link,
+    LinkEvent,
+    LinkState,
+    Pause,
+    Refused,
+    Reopen,
+    Resume,
+    Welcomed,
+)
+from crdtstream.replication.own import OwnEffects
+from crdtstream.replication.routes import Routes
+from crdtstream.replication.stats import PullStats
+from crdtstream.replication.wire import (
+    PROTOCOL_VERSION,
+    BatchUnpacker,
+    Progress,
+    checked_batch,
+    checked_vv,
+    decode_progress,
+    encode_progress,
+)
+from crdtstream.settings import Limits
+from crdtstream.v1 import replication_pb2 as pb
+from crdtstream.v1 import replication_pb2_grpc as rpc
+
+Call: TypeAlias = "grpc.aio.StreamStreamCall[pb.SyncRequest, pb.SyncResponse]"
+
+logger = structlog.get_logger(__name__)
+
+# Acks are gathered for so long: a busy link would otherwise send one per commit.
+ACK_SECONDS_MIN: Final = 0.005
+# How often a session looks at its routes and at silence.
+WATCH_SECONDS: Final = 0.1
+# Added to a message's batches by protobuf and compression at worst, generously.
+FRAMING_BYTES_MAX: Final = 1 << 20
+
+REFUSALS: Final = (
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.ALREADY_EXISTS,
+    grpc.StatusCode.PERMISSION_DENIED,
+)
+
+
+class InterruptedSessionError(Exception):
+    """The session is to end for a reason that is no failure: paused, or other origins wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who we are to peers; ``run_id`` differs from one start of the node to the next."""
+
+    region: Region
+    database_id: str
+    run_id: int
+
+    @classmethod
+    def new(cls, region: Region, database_id: str) -> "Identity":
+        return cls(region, database_id, secrets.randbits(63))
+
+
+class Puller:
+    """The link by which this region pulls from one peer."""
+
+    def __init__(
+        self,
+        peer: Region,
+        address: str,
+        *,
+        identity: Identity,
+        engine: Engine,
+        applier: Applier,
+        routes: Routes,
+        own: OwnEffects,
+        limits: Limits,
+        random: Random,
+    ) -> None:
+        self.peer = peer
+        self.address = address
+        self.stats = PullStats()
+        self.origins = frozenset({peer})
+        self.link = Link(
+            random, backoff_ms_min=limits.backoff_ms_min, backoff_ms_max=limits.backoff_ms_max
+        )
+        self._identity = identity
+        self._engine = engine
+        self._applier = applier
+        self._routes = routes
+        self._own = own
+        self._limits = limits
+        self._unpacker = BatchUnpacker(peer, bytes_max=limits.batch_bytes_max)
+        self._ack_due = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._rejected: str | None = None
+        self._is_interrupted = False
+        self._heard = 0.0
+        self._is_reading = False
+        self._taken_bytes = 0
+        self._logged_error = ""
+        inbox = Inbox(
+            engine.replica,
+            batches_max=limits.inbox_batches_max,
+            bytes_max=limits.inbox_bytes_max,
+        )
+        self.arrivals = Arrivals(peer, inbox, self.stats, self._ack_due.set, self._reject)
+        applier.add(self.arrivals)
+
+    # --- From outside -------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Pull nothing until ``resume``; what waits in the inbox is forgotten, and comes again."""
+        self._is_interrupted = True
+        self._feed(Pause())
+        self.arrivals.inbox.discard()
+
+    def resume(self) -> None:
+        self._feed(Resume())
+
+    @property
+    def lag_effects(self) -> int:
+        """What the peer is known to have of the origins asked for, and is not applied here."""
+        wanted = {region: n for region, n in self.stats.peer_vv.items() if region in self.origins}
+        return missing(self._engine.replica.vv, wanted)
+
+    # --- The loop -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the link for as long as the node lives."""
+        while True:
+            self._changed.clear()
+            match self.link.state:
+                case LinkState.PAUSED:
+                    await self._changed.wait()
+                case LinkState.WAITING | LinkState.REFUSED:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(self.link.backoff_seconds()):
+                            await self._changed.wait()
+                    self._feed(BackoffOver())
+                case LinkState.CONNECTING | LinkState.CATCHING_UP | LinkState.LIVE:
+                    assert self.link.state is LinkState.CONNECTING
+                    self._feed(await self._session())
+
+    def _feed(self, event: LinkEvent) -> None:
+        before = self.link.state
+        if not self.link.feed(event):
+            return
+        self._changed.set()
+        after = self.link.state
+        self._routes.note(
+            self.peer,
+            is_up=self.link.is_up,
+            paused=after is LinkState.PAUSED,
+            now=self._engine.now(),
+        )
+        log = logger.bind(peer=self.peer, address=self.address)
+        match event:
+            # A peer that stays away is told of once, not at each attempt.
+            case Failed(reason) | Refused(reason) if reason != self._logged_error:
+                self._logged_error = reason
+                log.warning("link down", reason=reason)
+            case CaughtUp():
+                self._logged_error = ""
+                log.info("link live", origins=sorted(self.origins))
+            case _:
+                log.debug("link", before=before.value, after=after.value)
+
+    def _reject(self, reason: str) -> None:
+        self._rejected = reason
+        self._changed.set()
+
+    async def _session(self) -> LinkEvent:
+        """One call from its beginning to its end; returns what that means to the link."""
+        self.origins = self._routes.wanted(self.peer, self._engine.now())
+        self._rejected = None
+        self._is_interrupted = False
+        self._taken_bytes = 0
+        self._is_reading = True
+        self._heard = asyncio.get_running_loop().time()
+        self.arrivals.inbox.discard()
+        try:
+            async with self._call() as call, asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._receive(call))
+                tasks.create_task(self._acknowledge(call))
+                # Watching is the body, not a task: only so does Python 3.11 keep count of who
+                # cancelled whom, which is looked at below.
+                await self._watch()
+        except BaseExceptionGroup as group:
+            # A TaskGroup that is cancelled forgets it if a task fails on its way out.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from group
+            return self._event_of(group)
+        raise AssertionError("a session ends by an exception")
+
+    def _event_of(self, group: BaseExceptionGroup[BaseException]) -> LinkEvent:
+        """The reason why a session ended; bugs and cancellation go on upwards."""
+        known, others = group.split((InterruptedSessionError, PeerError, grpc.RpcError))
+        if others is not None:
+            raise others
+        assert known is not None
+        errors = list(known.exceptions)
+        for kind in (InterruptedSessionError, RefusedError, PeerError, grpc.RpcError):
+            for error in errors:
+                if isinstance(error, kind):
+                    return _event_of_error(error)
+        raise AssertionError(errors)
+
+    @contextlib.asynccontextmanager
+    async def _call(self) -> AsyncIterator[Call]:
+        bytes_max = self._limits.batch_bytes_max + FRAMING_BYTES_MAX
+        silence_ms = self._limits.link_silence_ms_max
+        options = (
+            ("grpc.max_receive_message_length", bytes_max),
+            ("grpc.keepalive_time_ms", max(1_000, silence_ms)),
+            ("grpc.keepalive_timeout_ms", silence_ms),
+            ("grpc.http2.max_pings_without_data", 0),
+            # One connection per session, without gRPC's own pauses between attempts: ours count.
+            ("grpc.use_local_subchannel_pool", 1),
+        )
+        async with grpc.aio.insecure_channel(self.address, options=options) as channel:
+            call = rpc.ReplicationStub(channel).Sync(wait_for_ready=False)
+            try:
+                yield call
+            finally:
+                call.cancel()
+
+    def _open_request(self) -> pb.SyncRequest:
+        return pb.SyncRequest(
+            open=pb.Open(
+                protocol=PROTOCOL_VERSION,
+                region=self._identity.region,
+                database_id=self._identity.database_id,
+                origins=sorted(self.origins),
+                vv=encode_vv(self._engine.replica.vv),
+                run_id=self._identity.run_id,
+            )
+        )
+
+    # --- Receiving ----------------------------------------------------------------------------
+
+    async def _receive(self, call: Call) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            message = await call.read()
+            if not isinstance(message, pb.SyncResponse):
+                assert message is grpc.aio.EOF
+                raise PeerError(self.peer, "ended the call")
+            self._heard = loop.time()
+            match message.WhichOneof("kind"):
+                case "batches":
+                    await self._take_batches(message.batches.zstd)
+                case "heartbeat":
+                    self._take_progress(decode_progress(self.peer, message.heartbeat))
+                case "welcome":
+                    self._take_welcome(message.welcome)
+                case _:
+                    raise PeerError(self.peer, "a message of a kind this version does not know")
+
+    def _take_welcome(self, welcome: pb.Welcome) -> None:
+        if welcome.region != self.peer:
+            raise RefusedError(
+                self.peer,
+                f"{self.address} is region {welcome.region}, not region {self.peer}; "
+                "correct the peer's address",
+            )
+        self.stats.peer_vv = checked_vv(self.peer, welcome.vv)
+        self._feed(Welcomed())
+        self._look_at_own_effects()
+
+    def _take_progress(self, progress: Progress) -> None:
+        now = self._engine.now()
+        self.stats.heard_ms = now
+        self.stats.clock_skew_ms = progress.now - now
+        self.stats.peer_vv = progress.durable_vv
+        self._engine.learn_peer_vv(self.peer, progress.durable_vv)
+        for region, vv in progress.others.items():
+            self._engine.learn_peer_vv(region, vv)
+        self._look_at_own_effects()
+        if self.link.state is LinkState.CATCHING_UP and self.lag_effects == 0:
+            self._feed(CaughtUp())
+
+    def _look_at_own_effects(self) -> None:
+        """Stop issuing, or go on, by what the peers have of this region's effects."""
+        issued = self._engine.replica.issued
+        self._own.note(self.peer, self.stats.peer_vv.get(self._identity.region, 0))
+        self._routes.own_lost = self._own.are_lost(issued)
+        self._engine.set_stale(self._own.obstacle(issued))
+
+    async def _take_batches(self, packed: bytes) -> None:
+        stats, arrivals = self.stats, self.arrivals
+        encoded_batches = self._unpacker.unpack(packed)
+        stats.bytes_wire += len(packed)
+        for encoded in encoded_batches:
+            batch = checked_batch(self.peer, encoded, self.origins)
+            stats.batches += 1
+            stats.effects += batch.count
+            stats.bytes_uncompressed += len(encoded)
+            arrivals.inbox.offer(batch, encoded)
+        self._applier.wake()
+        self._is_reading = False
+        while arrivals.inbox.full:
+            arrivals.progressed.clear()
+            await arrivals.progressed.wait()
+        self._is_reading = True
+        self._heard = asyncio.get_running_loop().time()
+        self._taken_bytes += sum(map(len, encoded_batches))
+        self._ack_due.set()
+
+    # --- Acknowledging ------------------------------------------------------------------------
+
+    async def _acknowledge(self, call: Call) -> None:
+        """Open, then say how far we are: soon after something became durable, and now and then.
+
+        The only task that writes to the call.
+        """
+        await call.write(self._open_request())
+        heartbeat_seconds = self._limits.heartbeat_interval_ms / 1000
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(heartbeat_seconds):
+                    await self._ack_due.wait()
+            self._ack_due.clear()
+            progress = Progress(
+                durable_vv=self._engine.durable_vv,
+                now=self._engine.now(),
+                others=self._engine.peer_vvs(),
+                taken_bytes=self._taken_bytes,
+            )
+            await call.write(pb.SyncRequest(ack=encode_progress(progress)))
+            await asyncio.sleep(ACK_SECONDS_MIN)
+
+    # --- Watching -----------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """End the session when the peer is silent, its batches are bad, or others are wanted."""
+        loop = asyncio.get_running_loop()
+        silence_seconds = self._limits.link_silence_ms_max / 1000
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+            if self._is_interrupted:
+                raise InterruptedSessionError
+            if self._rejected is not None:
+                raise PeerError(self.peer, self._rejected)
+            if self._is_reading and loop.time() - self._heard > silence_seconds:
+                raise PeerError(self.peer, f"silent for {silence_seconds:g} s")
+            self._ask_for_what_is_waited_for(self._engine.now())
+
+    def _ask_for_what_is_waited_for(self, now: Millis) -> None:
+        arrivals = self.arrivals
+        since = arrivals.waits_since
+        if since is not None and now - since > self._limits.inbox_wait_ms_max:
+            arrivals.waits_since = now
+            if self._routes.ask(self.peer, arrivals.inbox.waiting_for(), now):
+                logger.info(
+                    "batches wait for other origins: asking this peer for them too",
+                    peer=self.peer,
+                    origins=sorted(arrivals.inbox.waiting_for()),
+                )
+        # Only a link that is up begins again; another one asks for the right origins anyway.
+        if self.link.is_up and self._routes.wanted(self.peer, now) != self.origins:
+            raise InterruptedSessionError
+
+
+def _event_of_error(error: BaseException) -> LinkEvent:
+    match error:
+        case InterruptedSessionError():
+            return Reopen()
+        case RefusedError():
+            return Refused(str(error))
+        case grpc.aio.AioRpcError() if error.code() in REFUSALS:
+            return Refused(error.details() or error.code().name)
+        case grpc.aio.AioRpcError():
+            return Failed(f"{error.code().name}: {error.details()}")
+        case _:
+            return Failed(str(error))

@@ -1,0 +1,94 @@
+"""Which origins each link asks for; without any IO.
+
+Usually a link asks for its peer's own effects.  It asks for another origin as well while
+
+  * the direct link to that origin has not worked for ``relay_after_ms`` (relay),
+  * what this link brought waits for that origin (``rules`` 2),
+  * effects of this very region are out there that it has lost itself (``rules`` 18).
+
+An operator who pauses the link to an origin wants nothing of it: it is not relayed either.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from crdtstream.core.ids import Millis, Region
+
+# An origin asked for because batches waited for it stays so for this long, even if its direct
+# link is up: otherwise the link would be opened again and again.
+EXTRA_KEPT_MS: Final = 30_000
+
+
+@dataclass(slots=True)
+class Route:
+    """One link.
+
+    Attributes:
+        down_since: when the link stopped working; None while it works.
+        extras: origins that batches on this link waited for, each with when that was.
+    """
+
+    down_since: Millis | None
+    paused: bool = False
+    extras: dict[Region, Millis] = field(default_factory=dict)
+
+
+class Routes:
+    """The links of one region."""
+
+    def __init__(
+        self,
+        region: Region,
+        peers: Iterable[Region],
+        *,
+        now: Millis,
+        relay_after_ms: int,
+    ) -> None:
+        self._region = region
+        self._relay_after_ms = relay_after_ms
+        self._routes = {peer: Route(down_since=now) for peer in sorted(peers)}
+        self.own_lost = False
+
+    def note(self, peer: Region, *, is_up: bool, paused: bool, now: Millis) -> None:
+        """How the direct link to ``peer`` is at present."""
+        route = self._routes[peer]
+        route.paused = paused
+        if is_up:
+            route.down_since = None
+        elif route.down_since is None:
+            route.down_since = now
+
+    def ask(self, peer: Region, origins: Iterable[Region], now: Millis) -> bool:
+        """Batches from ``peer`` wait for these origins; returns whether asking ``peer`` is new."""
+        extras = self._routes[peer].extras
+        wanted = [origin for origin in origins if not self._is_paused(origin)]
+        is_new = any(origin not in extras for origin in wanted)
+        extras.update((origin, now) for origin in wanted)
+        return is_new
+
+    def wanted(self, peer: Region, now: Millis) -> frozenset[Region]:
+        """What the link to ``peer`` should ask for now."""
+        route = self._routes[peer]
+        origins = {peer}
+        for other, direct in self._routes.items():
+            if direct.down_since is None or direct.paused:
+                continue
+            if now - direct.down_since > self._relay_after_ms:
+                origins.add(other)
+        for origin, asked in list(route.extras.items()):
+            if self._works(origin) and now - asked > EXTRA_KEPT_MS:
+                del route.extras[origin]
+            elif not self._is_paused(origin):
+                origins.add(origin)
+        if self.own_lost:
+            origins.add(self._region)
+        return frozenset(origins)
+
+    def _works(self, origin: Region) -> bool:
+        route = self._routes.get(origin)
+        return route is not None and route.down_since is None
+
+    def _is_paused(self, origin: Region) -> bool:
+        route = self._routes.get(origin)
+        return route is not None and route.paused

@@ -1,0 +1,281 @@
+"""Serving peers that pull: what lies beyond their version vector, from the log, then live.
+
+A session stands at a row of the log and moves on; nothing is kept for it in memory but the
+message under way.  A slow puller therefore costs disk, not memory: beyond a window of bytes that
+it has not taken yet, its session rests.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import grpc
+import structlog
+
+from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.codec import encode_vv
+from crdtstream.core.ids import Region
+from crdtstream.engine import Engine
+from crdtstream.replication.errors import PeerError
+from crdtstream.replication.puller import Identity
+from crdtstream.replication.stats import ServeStats
+from crdtstream.replication.wire import (
+    PROTOCOL_VERSION,
+    BatchPacker,
+    Progress,
+    checked_region,
+    checked_vv,
+    decode_progress,
+    encode_progress,
+)
+from crdtstream.settings import Limits
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Row
+from crdtstream.v1 import replication_pb2 as pb
+from crdtstream.v1 import replication_pb2_grpc as rpc
+
+logger = structlog.get_logger(__name__)
+
+# Sent and not yet taken, uncompressed.
+WINDOW_BYTES: Final = 8 << 20
+# Between two messages of a live link: under load they gather more, an idle link waits for nothing.
+SEND_SECONDS_MIN: Final = 0.002
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One puller.
+
+    Attributes:
+        sent_vv: what it has or was sent, per origin asked for.
+        seq: the row of the log to look at next.
+        wake: something is in the log, or was taken, or the session is over.
+        is_over: the puller came anew, ended, or the node stops.
+    """
+
+    region: Region
+    origins: frozenset[Region]
+    sent_vv: MutableVersionVector
+    stats: ServeStats
+    seq: int = 0
+    sent_bytes: int = 0
+    taken_bytes: int = 0
+    heard: float = 0.0
+    is_over: bool = False
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def window_is_open(self) -> bool:
+        return self.sent_bytes - self.taken_bytes < WINDOW_BYTES
+
+    def pick(self, rows: Sequence[Row]) -> list[bytes]:
+        """The batches in these rows that the puller wants and has not got; counts them as sent."""
+        picked = []
+        for row in rows:
+            record = row.record
+            if record.batch is None or record.origin not in self.origins:
+                continue
+            if record.last_n > self.sent_vv.get(record.origin, 0):
+                self.sent_vv[record.origin] = record.last_n
+                self.stats.effects += record.last_n - record.first_n + 1
+                picked.append(record.batch)
+        return picked
+
+    def end(self) -> None:
+        self.is_over = True
+        self.wake.set()
+
+
+class ReplicationService(rpc.ReplicationServicer):
+    """The ``Replication`` service of one node."""
+
+    def __init__(
+        self, identity: Identity, engine: Engine, peers: Sequence[Region], limits: Limits
+    ) -> None:
+        self.stats = {peer: ServeStats() for peer in peers}
+        self._identity = identity
+        self._engine = engine
+        self._limits = limits
+        self._sessions: dict[Region, Session] = {}
+        engine.on_logged.append(self._wake_all)
+
+    def stop(self) -> None:
+        """End all sessions: the node stops."""
+        for session in self._sessions.values():
+            session.end()
+
+    def _wake_all(self) -> None:
+        for session in self._sessions.values():
+            session.wake.set()
+
+    async def Sync(  # noqa: N802 - gRPC's name
+        self,
+        requests: AsyncIterator[pb.SyncRequest],
+        context: "grpc.aio.ServicerContext[pb.SyncRequest, pb.SyncResponse]",
+    ) -> None:
+        """One link, from its Open on, until either side goes."""
+        session = await self._open(requests, context)
+        before = self._sessions.get(session.region)
+        if before is not None:
+            before.end()
+        self._sessions[session.region] = session
+        failure: tuple[grpc.StatusCode, str] | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                reader = tasks.create_task(self._read_acks(session, requests))
+                await self._send(session, context)
+                reader.cancel()
+        except* PeerError as group:
+            failure = (grpc.StatusCode.INVALID_ARGUMENT, str(group.exceptions[0]))
+        except* StoreError as group:
+            failure = (grpc.StatusCode.DATA_LOSS, str(group.exceptions[0]))
+        finally:
+            if self._sessions.get(session.region) is session:
+                del self._sessions[session.region]
+        if failure is not None:
+            logger.error("cannot serve a peer", peer=session.region, reason=failure[1])
+            await context.abort(*failure)
+
+    # --- Opening ------------------------------------------------------------------------------
+
+    async def _open(
+        self,
+        requests: AsyncIterator[pb.SyncRequest],
+        context: "grpc.aio.ServicerContext[pb.SyncRequest, pb.SyncResponse]",
+    ) -> Session:
+        """The session that a call asks for; one that may not be is refused with the reason."""
+        request = await anext(aiter(requests), None)
+        if request is None or request.WhichOneof("kind") != "open":
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message must be open")
+        assert request is not None
+        opening = request.open
+        refusal = self._refusal(opening)
+        if refusal is not None:
+            code, reason = refusal
+            logger.warning("link refused", peer=opening.region, reason=reason)
+            await context.abort(code, reason)
+        region = Region(opening.region)
+        try:
+            vv = checked_vv(region, opening.vv)
+            origins = frozenset(checked_region(region, origin) for origin in opening.origins)
+        except PeerError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        sent_vv = {origin: n for origin, n in vv.items() if origin in origins}
+        session = Session(region, origins, sent_vv, self.stats[region])
+        session.heard = asyncio.get_running_loop().time()
+        return session
+
+    def _refusal(self, opening: pb.Open) -> tuple[grpc.StatusCode, str] | None:
+        """Why there can be no link with this puller; None if there can."""
+        own = self._identity
+        if opening.protocol != PROTOCOL_VERSION:
+            reason = (
+                f"region {own.region} speaks link protocol {PROTOCOL_VERSION}, not "
+                f"{opening.protocol}; run the same version everywhere"
+            )
+            return grpc.StatusCode.FAILED_PRECONDITION, reason
+        if opening.database_id != own.database_id:
+            reason = (
+                f"region {own.region} holds database {own.database_id!r}, not "
+                f"{opening.database_id!r}; correct database_id, or the peer's address"
+            )
+            return grpc.StatusCode.FAILED_PRECONDITION, reason
+        if opening.region == own.region:
+            reason = f"both sides are region {own.region}; each region needs a number of its own"
+            return grpc.StatusCode.ALREADY_EXISTS, reason
+        if opening.region not in self.stats:
+            reason = (
+                f"region {opening.region} is no peer of region {own.region}; add it to its peers"
+            )
+            return grpc.StatusCode.PERMISSION_DENIED, reason
+        return None
+
+    # --- Reading ------------------------------------------------------------------------------
+
+    async def _read_acks(self, session: Session, requests: AsyncIterator[pb.SyncRequest]) -> None:
+        loop = asyncio.get_running_loop()
+        async for request in requests:
+            if request.WhichOneof("kind") != "ack":
+                raise PeerError(session.region, "only acks may follow open")
+            progress = decode_progress(session.region, request.ack)
+            session.heard = loop.time()
+            if progress.taken_bytes > session.taken_bytes:
+                session.taken_bytes = progress.taken_bytes
+                session.wake.set()
+            self._engine.learn_peer_vv(session.region, progress.durable_vv)
+            for region, vv in progress.others.items():
+                self._engine.learn_peer_vv(region, vv)
+        session.end()
+
+    # --- Sending ------------------------------------------------------------------------------
+
+    async def _send(
+        self,
+        session: Session,
+        context: "grpc.aio.ServicerContext[pb.SyncRequest, pb.SyncResponse]",
+    ) -> None:
+        """Send until the session is over; the only task that writes to the call."""
+        loop = asyncio.get_running_loop()
+        heartbeat_seconds = self._limits.heartbeat_interval_ms / 1000
+        silence_seconds = self._limits.link_silence_ms_max / 1000
+        packer = BatchPacker()
+        session.seq = await self._engine.log.seek(session.sent_vv, session.origins)
+        await context.write(self._welcome())
+        next_heartbeat = 0.0
+        while not session.is_over:
+            now = loop.time()
+            if now - session.heard > silence_seconds:
+                logger.warning("puller is silent: its session ends", peer=session.region)
+                return
+            if now >= next_heartbeat:
+                await context.write(self._heartbeat())
+                next_heartbeat = now + heartbeat_seconds
+            session.wake.clear()
+            if session.window_is_open and await self._send_some(session, context, packer):
+                await asyncio.sleep(SEND_SECONDS_MIN)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(next_heartbeat):
+                    await session.wake.wait()
+
+    async def _send_some(
+        self,
+        session: Session,
+        context: "grpc.aio.ServicerContext[pb.SyncRequest, pb.SyncResponse]",
+        packer: BatchPacker,
+    ) -> bool:
+        """Send the next message; returns whether there were rows to look at."""
+        rows = await self._engine.log.read_from(
+            session.seq, bytes_max=self._limits.link_message_bytes_target
+        )
+        if not rows:
+            return False
+        session.seq = rows[-1].seq + 1
+        batches = session.pick(rows)
+        if batches:
+            packed = packer.pack(batches)
+            size = sum(map(len, batches))
+            session.sent_bytes += size
+            session.stats.batches += len(batches)
+            session.stats.bytes_uncompressed += size
+            session.stats.bytes_wire += len(packed)
+            await context.write(pb.SyncResponse(batches=pb.Batches(zstd=packed)))
+        return True
+
+    def _welcome(self) -> pb.SyncResponse:
+        return pb.SyncResponse(
+            welcome=pb.Welcome(
+                protocol=PROTOCOL_VERSION,
+                region=self._identity.region,
+                vv=encode_vv(self._engine.logged_vv),
+                run_id=self._identity.run_id,
+            )
+        )
+
+    def _heartbeat(self) -> pb.SyncResponse:
+        engine = self._engine
+        others: dict[Region, VersionVector] = dict(engine.peer_vvs())
+        progress = Progress(engine.durable_vv, engine.now(), others)
+        return pb.SyncResponse(heartbeat=encode_progress(progress))

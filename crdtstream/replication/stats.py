@@ -1,0 +1,54 @@
+"""What a link has carried, and how late."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from crdtstream.core.clock import VersionVector
+
+# Batches whose lag is remembered for percentiles.
+LAG_WINDOW_BATCHES: Final = 4_096
+
+
+@dataclass(slots=True)
+class Lag:
+    """Lags of the last batches, in ms from sealing at the origin to durable application here."""
+
+    newest: int = 0
+    window: deque[int] = field(default_factory=lambda: deque(maxlen=LAG_WINDOW_BATCHES))
+
+    def note(self, lag_ms: int) -> None:
+        # A peer's clock that is ahead of ours must not make a lag negative.
+        self.newest = max(0, lag_ms)
+        self.window.append(self.newest)
+
+    def percentiles(self, *ranks: float) -> list[int]:
+        """The lag at each rank (0 to 1); 0 before the first batch."""
+        if not self.window:
+            return [0 for _ in ranks]
+        ordered = sorted(self.window)
+        return [ordered[min(len(ordered) - 1, int(rank * len(ordered)))] for rank in ranks]
+
+
+@dataclass(slots=True)
+class PullStats:
+    """What came from a peer."""
+
+    batches: int = 0
+    effects: int = 0
+    bytes_wire: int = 0
+    bytes_uncompressed: int = 0
+    lag: Lag = field(default_factory=Lag)
+    peer_vv: VersionVector = field(default_factory=dict)
+    heard_ms: int = 0
+    clock_skew_ms: int = 0
+
+
+@dataclass(slots=True)
+class ServeStats:
+    """What a peer pulled from here."""
+
+    batches: int = 0
+    effects: int = 0
+    bytes_wire: int = 0
+    bytes_uncompressed: int = 0

@@ -1,0 +1,289 @@
+"""Links between regions, over real gRPC in one process."""
+
+import asyncio
+import contextlib
+
+import grpc
+import pytest
+
+from crdtstream.core.codec import encode_vv
+from crdtstream.core.ids import Region
+from crdtstream.core.stability import StabilityTracker
+from crdtstream.replication.link import LinkState
+from crdtstream.settings import Limits
+from crdtstream.store.log import MemoryLog
+from crdtstream.v1 import replication_pb2 as pb
+from crdtstream.v1 import replication_pb2_grpc as rpc
+from tests.replication.regions import (
+    LIMITS,
+    LiveRegion,
+    addresses,
+    converged,
+    live_regions,
+    until,
+)
+
+R1, R2, R3 = Region(1), Region(2), Region(3)
+NOBODY = "127.0.0.1:1"
+
+
+async def test_three_regions_converge() -> None:
+    where = addresses()
+    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+        for _ in range(50):
+            for region in regions:
+                region.add(3)
+            await asyncio.sleep(0)
+        await converged(regions)
+        assert regions[0].call("XLEN", "s") == 450
+
+
+async def test_a_peer_that_starts_late_gets_what_it_missed() -> None:
+    where = addresses(2)
+    first, second = (LiveRegion(number, where) for number in where)
+    async with first.running():
+        for _ in range(20):
+            first.add(10)
+            await asyncio.sleep(0)
+        async with second.running():
+            await converged([first, second])
+            await until(lambda: second.pullers[R1].link.state is LinkState.LIVE)
+            assert second.pullers[R1].lag_effects == 0
+            assert second.pullers[R1].stats.effects == 200
+
+
+async def test_links_log_the_very_bytes_that_were_issued() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        first.call("XADD", "s", "*", "f", "v")
+        first.call("DEL", "s")
+        await converged([first, second])
+        await until(lambda: second.engine.logged_vv == {R1: 2})
+        issued = [row.record.batch for row in await first.log.read_from(1, bytes_max=1 << 20)]
+        received = [row.record.batch for row in await second.log.read_from(1, bytes_max=1 << 20)]
+        assert issued == received
+
+
+async def test_acks_reach_the_issuer() -> None:
+    where = addresses()
+    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+        first = regions[0]
+        first.add(5)
+        await until(
+            lambda: all(first.engine.peer_vvs().get(peer, {}).get(R1, 0) == 5 for peer in (R2, R3))
+        )
+
+
+async def test_tombstones_go_when_they_are_stable_everywhere() -> None:
+    where = addresses()
+    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+        regions[0].add(1)
+        regions[0].call("DEL", "s")
+        await converged(regions)
+        await until(lambda: all(region.replica.tombstone_count == 0 for region in regions))
+
+
+async def test_an_idle_link_carries_no_batches() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        first.add(1)
+        await converged([first, second])
+        before = second.pullers[R1].stats.batches
+        heard = second.pullers[R1].stats.heard_ms
+        await until(lambda: second.pullers[R1].stats.heard_ms > heard + 100)
+        assert second.pullers[R1].stats.batches == before == 1
+
+
+async def test_a_paused_link_pulls_nothing_until_it_is_resumed() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        first.add(1)
+        await converged([first, second])
+        second.pullers[R1].pause()
+        await until(lambda: R2 not in first.service._sessions)
+        first.add(1)
+        second.add(1)
+        await until(lambda: first.replica.vv == {R1: 2, R2: 1})
+        assert second.replica.vv == {R1: 1, R2: 1}
+        assert second.pullers[R1].link.state is LinkState.PAUSED
+        second.pullers[R1].resume()
+        await converged([first, second])
+
+
+async def test_pausing_and_resuming_at_once_leaves_a_working_link() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        await until(lambda: second.pullers[R1].link.state is LinkState.LIVE)
+        second.pullers[R1].pause()
+        second.pullers[R1].resume()
+        first.add(1)
+        await converged([first, second])
+        await until(lambda: second.pullers[R1].link.state is LinkState.LIVE)
+
+
+async def test_effects_are_relayed_while_the_direct_link_is_down() -> None:
+    where = addresses()
+    first, second = LiveRegion(1, where), LiveRegion(2, where)
+    third = LiveRegion(3, {**where, 1: NOBODY})
+    async with live_regions([first, second, third]) as regions:
+        first.add(3)
+        await converged(regions)
+        assert third.pullers[R2].origins == {R1, R2}
+
+        # The way is free again: the direct link takes over, and relaying ends.
+        third.pullers[R1].address = where[1]
+        await until(lambda: third.pullers[R2].origins == {R2})
+        batches = third.pullers[R2].stats.batches
+        first.add(3)
+        await converged(regions)
+        assert third.pullers[R1].stats.batches == 1
+        assert third.pullers[R2].stats.batches == batches
+
+
+async def test_a_paused_origin_is_not_relayed() -> None:
+    where = addresses()
+    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+        first, second, third = regions
+        third.pullers[R1].pause()
+        first.add(1)
+        await until(lambda: second.replica.vv == {R1: 1})
+        heard = third.pullers[R2].stats.heard_ms
+        await until(lambda: third.pullers[R2].stats.heard_ms > heard + 2 * LIMITS.inbox_wait_ms_max)
+        assert third.pullers[R2].origins == {R2}
+        assert third.replica.vv == {}
+        third.pullers[R1].resume()
+        await converged(regions)
+
+
+async def test_a_link_that_waits_for_an_origin_asks_for_it_too() -> None:
+    """Rule 2: batches of R2 wait for R1's, which R2's link is not asked for; they must neither
+    block it for ever nor fill it."""
+    where = addresses()
+    limits = Limits(
+        **{**LIMITS.model_dump(), "inbox_batches_max": 2, "link_silence_ms_max": 60_000}
+    )
+    first, second = LiveRegion(1, where), LiveRegion(2, where)
+    # The direct link is up as far as anyone can tell, and brings nothing.
+    third = LiveRegion(3, where, limits=limits)
+    third.service.stats[R1]  # a peer
+    async with contextlib.AsyncExitStack() as stack:
+        for region in (first, second):
+            await stack.enter_async_context(region.running())
+        first.add(1)
+        await until(lambda: second.replica.vv == {R1: 1})
+        for _ in range(10):
+            second.add(1)
+            await asyncio.sleep(0.001)
+        silent = await stack.enter_async_context(silent_peer())
+        third.pullers[R1].address = silent
+        await stack.enter_async_context(third.running())
+        await until(lambda: third.replica.vv == {R1: 1, R2: 10})
+        assert third.pullers[R1].link.is_up
+        assert third.pullers[R2].origins == {R1, R2}
+
+
+@contextlib.asynccontextmanager
+async def silent_peer(region: int = 1):  # type: ignore[no-untyped-def]
+    """Region 1 as it looks when it says welcome, and then sends heartbeats and nothing else."""
+
+    class Silent(rpc.ReplicationServicer):
+        async def Sync(self, requests, context):  # type: ignore[no-untyped-def] # noqa: N802
+            await context.write(pb.SyncResponse(welcome=pb.Welcome(protocol=1, region=region)))
+            while True:
+                await context.write(
+                    pb.SyncResponse(heartbeat=pb.Progress(durable_vv=encode_vv({R1: 1}), now_ms=1))
+                )
+                await asyncio.sleep(0.02)
+
+    server = grpc.aio.server()
+    rpc.add_ReplicationServicer_to_server(Silent(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(grace=0)
+
+
+async def test_a_large_backlog_goes_through_a_small_inbox() -> None:
+    where = addresses(2)
+    limits = Limits(
+        **{**LIMITS.model_dump(), "inbox_batches_max": 1, "link_message_bytes_target": 1024}
+    )
+    first, second = (LiveRegion(number, where, limits=limits) for number in where)
+    async with first.running():
+        for _ in range(500):
+            first.add(1)
+            await asyncio.sleep(0)
+        async with second.running():
+            await converged([first, second])
+
+
+@pytest.mark.parametrize(
+    ("number", "database_id", "reason"),
+    [
+        (2, "other", "region 1 holds database 'crdb', not 'other'; correct database_id"),
+        (4, "crdb", "region 4 is no peer of region 1; add it to its peers"),
+    ],
+)
+async def test_a_stranger_is_refused_and_told_why(
+    number: int, database_id: str, reason: str
+) -> None:
+    where = addresses(2)
+    first = LiveRegion(1, where)
+    stranger = LiveRegion(number, {1: where[1], number: where[2]}, database_id=database_id)
+    async with live_regions([first, stranger]):
+        link = stranger.pullers[R1].link
+        await until(lambda: link.state is LinkState.REFUSED)
+        assert reason in link.error
+
+
+async def test_the_same_region_on_both_sides_is_refused() -> None:
+    where = addresses(2)
+    first = LiveRegion(1, where)
+    # It believes that the other one is region 2, but that is region 1 like itself.
+    twin = LiveRegion(1, {1: where[2], 2: where[1]})
+    async with live_regions([first, twin]):
+        link = twin.pullers[R2].link
+        await until(lambda: link.state is LinkState.REFUSED)
+        assert "both sides are region 1; each region needs a number of its own" in link.error
+
+
+async def test_a_peer_of_another_number_than_expected_is_refused() -> None:
+    where = addresses(3)
+    second = LiveRegion(2, where)
+    third = LiveRegion(3, {1: where[2], 2: NOBODY, 3: where[3]})
+    async with live_regions([second, third]):
+        link = third.pullers[R1].link
+        await until(lambda: link.state is LinkState.REFUSED)
+        assert "is region 2, not region 1; correct the peer's address" in link.error
+
+
+async def test_a_region_that_lost_its_log_takes_its_effects_back_before_issuing() -> None:
+    """Rule 18: dots are never reused with other content."""
+    where = addresses(2)
+    first, second = (LiveRegion(number, where) for number in where)
+    async with second.running():
+        async with first.running():
+            first.add(7)
+            await converged([first, second])
+        restored = LiveRegion(1, where, log=MemoryLog(), log_is_whole=False)
+        assert "waits for region 2" in str(restored.call("XADD", "s", "*", "f", "v"))
+        async with restored.running():
+            await until(lambda: restored.engine.stale is None)
+            assert restored.replica.vv == {R1: 7}
+            restored.add(1)
+            await converged([restored, second])
+            assert second.replica.vv == {R1: 8}
+            assert second.call("XLEN", "s") == 8
+
+
+async def test_stability_counts_gossip() -> None:
+    """R1 and R3 have no link; each learns of the other through R2."""
+    where = addresses()
+    first = LiveRegion(1, {**where, 3: NOBODY})
+    third = LiveRegion(3, {**where, 1: NOBODY})
+    async with live_regions([first, LiveRegion(2, where), third]) as regions:
+        first.add(1)
+        first.call("DEL", "s")
+        await converged(regions)
+        await until(lambda: first.replica.tombstone_count == 0)
+        assert isinstance(first.engine.stability, StabilityTracker)

@@ -1,0 +1,157 @@
+"""What comes over a link is checked before the core sees it."""
+
+from array import array
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtstream.core.codec import encode_batch
+from crdtstream.core.effects import AppendColumns, EffectBatch
+from crdtstream.core.fields import encode_fields
+from crdtstream.core.ids import Millis, Region
+from crdtstream.replication.errors import PeerError
+from crdtstream.replication.wire import BatchPacker, BatchUnpacker, checked_batch
+from crdtstream.v1 import effects_pb2
+
+R1, R2 = Region(1), Region(2)
+GOOD = encode_fields([b"field", b"value"])
+
+
+def batch_of(*fields: bytes, lengths: list[int] | None = None) -> bytes:
+    count = len(lengths or fields)
+    return encode_batch(
+        EffectBatch(
+            origin=R2,
+            first_n=1,
+            count=count,
+            context={},
+            issued_ms=Millis(1),
+            appends=AppendColumns(
+                [b"key"],
+                array("I", [0] * count),
+                array("Q", range(1, count + 1)),
+                array("Q", [2] * count),
+                array("I", lengths or map(len, fields)),
+                b"".join(fields),
+            ),
+            others=[],
+        )
+    )
+
+
+def test_a_good_batch_passes() -> None:
+    batch = checked_batch(R2, batch_of(GOOD, GOOD), frozenset({R2}))
+    assert (batch.origin, batch.count) == (R2, 2)
+
+
+@given(st.lists(st.lists(st.binary(), min_size=2, max_size=8), min_size=1, max_size=5))
+def test_whatever_xadd_makes_passes(entries: list[list[bytes]]) -> None:
+    fields = [encode_fields(entry[: len(entry) // 2 * 2]) for entry in entries]
+    assert checked_batch(R2, batch_of(*fields), frozenset({R2})).count == len(fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"",
+        b"*0\r\n",
+        b"*1\r\n$1\r\na\r\n",
+        b"*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
+        b"*2\r\n$1\r\na\r\n",
+        b"*2\r\n+a\r\n+b\r\n",
+        b"*2\r\n:1\r\n:2\r\n",
+        b"*2\r\n$-1\r\n$-1\r\n",
+        b"*2\r\n$01\r\na\r\n$1\r\nb\r\n",
+        b"*2\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
+        b"%1\r\n$1\r\na\r\n$1\r\nb\r\n",
+        b"-ERR no\r\n",
+        b"$1\r\na\r\n",
+        b"nonsense",
+        GOOD + b"\r\n",
+        GOOD + GOOD,
+        GOOD[:-1],
+        b"*-1\r\n",
+        b"*2\r\n$99999999999\r\na\r\n$1\r\nb\r\n",
+        b"*2\r\n$1\r\na\r\n#t\r\n",
+    ],
+)
+@pytest.mark.parametrize("place", ["alone", "first", "last"])
+def test_fields_that_are_no_even_array_of_bulk_strings_are_refused(
+    fields: bytes, place: str
+) -> None:
+    appends = {"alone": [fields], "first": [fields, GOOD], "last": [GOOD, fields]}[place]
+    wrong = 1 if place == "last" else 0
+    with pytest.raises(PeerError, match=f"region 2: batch 2:1: fields: append {wrong} is not"):
+        checked_batch(R2, batch_of(*appends), frozenset({R2}))
+
+
+def test_lengths_that_cut_between_appends_are_refused() -> None:
+    size = len(GOOD)
+    data = batch_of(GOOD, GOOD, lengths=[size - 1, size + 1])
+    with pytest.raises(PeerError, match="append 0"):
+        checked_batch(R2, data, frozenset({R2}))
+
+
+def test_an_origin_that_was_not_asked_for_is_refused() -> None:
+    with pytest.raises(PeerError, match="batch 2:1: origin: not asked for"):
+        checked_batch(R2, batch_of(GOOD), frozenset({R1}))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"origin": 0}, "origin: region 0"),
+        ({"origin": 1024}, "origin: region 1024"),
+        ({"first_n": 0}, "first_n: 0 is out of range"),
+        ({"first_n": (1 << 64) - 1}, "first_n"),
+        ({"count": 0}, "count: 0"),
+        ({"count": 2}, "count: differs"),
+        ({"ms": b"123"}, "ms: 3 bytes"),
+        ({"ms": b""}, "columns differ in length"),
+        ({"keys": []}, "keys: appends without a key"),
+        ({"lengths": (7).to_bytes(4, "little")}, "fields: its size"),
+        ({"context": effects_pb2.VersionVector(regions=[1], counts=[])}, "version vector"),
+        ({"context": effects_pb2.VersionVector(regions=[2], counts=[5])}, "context: names"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(change: dict[str, object], reason: str) -> None:
+    message = effects_pb2.EffectBatch.FromString(batch_of(GOOD))
+    for name in change:
+        message.ClearField(name)  # type: ignore[arg-type]
+    message.MergeFrom(effects_pb2.EffectBatch(**change))  # type: ignore[arg-type]
+    with pytest.raises(PeerError, match=reason):
+        checked_batch(R2, message.SerializeToString(), frozenset({R1, R2}))
+
+
+def test_bytes_that_are_no_batch_are_refused() -> None:
+    with pytest.raises(PeerError, match="region 2: batch of 7 bytes: batch: no protobuf"):
+        checked_batch(R2, b"\xff" * 7, frozenset({R2}))
+
+
+def test_batches_survive_packing() -> None:
+    batches = [b"one", b"", b"three" * 1000]
+    assert BatchUnpacker(R1, bytes_max=1 << 20).unpack(BatchPacker().pack(batches)) == batches
+
+
+def test_a_frame_that_unpacks_to_too_much_is_refused_before_it_is_unpacked() -> None:
+    packed = BatchPacker().pack([bytes(10_000_000)])
+    assert len(packed) < 10_000
+    with pytest.raises(PeerError, match=r"a frame of 100000.. bytes is not within 1048576"):
+        BatchUnpacker(R1, bytes_max=1 << 20).unpack(packed)
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        b"no frame",
+        BatchPacker().pack([b"x" * 100])[:-3],
+        zstandard.ZstdCompressor(write_content_size=False).compress(b"size unknown"),
+        zstandard.ZstdCompressor().compress(b"\xff\xff no list"),
+    ],
+)
+def test_what_is_no_frame_is_refused(packed: bytes) -> None:
+    with pytest.raises(PeerError, match=r"region 1: batches\.zstd"):
+        BatchUnpacker(R1, bytes_max=1 << 20).unpack(packed)
