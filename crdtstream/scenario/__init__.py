@@ -1,0 +1,1 @@
+"""Scenarios: tables of commands and replies over time and regions, in YAML, run and checked."""

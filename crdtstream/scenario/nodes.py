@@ -1,0 +1,69 @@
+"""Nodes that the runner starts for itself: three regions in a folder that goes with them."""
+
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from crdtstream.core.ids import Region
+from crdtstream.local_regions import LocalRegions, LocalRegionsError
+from crdtstream.scenario.live import LiveTarget
+
+REGIONS_DEFAULT: Final = 3
+# Below the range from which the system takes ports for outgoing connections, with room for the
+# gRPC and HTTP ports above.
+_BASE_PORTS: Final = range(10_000, 29_000, 50)
+_ATTEMPTS_MAX: Final = 20
+
+
+@contextmanager
+def own_nodes(count: int = REGIONS_DEFAULT) -> Iterator[LiveTarget]:
+    """A target of fresh nodes, regions 1 to ``count``; they and their data are gone at the end.
+
+    Raises:
+        LocalRegionsError: a node does not start; it says why.
+    """
+    with tempfile.TemporaryDirectory(prefix="crdtstream-scenario-") as folder:
+        regions = _start(count, Path(folder))
+        try:
+            regions.wait_until_healthy()
+            target = LiveTarget(
+                [own.grpc_address for own in regions.regions], _OwnProcesses(regions)
+            )
+            try:
+                yield target
+            finally:
+                target.close()
+        finally:
+            regions.stop_all()
+            regions.close()
+
+
+def _start(count: int, folder: Path) -> LocalRegions:
+    """Start them on ports that are free."""
+    for base_port in random.sample(_BASE_PORTS, _ATTEMPTS_MAX):
+        regions = LocalRegions(count, folder, base_port=base_port)
+        try:
+            regions.start_all()
+        except LocalRegionsError as error:
+            regions.close()
+            problem = error
+        else:
+            return regions
+    raise problem
+
+
+class _OwnProcesses:
+    """Ends and starts them one by one."""
+
+    def __init__(self, regions: LocalRegions) -> None:
+        self._regions = regions
+
+    def kill(self, region: Region) -> None:
+        self._regions.kill(region)
+
+    def start(self, region: Region) -> None:
+        self._regions.start(region)
+        self._regions.wait_until_healthy()

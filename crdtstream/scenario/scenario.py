@@ -1,0 +1,41 @@
+"""A scenario: the script of one file, and the way to run it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crdtstream.core.ids import Region
+from crdtstream.scenario.outcome import Outcome
+from crdtstream.scenario.parse import ScenarioError, parse
+from crdtstream.scenario.rows import Script
+from crdtstream.scenario.runner import run
+from crdtstream.scenario.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a file says."""
+
+    script: Script
+
+    @classmethod
+    def load(cls, path: Path) -> "Scenario":
+        """Read a file.
+
+        Raises:
+            ScenarioError: it is no scenario, or no text.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ScenarioError(1, f"not UTF-8: {error}") from error
+        except OSError as error:
+            raise ScenarioError(1, f"cannot be read: {error.strerror}") from error
+        return cls(parse(text))
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return tuple(self.script.columns.values())
+
+    def run(self, target: Target) -> Outcome:
+        """Run it; the outcome holds every answer and what differs."""
+        return run(self.script, target)

@@ -1,0 +1,63 @@
+"""What a scenario runs on: the simulator, or live nodes.  Both do the same few things.
+
+Between rows a region hears nothing from the others; only ``sync`` carries effects.  That is what
+gives the tables their meaning.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from crdtstream.core.ids import Millis, Region
+from crdtstream.scenario.replies import Answer
+from crdtstream.scenario.rows import Script, Settings
+
+
+class Target(Protocol):
+    """Regions that can be told what the rows of a scenario tell.
+
+    Attributes:
+        has_real_clock: generated IDs are then not those that the file writes.
+    """
+
+    has_real_clock: bool
+
+    def refusal(self, script: Script) -> str:
+        """Why this target cannot run the script; "" if it can."""
+
+    def begin(self, settings: Settings, regions: Collection[Region]) -> None:
+        """Empty databases, equal everywhere, with these settings, and links held."""
+
+    def end(self) -> None:
+        """Put settings and links back as they were before ``begin``."""
+
+    def call(
+        self, region: Region, client: str, argv: tuple[bytes, ...], *, may_wait: bool
+    ) -> Answer:
+        """Send one command and wait for its reply, or see that it blocks.
+
+        Args:
+            may_wait: the command is expected to block: then no long wait for its reply.
+        """
+
+    def answer(self, region: Region, client: str, *, may_wait: bool) -> Answer:
+        """The reply of the command that this client sent before and that blocked."""
+
+    def sync(self, regions: Collection[Region]) -> None:
+        """Carry everything between these regions, over links that are not cut, until they agree."""
+
+    def partition(self, pairs: Collection[tuple[Region, Region]]) -> None: ...
+
+    def heal(self) -> None: ...
+
+    def crash(self, region: Region) -> None: ...
+
+    def restart(self, region: Region) -> None: ...
+
+    def set_clocks(self, clocks: Mapping[Region, Millis]) -> None: ...
+
+    def skew(self, by_ms: Mapping[Region, int]) -> None: ...
+
+    def wait(self, ms: Millis) -> None: ...
+
+    def digest(self, region: Region) -> str:
+        """The canonical digest of all the region's keys."""
