@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import grpc
 import redis.asyncio
 
-from crdtstream.v1 import admin_pb2, admin_pb2_grpc
+from crdtstream.admin.client import AdminClient
+from crdtstream.core import ids
+from crdtstream.v1 import admin_pb2
 
 STREAM: Final = "weather"
 GROUP: Final = "forecast"
@@ -55,10 +56,10 @@ class Region:
 
 @dataclass(slots=True)
 class Observations:
-    """The rows of one airport, each as field names and values."""
+    """The rows of one airport, each as field names and values (typed as redis-py takes them)."""
 
     airport: str
-    rows: list[dict[str, str]] = field(default_factory=list)
+    rows: list[dict[Any, Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -140,7 +141,11 @@ async def run(regions: Sequence[Region], observations: dict[int, Observations]) 
     Raises:
         DemoError: the regions did not converge in time.
     """
-    return await _Demo(regions, observations).run()
+    demo = _Demo(regions, observations)
+    try:
+        return await demo.run()
+    finally:
+        await demo.close()
 
 
 class _Demo:
@@ -155,6 +160,10 @@ class _Demo:
             number: redis.asyncio.Redis(port=region.resp_port, decode_responses=True)
             for number, region in self._regions.items()
         }
+        self._admin = {
+            number: AdminClient(f"127.0.0.1:{region.grpc_port}")
+            for number, region in self._regions.items()
+        }
 
     async def run(self) -> Outcome:
         await self._clients[1].xgroup_create(STREAM, GROUP, id="0", mkstream=True)
@@ -165,9 +174,13 @@ class _Demo:
             tasks.create_task(self._cut_and_join())
         await self._converge()
         await self._count()
+        return self._outcome
+
+    async def close(self) -> None:
         for client in self._clients.values():
             await client.aclose()
-        return self._outcome
+        for admin in self._admin.values():
+            admin.__exit__(None, None, None)
 
     async def _produce(self, number: int, observations: Observations) -> None:
         """One airport's rows into its region, with ``*`` IDs."""
@@ -176,7 +189,7 @@ class _Demo:
         for start in range(0, len(rows), PIPELINE_ENTRIES):
             pipeline = client.pipeline(transaction=False)
             for row in rows[start : start + PIPELINE_ENTRIES]:
-                pipeline.xadd(STREAM, {**row})
+                pipeline.xadd(STREAM, row)
             self._outcome.written += len(await pipeline.execute())
             if self._outcome.written >= CUT_AT * self._total:
                 self._cut.set()
@@ -208,19 +221,13 @@ class _Demo:
     async def _pause_links(self, paused: bool) -> None:
         """Both directions between region 2 and the others."""
         for number in self._regions:
-            peers = [] if number == CUT_REGION else [CUT_REGION]
-            request = admin_pb2.SetLinksRequest(peers=peers, paused=paused)
-            async with self._admin_channel(number) as channel:
-                await admin_pb2_grpc.AdminStub(channel).SetLinks(request)
+            peers = [] if number == CUT_REGION else [ids.Region(CUT_REGION)]
+            await asyncio.to_thread(self._admin[number].set_links, peers, paused=paused)
 
     async def _status(self, number: int, *, in_full: bool = False) -> admin_pb2.StatusReply:
-        request = admin_pb2.StatusRequest(with_streams=in_full, with_digest=in_full)
-        async with self._admin_channel(number) as channel:
-            reply: admin_pb2.StatusReply = await admin_pb2_grpc.AdminStub(channel).Status(request)
-        return reply
-
-    def _admin_channel(self, number: int) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(f"127.0.0.1:{self._regions[number].grpc_port}")
+        return await asyncio.to_thread(
+            self._admin[number].status, with_streams=in_full, with_digest=in_full
+        )
 
     async def _converge(self) -> None:
         try:

@@ -1,0 +1,1 @@
+"""The programs that people start: ``crdtstream`` and ``rladmin``."""

@@ -1,0 +1,33 @@
+"""The program ``crdtstream``."""
+
+import typer
+
+from crdtstream.cli import sync
+from crdtstream.cli.demo import demo
+from crdtstream.cli.node import node
+from crdtstream.cli.status import status
+from crdtstream.cli.up import up
+from crdtstream.scenario import cli as scenario
+
+app = typer.Typer(
+    name="crdtstream",
+    help="Redis Streams that every region can write: active-active, conflict-free, durable.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(up)
+app.command()(node)
+app.command()(status)
+app.add_typer(sync.app, name="sync")
+app.add_typer(scenario.app, name="scenario")
+app.command()(demo)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

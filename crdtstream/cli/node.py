@@ -1,0 +1,76 @@
+"""``crdtstream node``: one region, in the foreground."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import structlog
+import typer
+
+from crdtstream.cli.failing import MISUSED, fail
+from crdtstream.settings import NodeSettings, SettingsError, load_settings
+
+# A node that nobody watches any more and that does not stop either is ended; it has lost nothing.
+ORPHAN_SECONDS_MAX: Final = 30.0
+
+
+def node(
+    config: Annotated[Path, typer.Option(help="TOML file of the settings; deploy/ has examples.")],
+    stop_at_end_of_input: Annotated[
+        bool,
+        typer.Option(
+            "--stop-at-end-of-input",
+            help="Stop when standard input closes: when whoever started this is gone.",
+        ),
+    ] = False,
+) -> None:
+    """Run one region node until SIGTERM or Ctrl-C.
+
+    Variables CRDTSTREAM_<KEY> beat the file, e.g. CRDTSTREAM_APPENDFSYNC=everysec.
+
+    Example: crdtstream node --config deploy/region-1.toml
+
+    Exit status: 0 stopped by a signal, 1 it cannot start or go on, 2 the settings are wrong.
+    """
+    try:
+        settings = load_settings(config)
+    except SettingsError as error:
+        fail(error, status=MISUSED)
+    _configure_log(settings.log_level)
+    if stop_at_end_of_input:
+        threading.Thread(target=_stop_at_end_of_input, name="input", daemon=True).start()
+    _run(settings)
+
+
+def _run(settings: NodeSettings) -> None:
+    # Here, not above: the other commands start faster without it.
+    from crdtstream.node import run
+
+    run(settings)
+
+
+def _configure_log(level: str) -> None:
+    """Lines of this level and above, on stderr, in UTC."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _stop_at_end_of_input() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ORPHAN_SECONDS_MAX)
+    os.kill(os.getpid(), signal.SIGKILL)

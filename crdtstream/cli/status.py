@@ -1,0 +1,156 @@
+"""``crdtstream status``: what every region says of itself and of its links."""
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from google.protobuf.message import Message
+from rich.table import Table
+
+from crdtstream.admin.client import Survey, lacking, vv_of
+from crdtstream.cli.failing import FAILED
+from crdtstream.cli.finding import AddressOption, DirOption, find_regions
+from crdtstream.cli.tables import new_table, print_table
+from crdtstream.core.clock import format_vv
+from crdtstream.v1 import admin_pb2, effects_pb2
+
+
+def status(
+    folder: DirOption = None,
+    address: AddressOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    streams: Annotated[
+        bool, typer.Option("--streams", help="Streams and groups too; reads every key.")
+    ] = False,
+) -> None:
+    """Show regions, and links with their lag in milliseconds and effects.
+
+    Example: crdtstream status --address 127.0.0.1:7381
+
+    Exit status: 0 every region answered, 1 at least one did not.
+    """
+    found = find_regions(folder, address, with_streams=streams)
+    if as_json:
+        typer.echo(json.dumps(_plain(found), indent=2))
+    else:
+        for table in _tables(found, streams=streams):
+            print_table(table)
+    for why in found.unreachable.values():
+        typer.echo(f"error: {why}", err=True)
+    raise typer.Exit(code=FAILED if found.unreachable else 0)
+
+
+def link_state(link: admin_pb2.LinkStatus) -> str:
+    """``up``, ``backoff`` …"""
+    return admin_pb2.LinkStatus.State.Name(link.state).lower()
+
+
+def _tables(found: Survey, *, streams: bool) -> Iterator[Table]:
+    yield _regions(found)
+    yield _links(found)
+    if streams:
+        yield _streams(found)
+
+
+def _regions(found: Survey) -> Table:
+    table = new_table(
+        "regions",
+        ">region", "RESP", "gRPC", "state", "version vector", ">lacks", ">keys", ">clients",
+    )  # fmt: skip
+    vvs = {region: vv_of(reply.vv) for region, reply in found.replies.items()}
+    lacks = lacking(vvs, regions=vvs, peers=vvs)
+    for region, reply in found.replies.items():
+        table.add_row(
+            str(region),
+            reply.resp_address,
+            reply.grpc_address,
+            f"refuses writes: {reply.fault}" if reply.fault else "ok",
+            format_vv(vvs[region]) or "-",
+            str(sum(lacks.get(region, {}).values())),
+            str(reply.keys),
+            str(reply.clients),
+        )
+    for address in found.unreachable:
+        table.add_row("?", "", address, "unreachable", "", "", "", "")
+    return table
+
+
+def _links(found: Survey) -> Table:
+    table = new_table(
+        "links (from → to)",
+        "link", "state", ">lag ms", ">p99", ">lag effects", ">effects", ">batches", ">KiB", "note",
+    )  # fmt: skip
+    for region, reply in found.replies.items():
+        for link in reply.links:
+            relayed = ", ".join(map(str, link.relayed_origins))
+            table.add_row(
+                f"{link.peer} → {region}",
+                link_state(link),
+                str(link.lag_ms),
+                str(link.lag_ms_p99),
+                str(link.lag_effects),
+                str(link.effects_received),
+                str(link.batches_received),
+                f"{link.bytes_received / 1024:.0f}",
+                link.error or (f"relays {relayed}" if relayed else ""),
+            )
+    return table
+
+
+def _streams(found: Survey) -> Table:
+    table = new_table("streams", "stream", ">region", ">entries", "by lane", "groups: pending, lag")
+    rows = [
+        (stream.key, region, stream)
+        for region, reply in found.replies.items()
+        for stream in reply.streams
+    ]
+    for key, region, stream in sorted(rows, key=lambda row: row[:2]):
+        groups = [f"{_text(g.name)}: {g.pending}, {g.lag}" for g in stream.groups]
+        table.add_row(
+            _text(key),
+            str(region),
+            str(stream.entries),
+            " ".join(f"{lane.origin}:{lane.entries}" for lane in stream.lanes),
+            "\n".join(groups),
+        )
+    return table
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
+
+
+def _plain(found: Survey) -> dict[str, Any]:
+    return {
+        "regions": [_plain_message(reply) for reply in found.replies.values()],
+        "unreachable": found.unreachable,
+    }
+
+
+def _plain_message(message: Message) -> Any:
+    """A message as JSON has it: every field by name, version vectors as objects."""
+    if isinstance(message, effects_pb2.VersionVector):
+        return dict(vv_of(message))
+    return {
+        field.name: _plain_field(field, getattr(message, field.name))
+        for field in message.DESCRIPTOR.fields
+    }
+
+
+def _plain_field(field: Any, value: Any) -> Any:
+    if field.is_repeated:
+        return [_plain_value(field, one) for one in value]
+    return _plain_value(field, value)
+
+
+def _plain_value(field: Any, value: Any) -> Any:
+    match value:
+        case Message():
+            return _plain_message(value)
+        case bytes():
+            return _text(value)
+        case int() if field.enum_type is not None:
+            return field.enum_type.values_by_number[value].name.lower()
+        case _:
+            return value

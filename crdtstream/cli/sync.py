@@ -1,0 +1,131 @@
+"""``crdtstream sync``: hold links, let them go, wait until the regions are equal."""
+
+import time
+from typing import Annotated, Final, TypeAlias
+
+import typer
+
+from crdtstream.admin.client import AdminClient, AdminError, Survey, lacking, vv_of
+from crdtstream.cli.failing import fail
+from crdtstream.cli.finding import (
+    AddressOption,
+    DirOption,
+    RegionOption,
+    addresses_of,
+    answering,
+    find_regions,
+)
+from crdtstream.core.ids import REGION_MAX, Region
+
+POLL_SECONDS: Final = 0.05
+
+app = typer.Typer(
+    help="Hold the links between regions, let them go, wait for them.", no_args_is_help=True
+)
+
+PeerOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--peer", metavar="N", min=1, max=REGION_MAX, help="Only links from this region."),
+]
+
+
+@app.command()
+def pause(
+    region: RegionOption = None,
+    peer: PeerOption = None,
+    folder: DirOption = None,
+    address: AddressOption = None,
+) -> None:
+    """Hold links: nothing is pulled over them until they are resumed or the node restarts.
+
+    A link is one direction: --region pulls, --peer is pulled from. With neither all links are
+    meant; to cut region 2 off, pause --region 2 and then --peer 2.
+
+    Example: crdtstream sync pause --region 2 --peer 3
+
+    Exit status: 0 all of them are held, 1 a node did not answer or has no such peer.
+    """
+    _set_links(find_regions(folder, address), region, peer, paused=True)
+
+
+@app.command()
+def resume(
+    region: RegionOption = None,
+    peer: PeerOption = None,
+    folder: DirOption = None,
+    address: AddressOption = None,
+) -> None:
+    """Let links go that were paused; options as of pause.
+
+    Example: crdtstream sync resume --region 2
+
+    Exit status: 0 all of them run, 1 a node did not answer or has no such peer.
+    """
+    _set_links(find_regions(folder, address), region, peer, paused=False)
+
+
+@app.command()
+def wait(
+    region: RegionOption = None,
+    peer: PeerOption = None,
+    timeout_seconds: Annotated[
+        float, typer.Option("--timeout", help="Give up after so many seconds.", min=0)
+    ] = 30.0,
+    folder: DirOption = None,
+    address: AddressOption = None,
+) -> None:
+    """Wait until all regions have equal version vectors: everyone has everything.
+
+    With --region until that one lacks nothing, with --peer until nothing of what that one has is
+    lacking.
+
+    Example: crdtstream sync wait --timeout 10
+
+    Exit status: 0 so it is, 1 time was over (it says who lacks what) or a node did not answer.
+    """
+    addresses = addresses_of(folder, address)
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        found = find_regions(None, addresses)
+        lines = _lacking_lines(found, region, peer)
+        if not lines:
+            typer.echo(f"equal: regions {', '.join(map(str, found.replies))}", err=True)
+            return
+        if time.monotonic() >= deadline:
+            fail(f"not equal after {timeout_seconds:g} s:\n" + "\n".join(lines))
+        time.sleep(POLL_SECONDS)
+
+
+def _lacking_lines(found: Survey, region: int | None, peer: int | None) -> list[str]:
+    """Who lacks what; empty if nothing is lacking."""
+    everyone = list(found.replies)
+    vvs = {number: vv_of(reply.vv) for number, reply in found.replies.items()}
+    lacks = lacking(
+        vvs,
+        regions=everyone if region is None else [answering(found, region)],
+        peers=everyone if peer is None else [answering(found, peer)],
+    )
+    lines = [
+        f"  region {lacker} lacks {count} effects of region {origin}"
+        for lacker, counts in lacks.items()
+        for origin, count in counts.items()
+    ]
+    return lines + [f"  {why}" for why in found.unreachable.values()]
+
+
+def _set_links(found: Survey, region: int | None, peer: int | None, *, paused: bool) -> None:
+    pullers = list(found.replies) if region is None else [answering(found, region)]
+    peers = [] if peer is None else [Region(peer)]
+    done = []
+    try:
+        for puller in pullers:
+            if peers == [puller]:
+                continue  # no region pulls from itself
+            with AdminClient(found.addresses[puller]) as client:
+                links = client.set_links(peers, paused=paused).links
+            done += [f"{link.peer} → {puller}" for link in links if peer in (None, link.peer)]
+    except AdminError as error:
+        fail(error)
+    typer.echo(f"{'paused' if paused else 'resumed'}: {', '.join(done)}", err=True)
+    if found.unreachable and region is None:
+        fail("; ".join(found.unreachable.values()))

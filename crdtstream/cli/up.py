@@ -1,0 +1,114 @@
+"""``crdtstream up``: all regions on this machine, in the foreground."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+
+from crdtstream.cli.failing import fail
+from crdtstream.cli.tables import new_table, print_table
+from crdtstream.local_regions import LocalRegions, LocalRegionsError
+from crdtstream.settings import RESP_PORT_BASE
+
+DIR_DEFAULT: Final = Path("crdtstream-data")
+WATCH_SECONDS: Final = 0.2
+
+
+def up(
+    regions: Annotated[int, typer.Option(help="How many regions.", min=1, max=999)] = 3,
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--dir", metavar="PATH", help="Folder of data, settings and logs.", file_okay=False
+        ),
+    ] = DIR_DEFAULT,
+    base_port: Annotated[
+        int,
+        typer.Option(
+            help="P: region r listens on P+r (RESP), P+1000+r (gRPC) and P+2000+r (HTTP)."
+        ),
+    ] = RESP_PORT_BASE,
+) -> None:
+    """Start regions on this machine, print their addresses, and run until Ctrl-C.
+
+    Data stays in the folder: the next start goes on where this one ended. Variables CRDTSTREAM_…
+    change settings of all regions, e.g. CRDTSTREAM_APPENDFSYNC=everysec.
+
+    Example: crdtstream up --regions 3 --dir crdtstream-data
+
+    Exit status: 0 stopped by Ctrl-C or SIGTERM, 1 a region did not start or all of them ended.
+    """
+    with _stop_signals() as stop:
+        try:
+            local = LocalRegions(regions, folder, base_port=base_port)
+        except LocalRegionsError as error:
+            fail(error)
+        try:
+            local.start_all()
+            if local.wait_until_healthy(stop=stop.is_set):
+                print_table(_table(local))
+                typer.echo("Ctrl-C stops them.", err=True)
+                _watch(local, stop)
+        except LocalRegionsError as error:
+            fail(error)
+        finally:
+            _stop(local)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set."""
+    stop = threading.Event()
+
+    def set_stop(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, set_stop) for number in _STOP_SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _watch(local: LocalRegions, stop: threading.Event) -> None:
+    """Tell of regions that end by themselves, until ``stop`` is set or none is left."""
+    left = len(local.regions)
+    while not stop.wait(WATCH_SECONDS):
+        for region, how in local.ended().items():
+            own = local.regions[region - 1]
+            typer.echo(
+                f"region {region} ended: {how}. Its last lines, of {own.log}:\n{own.log_tail()}\n"
+                f"Start it again with: crdtstream node --config {own.config}",
+                err=True,
+            )
+            local.forget(region)
+            left -= 1
+        if left == 0:
+            fail("no region is left")
+
+
+def _stop(local: LocalRegions) -> None:
+    for region in local.stop_all():
+        typer.echo(f"region {region} did not stop in time and was killed", err=True)
+    local.close()
+
+
+def _table(local: LocalRegions) -> Table:
+    table = new_table(
+        f"{len(local.regions)} regions; try: redis-cli -p {local.regions[0].resp_port}",
+        ">region", "RESP", "gRPC", "HTTP", ">process",
+    )  # fmt: skip
+    for own in local.regions:
+        addresses = (own.resp_address, own.grpc_address, own.http_address)
+        table.add_row(str(own.region), *addresses, str(local.pid(own.region)))
+    return table

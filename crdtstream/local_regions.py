@@ -1,0 +1,341 @@
+"""Region nodes as processes of this machine, all in one folder.
+
+    crdtstream-data/
+        region-1.toml   settings, written anew at each start
+        region-1/       the region's log; what it has acknowledged
+        region-1.log    what the process prints
+        lock            held while they run: one program at a time
+
+Every node holds the reading end of a pipe whose writing end is ours, as its standard input.
+However we end, kill -9 included, the pipe closes, and the nodes see it and stop.
+
+Always so: ports are checked before the first process starts, so that it is all regions or none.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from crdtstream.core.ids import REGION_MAX, Region
+from crdtstream.settings import (
+    ENV_PREFIX,
+    GRPC_PORT_BASE,
+    HOST_DEFAULT,
+    HTTP_PORT_BASE,
+    RESP_PORT_BASE,
+)
+
+# A long log takes its time to be replayed; a node that is still at it is waited for so long.
+START_SECONDS_MAX: Final = 300.0
+# Longer than a node gives its clients to finish.
+STOP_SECONDS_MAX: Final = 15.0
+POLL_SECONDS: Final = 0.05
+LOG_LINES_SHOWN: Final = 15
+# What differs from region to region must not come to all through the environment.
+_OWN_VARIABLES: Final = ("REGION", "DIR", "HOST", "RESP_PORT", "GRPC_PORT", "HTTP_PORT", "PEERS")
+
+SettingValue = str | int
+
+
+class LocalRegionsError(Exception):
+    """The regions cannot be started; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRegion:
+    """Where one region lives."""
+
+    region: Region
+    resp_port: int
+    grpc_port: int
+    http_port: int
+    config: Path
+    data: Path
+    log: Path
+
+    @property
+    def resp_address(self) -> str:
+        return f"{HOST_DEFAULT}:{self.resp_port}"
+
+    @property
+    def grpc_address(self) -> str:
+        return f"{HOST_DEFAULT}:{self.grpc_port}"
+
+    @property
+    def http_address(self) -> str:
+        return f"{HOST_DEFAULT}:{self.http_port}"
+
+    def log_tail(self) -> str:
+        """The last lines that the process printed."""
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
+        return "\n".join(lines[-LOG_LINES_SHOWN:])
+
+
+def layout(count: int, folder: Path, *, base_port: int = RESP_PORT_BASE) -> list[LocalRegion]:
+    """Regions 1 to ``count``; r has RESP on base_port + r, gRPC and HTTP 1000 and 2000 further on.
+
+    Raises:
+        LocalRegionsError: a port number would exceed 65535, or two would be the same.
+    """
+    grpc_shift = GRPC_PORT_BASE - RESP_PORT_BASE
+    http_shift = HTTP_PORT_BASE - RESP_PORT_BASE
+    if not 1 <= count < min(grpc_shift, REGION_MAX + 1):
+        raise LocalRegionsError(f"{count} regions: from 1 to {grpc_shift - 1} are possible here")
+    if base_port < 0 or base_port + http_shift + count > 65535:
+        raise LocalRegionsError(
+            f"base port {base_port}: choose one up to {65535 - http_shift - count}"
+        )
+    folder = folder.absolute()
+    return [
+        LocalRegion(
+            region=Region(r),
+            resp_port=base_port + r,
+            grpc_port=base_port + grpc_shift + r,
+            http_port=base_port + http_shift + r,
+            config=folder / f"region-{r}.toml",
+            data=folder / f"region-{r}",
+            log=folder / f"region-{r}.log",
+        )
+        for r in range(1, count + 1)
+    ]
+
+
+def settings_text(
+    own: LocalRegion, regions: Iterable[LocalRegion], settings: Mapping[str, SettingValue]
+) -> str:
+    """The TOML file of one of the regions; ``settings`` are further keys, the same for all."""
+    # A JSON string or number is one of TOML too.
+    lines = [
+        "# Written by `crdtstream up`, anew at each start.",
+        f"region = {own.region}",
+        f"dir = {json.dumps(str(own.data))}",
+        f"host = {json.dumps(HOST_DEFAULT)}",
+        f"resp_port = {own.resp_port}",
+        f"grpc_port = {own.grpc_port}",
+        f"http_port = {own.http_port}",
+    ]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    for peer in regions:
+        if peer.region != own.region:
+            lines += ["", "[[peers]]", f"region = {peer.region}"]
+            lines += [f"address = {json.dumps(peer.grpc_address)}"]
+    return "\n".join(lines) + "\n"
+
+
+class LocalRegions:
+    """The processes.
+
+    Args:
+        count: regions 1 to ``count``.
+        folder: of settings, data and logs; made if missing.
+        settings: keys of the node settings, the same for all.
+
+    Raises:
+        LocalRegionsError: the ports do not fit, or the folder is in use.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        folder: Path,
+        *,
+        base_port: int = RESP_PORT_BASE,
+        settings: Mapping[str, SettingValue] | None = None,
+    ) -> None:
+        self.regions = layout(count, folder, base_port=base_port)
+        self._settings = settings or {}
+        self._processes: dict[Region, subprocess.Popen[bytes]] = {}
+        self._lock = _lock(folder)
+
+    def start_all(self) -> None:
+        """Start every region.
+
+        Raises:
+            LocalRegionsError: a port is taken; nothing was started then.
+        """
+        _check_ports(self.regions)
+        for own in self.regions:
+            own.config.write_text(settings_text(own, self.regions, self._settings))
+            self.start(own.region)
+
+    def start(self, region: Region) -> None:
+        """Start one region, with the settings and the data that are in the folder."""
+        assert region not in self._processes or self._processes[region].poll() is not None
+        own = self._of(region)
+        command = [sys.executable, "-m", "crdtstream", "node", "--stop-at-end-of-input"]
+        command += ["--config", str(own.config)]
+        own_variables = {f"{ENV_PREFIX}{name}" for name in _OWN_VARIABLES}
+        environment = {
+            name: value for name, value in os.environ.items() if name not in own_variables
+        }
+        with own.log.open("ab") as log:
+            # A session of its own: Ctrl-C comes to us, and we end the nodes in good order.
+            self._processes[region] = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def wait_until_healthy(self, *, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until every region answers its health check; False if ``stop`` said to give up.
+
+        Raises:
+            LocalRegionsError: a process ended meanwhile, or time is over.
+        """
+        deadline = time.monotonic() + START_SECONDS_MAX
+        for own in self.regions:
+            with grpc.insecure_channel(own.grpc_address) as channel:
+                while not _is_serving(channel):
+                    if stop():
+                        return False
+                    self._check_is_starting(own, deadline)
+                    time.sleep(POLL_SECONDS)
+        return True
+
+    def _check_is_starting(self, own: LocalRegion, deadline: float) -> None:
+        for region, status in self.ended().items():
+            tail = self._of(region).log_tail()
+            raise LocalRegionsError(f"region {region} ended at its start ({status}):\n{tail}")
+        if time.monotonic() > deadline:
+            raise LocalRegionsError(
+                f"region {own.region} is not healthy after {START_SECONDS_MAX:.0f} s; see {own.log}"
+            )
+
+    def pid(self, region: Region) -> int:
+        return self._processes[region].pid
+
+    def ended(self) -> dict[Region, str]:
+        """The regions whose process is no more, and how it ended."""
+        codes = {region: process.poll() for region, process in self._processes.items()}
+        return {region: _how(code) for region, code in codes.items() if code is not None}
+
+    def forget(self, region: Region) -> None:
+        """Stop watching a region that ended."""
+        _close(self._processes.pop(region).stdin)
+
+    def kill(self, region: Region) -> None:
+        """kill -9."""
+        self._processes[region].kill()
+        self._processes[region].wait()
+
+    def stop_all(self) -> list[Region]:
+        """Let every process end in good order.
+
+        Returns:
+            The regions that did not within the time, and were killed; they lose nothing that they
+            acknowledged.
+        """
+        for process in self._processes.values():
+            process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        killed = []
+        for region, process in self._processes.items():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.kill(region)
+                killed.append(region)
+            _close(process.stdin)
+        self._processes.clear()
+        return killed
+
+    def close(self) -> None:
+        """Give the folder free; all processes have ended."""
+        assert not self._processes
+        self._lock.close()
+
+    def _of(self, region: Region) -> LocalRegion:
+        return self.regions[region - 1]
+
+
+def admin_addresses(folder: Path) -> list[str]:
+    """The gRPC addresses of the regions whose settings are in ``folder``, by region."""
+    found = sorted(folder.glob("region-*.toml"), key=lambda path: (len(path.name), path.name))
+    ports = [_grpc_port(path) for path in found]
+    return [f"{HOST_DEFAULT}:{port}" for port in ports]
+
+
+def _grpc_port(config: Path) -> str:
+    lines = config.read_text().splitlines()
+    return next(line.split("=")[1].strip() for line in lines if line.startswith("grpc_port ="))
+
+
+def _lock(folder: Path) -> IO[str]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise LocalRegionsError(
+            f"{folder} cannot be used: {error.strerror}; choose another folder with --dir"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise LocalRegionsError(
+            f"regions run in {folder} already: stop them, or choose another folder with --dir"
+            " (and other ports with --base-port)"
+        ) from None
+    return lock
+
+
+def _check_ports(regions: Iterable[LocalRegion]) -> None:
+    taken = []
+    for own in regions:
+        ports = {"RESP": own.resp_port, "gRPC": own.grpc_port, "HTTP": own.http_port}
+        taken += [
+            f"port {port} ({kind} of region {own.region}) is taken"
+            for kind, port in ports.items()
+            if not _is_free(port)
+        ]
+    if taken:
+        raise LocalRegionsError(
+            f"{'; '.join(taken)}: stop what listens there (ss -ltnp tells),"
+            " or choose others with --base-port"
+        )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST_DEFAULT, port))
+        except OSError:
+            return False
+        return True
+
+
+def _is_serving(channel: grpc.Channel) -> bool:
+    try:
+        # Its type information does not know the calls.
+        check = health_pb2_grpc.HealthStub(channel).Check  # type: ignore[attr-defined]
+        reply = check(health_pb2.HealthCheckRequest(), timeout=1.0)
+    except grpc.RpcError:
+        return False
+    return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _how(code: int) -> str:
+    return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    assert pipe is not None
+    pipe.close()

@@ -1,0 +1,337 @@
+"""What a region node is told at its start: one typed model, from a TOML file and the environment.
+
+A variable ``CRDTSTREAM_<FIELD>`` (``CRDTSTREAM_LIMITS__<FIELD>`` for the table ``[limits]``) beats
+the file.  All problems are found and reported at once, each naming its key; a key that does not
+exist is refused with the nearest one that does, so that a misspelt limit never goes unnoticed.
+
+Always so: a node that other machines can reach asks its clients for a password.
+"""
+
+import difflib
+import ipaddress
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from crdtstream.core.ids import REGION_MAX
+
+ENV_PREFIX: Final = "CRDTSTREAM_"
+HOST_DEFAULT: Final = "127.0.0.1"
+DATABASE_ID_DEFAULT: Final = "crdb"
+
+# Region r listens on base + r; `crdtstream up --base-port P` moves all three with P.
+RESP_PORT_BASE: Final = 6380
+GRPC_PORT_BASE: Final = 7380
+HTTP_PORT_BASE: Final = 8380
+
+_ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]+):(?P<port>[0-9]{1,5})")
+
+
+class SettingsError(Exception):
+    """The settings are no good.
+
+    Attributes:
+        source: the file they came from.
+        problems: one sentence each, naming the key; never empty.
+    """
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        assert problems
+        lines = "".join(f"\n  - {problem}" for problem in problems)
+        super().__init__(f"{source}: correct this and start again:{lines}")
+        self.source = source
+        self.problems = tuple(problems)
+
+
+class Peer(BaseModel):
+    """Another region, as a ``[[peers]]`` table.
+
+    Attributes:
+        region: its number.
+        address: ``host:port`` of its gRPC service.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    region: int = Field(ge=1, le=REGION_MAX)
+    address: str
+
+    @field_validator("address")
+    @classmethod
+    def _is_host_and_port(cls, address: str) -> str:
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 1 <= int(match["port"]) <= 65535:
+            raise ValueError(f"{address!r} is not host:port, as in 127.0.0.1:7382")
+        return address
+
+
+class Limits(BaseModel):
+    """The table ``[limits]``: the bound of every queue, batch, wait and retry.
+
+    Attributes:
+        clients_max: connections at once.  0: none but the operator's tools.  10,000 as in Redis.
+        request_bytes_max: one bulk string of a request, in bytes; at least 1024.  512 MiB as in
+            Redis, whose users expect it.
+        request_arguments_max: arguments of one command.  1,048,576 as in Redis.
+        query_buffer_bytes_max: what one connection may have sent that is not yet a whole command,
+            in bytes.  1 GiB as in Redis.
+        inline_bytes_max: a command typed without RESP, in bytes.  64 KiB as in Redis.
+        output_buffer_bytes_max: replies that one client has not fetched, in bytes; beyond it the
+            connection ends.  0: no limit.  256 MiB, so that a large XRANGE passes.
+        output_pause_bytes: replies that one client has not fetched, in bytes, beyond which no more
+            of its requests are read until it fetches.  1 MiB: a pipeline's worth.
+        pending_replies_max: commands of one connection whose replies wait for the disk; beyond it
+            no more of its requests are read.  100,000.
+        commit_queue_records_max: records that wait for the disk; beyond it no requests are read.
+            10,000: well over what one group commit takes.
+        batch_bytes_max: one replicated batch after decompression, in bytes; a peer that sends more
+            is cut off.  1 GiB, over the largest transaction that a region accepts.
+        link_message_bytes_target: batches are gathered into link messages of about this size, in
+            bytes.  256 KiB: compresses well and adds no delay that one would see.
+        inbox_batches_max: remote batches that wait for what they depend on; a link that finds the
+            inbox full stops reading.  At least 1.  10,000.
+        inbox_bytes_max: the same in bytes.  64 MiB.
+        inbox_wait_ms_max: after waiting so long for another origin, a link is reopened asking for
+            that origin too.  2 s: longer than the usual detour, shorter than patience.
+        backoff_ms_min: first wait before a lost link is tried again, in ms; it doubles with each
+            failure, with jitter.  At least 1.  50 ms: a restart is not noticed.
+        backoff_ms_max: longest such wait, in ms.  5 s: a healed network is used soon.
+        heartbeat_interval_ms: how often a server tells its pullers its versions and clock, in ms.
+            At least 10.  250 ms: lag is then fresh enough for failover decisions.
+        link_silence_ms_max: a link that has been silent so long counts as broken, in ms; more than
+            the heartbeat interval.  3 s: twelve heartbeats.
+        shutdown_ms_max: what clients and links get to finish when the node stops, in ms.  0: none.
+            5 s.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    clients_max: int = Field(default=10_000, ge=0)
+    request_bytes_max: int = Field(default=512 << 20, ge=1024)
+    request_arguments_max: int = Field(default=1 << 20, ge=16)
+    query_buffer_bytes_max: int = Field(default=1 << 30, ge=1024)
+    inline_bytes_max: int = Field(default=64 << 10, ge=64)
+    output_buffer_bytes_max: int = Field(default=256 << 20, ge=0)
+    output_pause_bytes: int = Field(default=1 << 20, ge=1024)
+    pending_replies_max: int = Field(default=100_000, ge=1)
+    commit_queue_records_max: int = Field(default=10_000, ge=1)
+    batch_bytes_max: int = Field(default=1 << 30, ge=1 << 20)
+    link_message_bytes_target: int = Field(default=256 << 10, ge=1024)
+    inbox_batches_max: int = Field(default=10_000, ge=1)
+    inbox_bytes_max: int = Field(default=64 << 20, ge=1024)
+    inbox_wait_ms_max: int = Field(default=2_000, ge=1)
+    backoff_ms_min: int = Field(default=50, ge=1)
+    backoff_ms_max: int = Field(default=5_000, ge=1)
+    heartbeat_interval_ms: int = Field(default=250, ge=10)
+    link_silence_ms_max: int = Field(default=3_000, ge=20)
+    shutdown_ms_max: int = Field(default=5_000, ge=0)
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Self:
+        problems = []
+        if self.backoff_ms_min > self.backoff_ms_max:
+            problems.append("backoff_ms_min must not exceed backoff_ms_max")
+        if self.link_silence_ms_max <= self.heartbeat_interval_ms:
+            problems.append("link_silence_ms_max must exceed heartbeat_interval_ms")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+
+def _port(base: int) -> Any:
+    """A port field: base + region unless given."""
+    return Field(
+        default_factory=lambda given: base + int(given.get("region", 0)),
+        validate_default=True,
+        ge=1,
+        le=65535,
+    )
+
+
+class NodeSettings(BaseSettings):
+    """One region node.
+
+    Attributes:
+        region: this region's number, 1 to 1023, unlike every peer's.  It is part of every ID that
+            the region makes; a folder belongs to one region for good.
+        database_id: names the one database that all regions share; a peer with another one is
+            refused.  ``crdb``, unless several databases run side by side.
+        dir: folder of the log; made if missing.  Relative to the working directory.
+        requirepass: password of the user ``default``.  Empty: none is asked for, which only an
+            address of this machine allows.
+        host: address to listen on.  127.0.0.1: only this machine.  Any address that others can
+            reach is refused without ``requirepass``.
+        resp_port: for Redis clients.  6380 + region, so that region 1 is next to Redis's 6379.
+        grpc_port: for peers and ``crdtstream``/``rladmin``.  7380 + region.
+        http_port: for health checks and metrics.  8380 + region.
+        peers: the other regions.  None: a database of one region.
+        crdt_xadd_id_uniqueness_mode: which IDs XADD accepts: ``strict`` (only such as no other
+            region can make), ``semi-strict`` (explicit ones too), ``liberal`` (as in Redis).
+            Counts for a new folder; later ``rladmin tune`` changes it, and that is kept.
+        crdt_xgroup_create_mkstream: ``explicit``: XGROUP CREATE on a missing key wants MKSTREAM,
+            as in Redis; ``implicit``: it makes the stream.
+        appendfsync: ``always``: a reply means that the disk has it; ``everysec``: a power cut may
+            cost a second, a killed process nothing; ``no``: when the system pleases.
+        stream_node_max_entries: entries per macro node.  0: no limit.  100 as in Redis.
+        stream_node_max_bytes: bytes per macro node.  0: no limit.  4096 as in Redis.
+        log_level: least severe line of the log to print.
+        limits: see Limits.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    region: int = Field(ge=1, le=REGION_MAX)
+    database_id: str = Field(default=DATABASE_ID_DEFAULT, pattern=r"^[A-Za-z0-9_.:-]{1,64}$")
+    dir: Path
+    # Before host, which is judged by it.
+    requirepass: str = Field(default="", repr=False)
+    host: str = Field(default=HOST_DEFAULT, min_length=1)
+    resp_port: int = _port(RESP_PORT_BASE)
+    grpc_port: int = _port(GRPC_PORT_BASE)
+    http_port: int = _port(HTTP_PORT_BASE)
+    peers: tuple[Peer, ...] = ()
+    crdt_xadd_id_uniqueness_mode: Literal["strict", "semi-strict", "liberal"] = "strict"
+    crdt_xgroup_create_mkstream: Literal["explicit", "implicit"] = "explicit"
+    appendfsync: Literal["always", "everysec", "no"] = "always"
+    stream_node_max_entries: int = Field(default=100, ge=0)
+    stream_node_max_bytes: int = Field(default=4096, ge=0)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    limits: Limits = Limits()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment beats what is given, and what is given is the file."""
+        return env_settings, init_settings
+
+    @field_validator("host")
+    @classmethod
+    def _is_private_or_guarded(cls, host: str, info: ValidationInfo) -> str:
+        if not is_loopback(host) and not info.data.get("requirepass"):
+            raise ValueError(
+                f"{host} can be reached from other machines;"
+                " set requirepass, or listen on 127.0.0.1"
+            )
+        return host
+
+    @field_validator("grpc_port", "http_port")
+    @classmethod
+    def _is_not_taken(cls, port: int, info: ValidationInfo) -> int:
+        for name in ("resp_port", "grpc_port"):
+            if info.data.get(name) == port:
+                raise ValueError(f"{port} is the {name} already; give each a port of its own")
+        return port
+
+    @field_validator("peers")
+    @classmethod
+    def _are_other_regions(cls, peers: tuple[Peer, ...], info: ValidationInfo) -> tuple[Peer, ...]:
+        own = info.data.get("region")
+        regions = [peer.region for peer in peers]
+        problems = [
+            f"region {region} stands there twice"
+            for region in sorted(set(regions))
+            if regions.count(region) > 1
+        ]
+        if own in regions:
+            problems.append(f"region {own} is this node's own; list only the others")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return peers
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def load_settings(path: Path) -> NodeSettings:
+    """The settings in ``path`` and the environment.
+
+    Raises:
+        SettingsError: the file cannot be read, is no TOML, or something in it or in the
+            environment is wrong; it names all problems.
+    """
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(str(path), [f"is no TOML: {error}"]) from error
+    return make_settings(given, source=str(path))
+
+
+def make_settings(given: Mapping[str, Any], *, source: str) -> NodeSettings:
+    """The settings in ``given`` and the environment; errors as of ``load_settings``."""
+    try:
+        return NodeSettings(**given)
+    except ValidationError as error:
+        problems = [line for detail in error.errors() for line in _problem(detail)]
+        raise SettingsError(source, problems) from None
+
+
+def _problem(detail: ErrorDetails) -> list[str]:
+    """What pydantic found, in our words: the key first, then what to do."""
+    where = detail["loc"]
+    key = _dotted(where)
+    match detail["type"]:
+        case "extra_forbidden":
+            allowed = _allowed_beside(where)
+            nearest = difflib.get_close_matches(str(where[-1]), allowed, n=1, cutoff=0.5)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(allowed)}"
+            return [f"{key}: no such key; {hint}"]
+        case "missing":
+            return [f"{key}: is missing"]
+        case "value_error":
+            return [f"{key}: {line}" for line in str(detail["ctx"]["error"]).split("\n")]
+        case "default_factory_not_called":
+            # A port that follows from the region, and the region is wrong: said there.
+            return []
+        case _:
+            message = detail["msg"]
+            return [f"{key}: {message[0].lower()}{message[1:]}"]
+
+
+def _dotted(where: Sequence[int | str]) -> str:
+    """``peers[0].address`` for ("peers", 0, "address")."""
+    text = ""
+    for part in where:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _allowed_beside(where: Sequence[int | str]) -> list[str]:
+    """The keys that exist where the unknown one stands."""
+    tables: dict[int | str, type[BaseModel]] = {"limits": Limits, "peers": Peer}
+    model = tables.get(where[0], NodeSettings) if len(where) > 1 else NodeSettings
+    return list(model.model_fields)
