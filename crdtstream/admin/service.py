@@ -81,6 +81,8 @@ class AdminService(rpc.AdminServicer):
             keys=len(replica),
             clients=parts.clients(),
             effects_issued=replica.issued,
+            ack_effects_issued=replica.frontier_count,
+            acks_by_clients=replica.acknowledged_count,
             log_bytes=parts.log_bytes(),
             streams=self._streams() if request.with_streams else [],
             inbox_batches=inbox_batches,

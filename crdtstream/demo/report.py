@@ -42,10 +42,8 @@ def _entries(outcome: Outcome) -> Table:
 
 
 def _links(outcome: Outcome) -> Table:
-    table = Table(title="links")
-    for name in ("from → to", "effects", "batches", "KiB sent", "KiB unpacked"):
-        table.add_column(name, justify="right")
-    for name in ("lag p50 ms", "p99", "max"):
+    table = Table(title="links (from → to); KiB on the wire and unpacked; lag in ms")
+    for name in ("link", "effects", "batches", "KiB", "unpacked", "lag p50", "p99", "max"):
         table.add_column(name, justify="right")
     for link in outcome.links:
         table.add_row(

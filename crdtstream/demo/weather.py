@@ -190,7 +190,9 @@ class _Demo:
             pipeline = client.pipeline(transaction=False)
             for row in rows[start : start + PIPELINE_ENTRIES]:
                 pipeline.xadd(STREAM, row)
-            self._outcome.written += len(await pipeline.execute())
+            # Awaited before it is added: three producers share the sum.
+            ids_added = await pipeline.execute()
+            self._outcome.written += len(ids_added)
             if self._outcome.written >= CUT_AT * self._total:
                 self._cut.set()
             if self._outcome.written >= JOIN_AT * self._total:
@@ -207,10 +209,12 @@ class _Demo:
             pairs = reply.items() if isinstance(reply, dict) else reply or []
             ids = [entry_id for _, entries in pairs for entry_id in _ids(entries)]
             outcome.delivered.update(ids)
+            if not ids:
+                continue
             pipeline = client.pipeline(transaction=False)
             for entry_id in ids:
                 pipeline.xack(STREAM, GROUP, entry_id)
-            outcome.acknowledged += sum(await pipeline.execute()) if ids else 0
+            outcome.acknowledged += sum(await pipeline.execute())
 
     async def _cut_and_join(self) -> None:
         await self._cut.wait()
