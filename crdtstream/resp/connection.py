@@ -7,7 +7,7 @@ leave together, when what they tell is durable.  No task, no await and no write 
 
 A connection *holds* - keeps requests instead of running them - while one of its commands is
 blocked, while the client does not fetch its replies, and while the disk is behind.  When it holds
-much, it also stops reading, so TCP slows the client down.
+much, it stops reading, so that TCP slows the client down.
 
 Always so: replies leave in the order of the requests; requests are run in order; a held
 connection runs nothing.
@@ -24,6 +24,7 @@ import structlog
 from crdtstream.commands.database import WAITING
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.session import Session, Talk
+from crdtstream.core.ids import Millis
 from crdtstream.resp.encode import encode, encode_error
 from crdtstream.resp.parser import RequestError, RequestParser
 
@@ -32,8 +33,12 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# Requests held while a connection may not run them; beyond it nothing more is read.
+# Requests held because the client does not fetch replies or the disk is behind; beyond it nothing
+# more is read.
 HELD_BYTES_MAX: Final = 1 << 20
+# Requests held behind a blocked command.  It may wait for ever, and reading is the only way to
+# learn that the client has gone; so reading goes on, and who sends more than this is cut off.
+HELD_BLOCKED_BYTES_MAX: Final = 16 << 20
 # Replies are weighed after so many pieces, or when one is large.
 MEASURE_CHUNKS: Final = 64
 # After an error that ends the connection the client gets so long to read it: closing at once with
@@ -123,13 +128,13 @@ class Connection(asyncio.Protocol):
         self.bytes_in += len(data)
         if self._ended or self._broken:
             return
-        self.active_ms = self._engine.now()
+        self.active_ms = now = self._engine.now()
         self._parser.trusted = self.session.authenticated
         requests = iter(self._parser.parse(data))
         if self._held or self._must_hold():
             self._hold(requests)
         else:
-            self._run(requests)
+            self._run(requests, now)
         if self._held:
             self._held_bytes += len(data)
             self._steer_reading()
@@ -153,11 +158,10 @@ class Connection(asyncio.Protocol):
 
     # --- Running requests ---------------------------------------------------------------------
 
-    def _run(self, requests: Iterator[list[bytes]]) -> None:
+    def _run(self, requests: Iterator[list[bytes]], now: Millis) -> None:
         """Run requests until they end or the connection has to hold the rest."""
         session, replica = self.session, self._replica
         call = self._database.call
-        now = self._engine.now()
         untrusted = not session.authenticated
         room = self._server.limits.output_pause_bytes - self._pending_bytes
         chunks: list[bytes] = []
@@ -239,13 +243,16 @@ class Connection(asyncio.Protocol):
         if self._ended or not self._held or self._must_hold():
             return
         held, self._held = self._held, deque()
-        self._run(_released(held))
+        self._run(_released(held), self._engine.now())
         if not self._held:
             self._held_bytes = 0
         self._steer_reading()
 
     def _steer_reading(self) -> None:
-        wanted = self._held_bytes <= HELD_BYTES_MAX
+        if self._waiting and self._held_bytes > HELD_BLOCKED_BYTES_MAX:
+            self._cut_off("it sends without end behind a blocked command")
+            return
+        wanted = self._waiting or self._held_bytes <= HELD_BYTES_MAX
         if wanted == self._reading or self._transport.is_closing():
             return
         self._reading = wanted

@@ -36,10 +36,13 @@ ARGUMENT_BYTES_MIN: Final = 6
 
 # Six digits after a mark that makes hiredis reserve memory at once.
 _LARGE_COUNT: Final = re.compile(rb"\r\n[*>~%|]\d{6}")
-_LARGE_FIRST_COUNT: Final = re.compile(rb"\*\d{6}")
 
-# What a bulk string of each length takes with header and line ends: adding up has to be quick.
+# What a bulk string of each length takes with header and line ends, and what the header of an array
+# of each count takes: adding up has to be quick.
 _ENCODED_BYTES: Final = [len(b"$%d\r\n\r\n" % length) + length for length in range(4096)]
+_COUNT_BYTES: Final = [len(b"*%d\r\n" % count) for count in range(4096)]
+_LISTS: Final = {list}
+_BYTES: Final = {bytes}
 
 
 class RequestError(Exception):
@@ -131,7 +134,7 @@ class RequestParser:
             not self.trusted
             or len(data) > self._plain_bytes_max
             or data[0] != STAR
-            or _LARGE_FIRST_COUNT.match(data)
+            or data[1:7].isdigit()
             or _LARGE_COUNT.search(data)
         ):
             return nothing, data
@@ -161,8 +164,8 @@ def _are_plain(requests: list[list[bytes]]) -> bool:
     """Whether they are lists of bytes, none empty."""
     return (
         all(requests)
-        and set(map(type, requests)) == {list}
-        and set(map(type, chain.from_iterable(requests))) == {bytes}
+        and set(map(type, requests)) == _LISTS
+        and set(map(type, chain.from_iterable(requests))) == _BYTES
     )
 
 
@@ -181,13 +184,15 @@ def _has_its_line_ends(data: bytes, end: int, requests: list[list[bytes]]) -> bo
 
 def _encoded_bytes(requests: list[list[bytes]]) -> int:
     """How many bytes plain requests took."""
-    headers = sum(len(b"*%d\r\n" % len(request)) for request in requests)
-    lengths = map(len, chain.from_iterable(requests))
     try:
-        return headers + sum(map(_ENCODED_BYTES.__getitem__, lengths))
+        return sum(
+            map(_ENCODED_BYTES.__getitem__, map(len, chain.from_iterable(requests))),
+            sum(map(_COUNT_BYTES.__getitem__, map(len, requests))),
+        )
     except IndexError:
+        counts = sum(len(b"*%d\r\n" % len(request)) for request in requests)
         lengths = map(len, chain.from_iterable(requests))
-        return headers + sum(len(b"$%d\r\n\r\n" % length) + length for length in lengths)
+        return counts + sum(len(b"$%d\r\n\r\n" % length) + length for length in lengths)
 
 
 class ExactParser:

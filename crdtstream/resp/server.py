@@ -162,10 +162,13 @@ class RespServer:
     def settle(self, now: Millis) -> None:
         """Hand on the answers of those for whom something changed."""
         for session, reply in self.database.settle(now):
-            self.connections[session.id].deliver(reply)
+            self._deliver(session, reply)
 
     def _deliver(self, session: Session, reply: Reply) -> None:
-        self.connections[session.id].deliver(reply)
+        connection = self.connections.get(session.id)
+        # A session that is not ours belongs to whoever else calls the database.
+        if connection is not None:
+            connection.deliver(reply)
 
     def _resume_all(self) -> None:
         for connection in self._connections():

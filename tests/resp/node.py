@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import uvloop
+
 from crdtstream.commands.database import Database
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
@@ -42,7 +44,7 @@ class Node:
     """What a test may ask of the node; everything goes through its event loop."""
 
     def __init__(self, settings: NodeSettings) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self.log = ObstinateLog()
         self.replica = Replica(Region(settings.region))
         self.database = Database(self.replica)
