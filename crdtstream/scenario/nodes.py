@@ -15,7 +15,7 @@ REGIONS_DEFAULT: Final = 3
 # Below the range from which the system takes ports for outgoing connections, with room for the
 # gRPC and HTTP ports above.
 _BASE_PORTS: Final = range(10_000, 29_000, 50)
-_ATTEMPTS_MAX: Final = 20
+_ATTEMPTS_MAX: Final = 5
 
 
 @contextmanager
@@ -28,7 +28,6 @@ def own_nodes(count: int = REGIONS_DEFAULT) -> Iterator[LiveTarget]:
     with tempfile.TemporaryDirectory(prefix="crdtstream-scenario-") as folder:
         regions = _start(count, Path(folder))
         try:
-            regions.wait_until_healthy()
             target = LiveTarget(
                 [own.grpc_address for own in regions.regions], _OwnProcesses(regions)
             )
@@ -42,12 +41,17 @@ def own_nodes(count: int = REGIONS_DEFAULT) -> Iterator[LiveTarget]:
 
 
 def _start(count: int, folder: Path) -> LocalRegions:
-    """Start them on ports that are free."""
+    """Start them on ports that are free.
+
+    A port that was free a moment ago may be taken when the node comes to it: then on others.
+    """
     for base_port in random.sample(_BASE_PORTS, _ATTEMPTS_MAX):
-        regions = LocalRegions(count, folder, base_port=base_port)
+        regions = LocalRegions(count, folder / str(base_port), base_port=base_port)
         try:
             regions.start_all()
+            regions.wait_until_healthy()
         except LocalRegionsError as error:
+            regions.stop_all()
             regions.close()
             problem = error
         else:
