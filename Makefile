@@ -6,8 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Of pytest, as in: make test ARGS='-k frontier -x'
+# Further words for the program that a target runs: make test ARGS='-k frontier -x'
 ARGS ?=
+# Tests at a time; files of tests are dealt out whole.
+JOBS ?= 1
 SEEDS ?= 10000
 
 # These files say what is installed; they are as old as the pyproject.toml they were made from, or
@@ -31,8 +33,8 @@ up: $(RUN_STAMP) $(GENERATED)  ## start three regions here; Ctrl-C stops them (A
 demo: $(DEV_STAMP) $(GENERATED)  ## a year of weather, written in three regions at once
 	$(BIN)/crdtstream demo $(ARGS)
 
-test: $(DEV_STAMP) $(IREDIS_STAMP) $(GENERATED)  ## all tests (ARGS='-k name' for some)
-	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+test: $(DEV_STAMP) $(IREDIS_STAMP) $(GENERATED)  ## all tests (ARGS='-k name' for some, JOBS=2 for two at a time)
+	$(BIN)/python -m pytest -m "not soak" $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile) $(ARGS)
 
 check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, generated code
 	$(BIN)/ruff format --check $(FORMATTED)

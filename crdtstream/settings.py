@@ -116,6 +116,7 @@ class Limits(BaseModel):
             the heartbeat interval.  3 s: twelve heartbeats.
         shutdown_ms_max: what clients and links get to finish when the node stops, in ms.  0: none.
             5 s.
+        skew_warning_ms: clocks further apart than this are reported, in ms.  0: never.  1 s.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -139,6 +140,7 @@ class Limits(BaseModel):
     heartbeat_interval_ms: int = Field(default=250, ge=10)
     link_silence_ms_max: int = Field(default=3_000, ge=20)
     shutdown_ms_max: int = Field(default=5_000, ge=0)
+    skew_warning_ms: int = Field(default=1_000, ge=0)
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:

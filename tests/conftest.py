@@ -72,12 +72,18 @@ def _is_free(port: int) -> bool:
 
 
 def _base_ports() -> Iterator[int]:
-    """Base ports that this process has not handed out yet; workers of one run do not meet."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    steps = (_PORTS_LAST - _PORTS_FIRST) // _PORTS_STEP
-    start = os.getpid() * 7 + int(worker) * 53
-    for step in count(start):
-        yield _PORTS_FIRST + step % steps * _PORTS_STEP
+    """Base ports that this process has not handed out yet.
+
+    Workers of one run never meet: theirs differ modulo the step between RESP, gRPC and HTTP ports.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = 1000 // _PORTS_STEP
+    own = range(
+        _PORTS_FIRST + worker % workers * _PORTS_STEP, _PORTS_LAST - 2 * 1000, workers * _PORTS_STEP
+    )
+    # Two runs at once begin in different places.
+    for step in count(os.getpid()):
+        yield own[step % len(own)]
 
 
 _BASES = _base_ports()

@@ -1,6 +1,7 @@
 """``crdtstream demo``: a year of weather in three regions."""
 
 import asyncio
+import signal
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,8 @@ def demo(
     """
     from crdtstream.demo import report, weather
 
+    # SIGTERM as Ctrl-C: the regions stop and their folder goes.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         observations = weather.load(rows)
         with tempfile.TemporaryDirectory(prefix="crdtstream-demo-") as folder:

@@ -298,7 +298,7 @@ class Puller:
     def _take_progress(self, progress: Progress) -> None:
         now = self._engine.now()
         self.stats.heard_ms = now
-        self.stats.clock_skew_ms = progress.now - now
+        self._note_skew(progress.now - now)
         self.stats.peer_vv = progress.durable_vv
         self._engine.learn_peer_vv(self.peer, progress.durable_vv)
         for region, vv in progress.others.items():
@@ -306,6 +306,13 @@ class Puller:
         self._look_at_own_effects()
         if self.link.state is LinkState.CATCHING_UP and self.lag_effects == 0:
             self._feed(CaughtUp())
+
+    def _note_skew(self, skew_ms: int) -> None:
+        """Report a clock that is far from ours, once until it is near again."""
+        far = self._limits.skew_warning_ms
+        if far and abs(skew_ms) > far >= abs(self.stats.clock_skew_ms):
+            logger.warning("clocks differ", peer=self.peer, skew_ms=skew_ms)
+        self.stats.clock_skew_ms = skew_ms
 
     def _look_at_own_effects(self) -> None:
         """Stop issuing, or go on, by what the peers have of this region's effects."""
@@ -354,7 +361,11 @@ class Puller:
                 others=self._engine.peer_vvs(),
                 taken_bytes=self._taken_bytes,
             )
-            await call.write(pb.SyncRequest(ack=encode_progress(progress)))
+            try:
+                await call.write(pb.SyncRequest(ack=encode_progress(progress)))
+            except asyncio.InvalidStateError:
+                # The call is over; whoever receives hears why.
+                return
             await asyncio.sleep(ACK_SECONDS_MIN)
 
     # --- Watching -----------------------------------------------------------------------------

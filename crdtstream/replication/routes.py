@@ -62,7 +62,8 @@ class Routes:
     def ask(self, peer: Region, origins: Iterable[Region], now: Millis) -> bool:
         """Batches from ``peer`` wait for these origins; returns whether asking ``peer`` is new."""
         extras = self._routes[peer].extras
-        wanted = [origin for origin in origins if not self._is_paused(origin)]
+        # One whose direct link is down is relayed anyway, for just as long as it is down.
+        wanted = [origin for origin in origins if self._brings_nothing_though_up(origin)]
         is_new = any(origin not in extras for origin in wanted)
         extras.update((origin, now) for origin in wanted)
         return is_new
@@ -84,6 +85,10 @@ class Routes:
         if self.own_lost:
             origins.add(self._region)
         return frozenset(origins)
+
+    def _brings_nothing_though_up(self, origin: Region) -> bool:
+        route = self._routes.get(origin)
+        return route is None or (route.down_since is None and not route.paused)
 
     def _works(self, origin: Region) -> bool:
         route = self._routes.get(origin)

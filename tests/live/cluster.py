@@ -1,0 +1,192 @@
+"""Regions as real processes, for tests that kill them, cut them off and start them again."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from crdtstream.v1 import admin_pb2 as pb
+from crdtstream.v1 import admin_pb2_grpc as rpc
+from tests.conftest import free_base_port
+
+WAIT_SECONDS = 30.0
+
+# Quick to notice and to try again; nothing here waits for a clock.
+LIMITS = """
+[limits]
+heartbeat_interval_ms = 50
+link_silence_ms_max = 1000
+inbox_wait_ms_max = 300
+backoff_ms_max = 200
+"""
+
+
+class Node:
+    """One region as a process."""
+
+    def __init__(self, region: int, base_port: int, folder: Path) -> None:
+        self.region = region
+        self.resp_port = base_port + region
+        self.grpc_port = base_port + 1000 + region
+        self.http_port = base_port + 2000 + region
+        self.grpc_address = f"127.0.0.1:{self.grpc_port}"
+        self.config = folder / f"region-{region}.toml"
+        self.folder = folder / f"region-{region}"
+        self.log = folder / f"region-{region}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.client = self.connect()
+
+    def connect(self) -> redis.Redis:
+        """A client that tries once: a request sent twice would be two entries."""
+        return redis.Redis(
+            port=self.resp_port,
+            socket_timeout=WAIT_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+        )
+
+    def configure(self, peers: Mapping[int, str], **settings: object) -> None:
+        """Write the settings; ``peers`` by region, each with its address."""
+        given = {
+            "region": self.region,
+            "dir": str(self.folder),
+            "resp_port": self.resp_port,
+            "grpc_port": self.grpc_port,
+            "http_port": self.http_port,
+            **settings,
+        }
+        lines = [
+            f"{name} = {value}" if isinstance(value, int) else f'{name} = "{value}"'
+            for name, value in given.items()
+        ]
+        for peer, address in peers.items():
+            lines += ["[[peers]]", f"region = {peer}", f'address = "{address}"']
+        self.config.write_text("\n".join(lines) + LIMITS)
+
+    def launch(self) -> "subprocess.Popen[bytes]":
+        """Start the process, whatever comes of it."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "crdtstream.cli.main", "node", "--config", self.config],
+                stdout=log,
+                stderr=log,
+            )
+        return self.process
+
+    def start(self) -> None:
+        """Start the process and wait until it serves clients."""
+        self.launch()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until it serves clients."""
+        process = self.process
+        assert process is not None
+
+        def serves() -> bool:
+            assert process.poll() is None, self.log.read_text()
+            try:
+                return bool(self.client.ping())
+            except redis.ConnectionError:
+                return False
+
+        wait_until(serves, f"region {self.region} serves")
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end; returns the exit status."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        status = self.process.wait(WAIT_SECONDS)
+        self.process = None
+        return status
+
+    def status(self) -> pb.StatusReply:
+        with grpc.insecure_channel(self.grpc_address) as channel:
+            stub = rpc.AdminStub(channel)
+            reply: pb.StatusReply = stub.Status(
+                pb.StatusRequest(with_digest=True), timeout=WAIT_SECONDS
+            )
+            return reply
+
+    def link(self, peer: int) -> pb.LinkStatus:
+        return next(link for link in self.status().links if link.peer == peer)
+
+    def set_links(self, *, paused: bool, peers: Iterable[int] = ()) -> None:
+        with grpc.insecure_channel(self.grpc_address) as channel:
+            request = pb.SetLinksRequest(peers=list(peers), paused=paused)
+            rpc.AdminStub(channel).SetLinks(request, timeout=WAIT_SECONDS)
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Wait until the condition holds; says what did not happen if it never does."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.01)
+
+
+def vv_of(status: pb.StatusReply) -> dict[int, int]:
+    return dict(zip(status.vv.regions, status.vv.counts, strict=True))
+
+
+class Cluster:
+    """Regions that are each other's peers."""
+
+    def __init__(self, count: int, folder: Path) -> None:
+        base_port = free_base_port(count)
+        self.nodes = {region: Node(region, base_port, folder) for region in range(1, count + 1)}
+
+    def __getitem__(self, region: int) -> Node:
+        return self.nodes[region]
+
+    def configure(
+        self, addresses: Mapping[tuple[int, int], str] | None = None, **settings: object
+    ) -> None:
+        """Settings for all; ``addresses`` by (puller, peer) where it is not the peer's own."""
+        for region, node in self.nodes.items():
+            peers = {
+                peer: (addresses or {}).get((region, peer), other.grpc_address)
+                for peer, other in self.nodes.items()
+                if peer != region
+            }
+            node.configure(peers, **settings)
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.launch()
+        for node in self.nodes.values():
+            node.wait()
+
+    def converge(self) -> pb.StatusReply:
+        """Wait for equal version vectors; digests must be equal then."""
+        found: list[pb.StatusReply] = []
+
+        def equal() -> bool:
+            found[:] = [node.status() for node in self.nodes.values()]
+            return all(vv_of(status) == vv_of(found[0]) for status in found)
+
+        wait_until(equal, "equal version vectors")
+        assert len({status.digest for status in found}) == 1
+        return found[0]
+
+    def end(self) -> None:
+        for node in self.nodes.values():
+            node.client.close()
+            if node.process is not None:
+                node.end(signal.SIGKILL)
+
+
+@contextmanager
+def cluster_of(count: int, folder: Path) -> Iterator[Cluster]:
+    cluster = Cluster(count, folder)
+    try:
+        yield cluster
+    finally:
+        cluster.end()

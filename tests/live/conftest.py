@@ -1,0 +1,45 @@
+"""Clusters of real processes, and proxies between them."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from toxiproxy import Toxiproxy
+from toxiproxy.api import APIConsumer
+
+from tests.conftest import free_base_port, program
+from tests.live.cluster import Cluster, cluster_of, wait_until
+
+
+@pytest.fixture
+def three_regions(tmp_path: Path) -> Iterator[Cluster]:
+    """Three regions, running."""
+    with cluster_of(3, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def toxiproxy_server() -> Iterator[Toxiproxy]:
+    """A toxiproxy-server of this test run's own."""
+    path = program("toxiproxy-server")
+    port = free_base_port(1)
+    with subprocess.Popen(
+        [path, "-host", "127.0.0.1", "-port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        APIConsumer.host, APIConsumer.port = "127.0.0.1", port
+        server = Toxiproxy()
+        wait_until(server.running, "toxiproxy-server listens")
+        yield server
+        process.kill()
+
+
+@pytest.fixture
+def toxiproxy(toxiproxy_server: Toxiproxy) -> Iterator[Toxiproxy]:
+    """The server, without any proxies before and after."""
+    yield toxiproxy_server
+    toxiproxy_server.destroy_all()

@@ -1,0 +1,202 @@
+"""Region nodes as processes: starting, stopping, refusing, converging."""
+
+import json
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from crdtstream.v1 import admin_pb2 as pb
+from crdtstream.v1 import admin_pb2_grpc as rpc
+from tests.live.cluster import Cluster, cluster_of, vv_of, wait_until
+
+pytestmark = pytest.mark.live
+
+
+def test_three_regions_converge(three_regions: Cluster) -> None:
+    for index in range(100):
+        for region, node in three_regions.nodes.items():
+            node.client.xadd("s", {"from": region, "index": index})
+    status = three_regions.converge()
+    assert vv_of(status) == {1: 100, 2: 100, 3: 100}
+    replies = [node.client.xrange("s") for node in three_regions.nodes.values()]
+    assert len(replies[0]) == 300
+    assert replies[0] == replies[1] == replies[2]
+
+
+def test_wait_counts_regions_that_have_it_durably(three_regions: Cluster) -> None:
+    client = three_regions[1].client
+    client.xadd("s", {"f": "v"})
+    assert client.execute_command("WAIT", 2, 10_000) == 2
+    assert three_regions[2].client.xlen("s") == three_regions[3].client.xlen("s") == 1
+
+
+def test_a_blocked_reader_is_woken_by_another_region(three_regions: Cluster) -> None:
+    reader = three_regions[2].connect()
+    connection = reader.connection_pool.get_connection()
+    connection.send_command("XREAD", "BLOCK", 20_000, "STREAMS", "s", "$")
+    wait_until(
+        lambda: any(row["cmd"] == "xread" for row in three_regions[2].client.client_list()),
+        "the reader is there",
+    )
+    entry_id = three_regions[1].client.xadd("s", {"f": "v"})
+    assert connection.read_response() == {b"s": [[entry_id, [b"f", b"v"]]]}
+    reader.close()
+
+
+def test_paused_links_pull_nothing_until_they_are_resumed(three_regions: Cluster) -> None:
+    second = three_regions[2]
+    second.set_links(paused=True)
+    three_regions[1].client.xadd("s", {"f": "v"})
+    wait_until(lambda: three_regions[3].client.xlen("s") == 1, "region 3 has it")
+    assert second.client.xlen("s") == 0
+    assert second.link(1).state == pb.LinkStatus.State.PAUSED
+    second.set_links(paused=False)
+    three_regions.converge()
+    assert second.client.xlen("s") == 1
+
+
+def test_status_tells_of_links_and_their_lag(three_regions: Cluster) -> None:
+    three_regions[1].client.xadd("s", {"f": "v"})
+    three_regions.converge()
+    second = three_regions[2]
+    wait_until(lambda: second.link(1).effects_received == 1, "counted")
+    wait_until(lambda: second.link(1).lag_effects == 0, "caught up")
+    link = second.link(1)
+    assert link.state == pb.LinkStatus.State.UP
+    assert (link.lag_ms, link.batches_received) == (0, 1)
+    assert link.bytes_received > 0
+    assert link.lag_ms_p50 == link.lag_ms_max
+    assert three_regions[1].link(2).effects_sent == 1
+    status = second.status()
+    assert (status.region, status.database_id, status.keys) == (2, "crdb", 1)
+    assert status.log_bytes > 0
+
+
+def test_a_link_to_no_peer_cannot_be_paused(three_regions: Cluster) -> None:
+    with pytest.raises(grpc.RpcError, match="region 7 is no peer of region 1; its peers are 2, 3"):
+        three_regions[1].set_links(paused=True, peers=[2, 7])
+    assert three_regions[1].link(2).state != pb.LinkStatus.State.PAUSED
+
+
+def test_a_tunable_outlives_a_restart(tmp_path: Path) -> None:
+    with cluster_of(1, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        node = cluster[1]
+        with grpc.insecure_channel(node.grpc_address) as channel:
+            admin = rpc.AdminStub(channel)
+            parameter = "crdt_xadd_id_uniqueness_mode"
+            reply = admin.Tune(pb.TuneRequest(parameter=parameter, value="liberal"))
+            assert (reply.before, reply.value) == ("strict", "liberal")
+            with pytest.raises(grpc.RpcError, match="allowed are strict, semi-strict, liberal"):
+                admin.Tune(pb.TuneRequest(parameter=parameter, value="lax"))
+            with pytest.raises(grpc.RpcError, match="no parameter 'speed'; there are crdt_"):
+                admin.Tune(pb.TuneRequest(parameter="speed", value="high"))
+        node.end(signal.SIGKILL)
+        node.start()
+        assert node.client.xadd("s", {"f": "v"}, id="5-5") == b"5-5"
+
+
+def test_health_is_told_over_http_and_grpc(tmp_path: Path) -> None:
+    with cluster_of(1, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        node = cluster[1]
+        with urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}/health") as page:
+            body = json.load(page)
+        assert body["region"] == 1
+        assert body["healthy"] is True
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}/nothing")
+        with grpc.insecure_channel(node.grpc_address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            for service in ("", "crdtstream.v1.Replication", "crdtstream.v1.Admin"):
+                answer = health.Check(health_pb2.HealthCheckRequest(service=service))
+                assert answer.status == health_pb2.HealthCheckResponse.SERVING
+            listing = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+                iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+            )
+            names = {service.name for service in next(listing).list_services_response.service}
+        assert {"crdtstream.v1.Replication", "crdtstream.v1.Admin"} <= names
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_a_node_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with cluster_of(1, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        node = cluster[1]
+        node.client.xadd("s", {"f": "v"})
+        assert node.end(number) == 0
+        assert "Traceback" not in node.log.read_text()
+        node.start()
+        assert node.client.xlen("s") == 1
+
+
+@pytest.mark.parametrize("port", ["resp_port", "grpc_port", "http_port"])
+def test_a_taken_port_is_a_clear_error(tmp_path: Path, port: str) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster[1], cluster[2]
+        first.configure({})
+        first.start()
+        second.configure({}, **{port: getattr(first, port)})
+        assert second.launch().wait(20) == 1
+        second.process = None
+        text = second.log.read_text()
+        assert f"127.0.0.1:{getattr(first, port)} cannot be listened on ({port})" in text
+        assert "Traceback" not in text
+
+
+def test_two_nodes_cannot_have_one_folder(tmp_path: Path) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster[1], cluster[2]
+        first.configure({})
+        first.start()
+        second.configure({}, dir=str(first.folder))
+        assert second.launch().wait(20) == 1
+        second.process = None
+        assert "another process has this folder open; stop that node first" in (
+            second.log.read_text()
+        )
+
+
+def test_a_folder_of_another_region_is_a_clear_error(tmp_path: Path) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster[1], cluster[2]
+        first.configure({})
+        first.start()
+        first.end()
+        second.configure({}, dir=str(first.folder))
+        assert second.launch().wait(20) == 1
+        second.process = None
+        assert "belongs to region 1, not to region 2" in second.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"database_id": "other"}, "region 1 holds database 'crdb', not 'other'"),
+        ({"region": 1}, "both sides are region 1"),
+    ],
+)
+def test_a_wrong_peer_is_refused_and_the_reason_shown(
+    tmp_path: Path, settings: dict[str, object], reason: str
+) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster[1], cluster[2]
+        first.configure({2: second.grpc_address})
+        peer = 2 if settings.get("region") == 1 else 1
+        second.configure({peer: first.grpc_address}, **settings)
+        cluster.start()
+        wait_until(
+            lambda: second.link(peer).state == pb.LinkStatus.State.REFUSED, "the link is refused"
+        )
+        assert reason in second.link(peer).error
+        first.client.xadd("s", {"f": "v"})
+        assert second.client.xlen("s") == 0
