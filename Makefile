@@ -21,7 +21,7 @@ GENERATED := crdtstream/v1/effects_pb2.py
 FORMATTED := $(wildcard crdtstream tests tools benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test check format proto tools bench soak clean
+.PHONY: help up demo test check format proto docs tools bench soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
@@ -41,6 +41,8 @@ check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, 
 	$(BIN)/ruff check $(FORMATTED)
 	$(BIN)/mypy
 	$(BIN)/python tools/proto.py --check
+	$(BIN)/python tools/commands.py --check
+	$(BIN)/crdtstream scenario lint scenarios
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 format: $(DEV_STAMP)  ## bring the sources into shape
@@ -49,6 +51,9 @@ format: $(DEV_STAMP)  ## bring the sources into shape
 
 proto: $(DEV_STAMP)  ## generate crdtstream/v1 from proto/
 	$(BIN)/python tools/proto.py
+
+docs: $(DEV_STAMP)  ## write docs/commands.md from the help of the programs
+	$(BIN)/python tools/commands.py
 
 tools: $(BIN)/toxiproxy-server $(IREDIS_STAMP)  ## programs that some tests drive (wants Go)
 

@@ -1,51 +1,82 @@
-"""Redis's key patterns: ``*``, ``?``, ``[a-z]``, ``[^a]`` and ``\\`` before a literal one."""
+"""Redis's key patterns: ``*``, ``?``, ``[a-z]``, ``[^a]`` and ``\\`` before a literal one.
 
-import re
+A pattern is cut at its stars into parts, each of which matches so many bytes and no more.  The first
+part must stand at the beginning, the last at the end, and each between them where it fits first:
+if the rest can match at all, it can from there.  So matching never goes back, and a pattern full of
+stars costs no more than its length times the key's.
+"""
+
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeAlias
+
+# For each byte of a part the bytes that may stand there.
+_Part: TypeAlias = list[frozenset[int]]
+
+_ANY = frozenset(range(256))
+_CLOSING, _BACKSLASH, _DASH = b"]\\-"
 
 
 @lru_cache(maxsize=64)
-def compile_glob(pattern: bytes) -> re.Pattern[bytes]:
-    """A pattern that ``fullmatch``es the keys the glob means."""
-    parts: list[bytes] = []
+def compile_glob(pattern: bytes) -> Callable[[bytes], bool]:
+    """A function that tells whether a whole key matches."""
+    parts: list[_Part] = [[]]
     at = 0
     while at < len(pattern):
         char = pattern[at : at + 1]
         at += 1
         if char == b"*":
-            # Several stars are one; a regular expression would try them all.
-            if not parts or parts[-1] != b".*":
-                parts.append(b".*")
+            parts.append([])
         elif char == b"?":
-            parts.append(b".")
+            parts[-1].append(_ANY)
         elif char == b"[":
-            text, at = _char_class(pattern, at)
-            parts.append(text)
+            members, at = _char_class(pattern, at)
+            parts[-1].append(members)
         else:
             if char == b"\\" and at < len(pattern):
                 char = pattern[at : at + 1]
                 at += 1
-            parts.append(re.escape(char))
-    return re.compile(b"".join(parts), re.DOTALL)
+            parts[-1].append(frozenset(char))
+    return lambda key: _matches(parts, key)
 
 
-def _char_class(pattern: bytes, at: int) -> tuple[bytes, int]:
+def _matches(parts: list[_Part], key: bytes) -> bool:
+    first, *others = parts
+    if not _fits(first, key, 0):
+        return False
+    if not others:
+        return len(first) == len(key)
+    *between, last = others
+    position = len(first)
+    for part in between:
+        while not _fits(part, key, position):
+            position += 1
+            if position > len(key):
+                return False
+        position += len(part)
+    end = len(key) - len(last)
+    return position <= end and _fits(last, key, end)
+
+
+def _fits(part: _Part, key: bytes, at: int) -> bool:
+    if at + len(part) > len(key):
+        return False
+    return all(key[at + offset] in members for offset, members in enumerate(part))
+
+
+def _char_class(pattern: bytes, at: int) -> tuple[frozenset[int], int]:
     """The class that begins at ``at``, behind its bracket; and where it ends."""
     negated = pattern[at : at + 1] == b"^"
     at += negated
     members: set[int] = set()
-    while at < len(pattern) and pattern[at] != 0x5D:
-        if pattern[at] == 0x5C and at + 1 < len(pattern):
+    while at < len(pattern) and pattern[at] != _CLOSING:
+        if pattern[at] == _BACKSLASH and at + 1 < len(pattern):
             at += 1
-        elif at + 2 < len(pattern) and pattern[at + 1] == 0x2D:
+        elif at + 2 < len(pattern) and pattern[at + 1] == _DASH:
             low, high = sorted((pattern[at], pattern[at + 2]))
             members.update(range(low, high + 1))
             at += 3
             continue
         members.add(pattern[at])
         at += 1
-    at += 1
-    if not members:
-        return (b"." if negated else b"(?!)"), at
-    body = b"".join(b"\\x%02x" % member for member in sorted(members))
-    return b"[" + (b"^" if negated else b"") + body + b"]", at
+    return (_ANY - members if negated else frozenset(members)), at + 1

@@ -38,8 +38,8 @@ def type_of(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 def keys(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """KEYS pattern.  Cost: O(all keys)."""
-    pattern = compile_glob(argv[1])
-    return [key for key in replica if pattern.fullmatch(key)]
+    matches = compile_glob(argv[1])
+    return [key for key in replica if matches(key)]
 
 
 def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -51,7 +51,7 @@ def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     if cursor is None:
         raise CommandError("ERR invalid cursor")
     count = SCAN_COUNT_DEFAULT
-    pattern = None
+    matches = None
     wants_streams = True
     at = 2
     while at < len(argv):
@@ -64,7 +64,7 @@ def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
             if count < 1:
                 raise CommandError(SYNTAX_ERROR)
         elif option == b"match":
-            pattern = compile_glob(value)
+            matches = compile_glob(value)
         elif option == b"type":
             wants_streams = value.lower() == b"stream"
         else:
@@ -73,8 +73,8 @@ def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     next_cursor, found = replica.scan_keys(min(cursor, U64_MAX), count)
     if not wants_streams:
         found = []
-    elif pattern is not None:
-        found = [key for key in found if pattern.fullmatch(key)]
+    elif matches is not None:
+        found = [key for key in found if matches(key)]
     reply_keys: list[Reply] = [*found]
     return [b"%d" % next_cursor, reply_keys]
 

@@ -250,6 +250,9 @@ class Replica:
         runs = self._checked_runs(batch)
         self.seal(now)
         self._apply_batch(batch, runs)
+        if batch.origin == self.region:
+            # Effects of this region that it had lost: numbering goes on behind them.
+            self._open = OpenBatch(self.issued + 1)
         self._records.append(Record(batch.origin, batch.first_n, batch.last_n, encoded, None))
 
     def replay(self, record: Record) -> None:

@@ -79,7 +79,7 @@ class Config:
         names = [
             name
             for name in sorted(self._parameters)
-            if any(glob.fullmatch(name.encode()) for glob in globs)
+            if any(glob(name.encode()) for glob in globs)
         ]
         return RespMap([(name.encode(), self._parameters[name].get().encode()) for name in names])
 

@@ -88,7 +88,7 @@ class Introspection:
                 return list(names)
             case [b"filterby", b"pattern"], [pattern]:
                 glob = compile_glob(pattern.lower())
-                return [name for name in names if glob.fullmatch(name)]
+                return [name for name in names if glob(name)]
             case [b"filterby", b"aclcat" | b"module"], [_]:
                 return []
             case _:

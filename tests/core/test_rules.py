@@ -413,6 +413,17 @@ def test_a_batch_that_is_known_already_changes_nothing() -> None:
     assert len(r2.log) == 1
 
 
+def test_a_region_that_takes_lost_effects_back_goes_on_numbering_behind_them() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run("XADD x 1 f v", "XADD x 2 f v")
+    sync(r1, r2)
+    lost = Node(1)
+    lost.pull(r2)
+    lost.run("XADD x 3 f v")
+    assert [(batch.first_n, batch.count) for batch in batches(lost)] == [(1, 2), (3, 1)]
+    sync(lost, r2)
+
+
 # --- 22: the digest -----------------------------------------------------------------------------
 
 
