@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ from crdtstream.local_regions import (
 )
 from crdtstream.settings import load_settings
 
-from .conftest import free_base_port
+from .conftest import ROOT, free_base_port
 
 PROGRAMS = {"crdtstream": crdtstream_app, "rladmin": rladmin_app}
 START_SECONDS = 30.0
@@ -80,6 +81,11 @@ def test_help_can_be_shown(path: str) -> None:
     result = run(program, *words, "--help")
     assert result.exit_code == 0
     assert "Example:" in result.output
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_command_stands_in_the_docs(path: str) -> None:
+    assert f"### {path}\n" in (ROOT / "docs" / "commands.md").read_text()
 
 
 def test_all_promised_commands_are_there() -> None:
@@ -438,12 +444,21 @@ def test_death_of_a_node_is_told(start_up: Callable[[int], Up]) -> None:
     assert "no region is left" in up.text()
 
 
+@contextmanager
+def occupied(port: int) -> Iterator[None]:
+    """Somebody else listens there."""
+    with socket.socket() as other:
+        # Connections of earlier tests may linger on this port.
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        yield
+
+
 @pytest.mark.live
 @pytest.mark.parametrize("shift", [0, 1000, 2000], ids=["RESP", "gRPC", "HTTP"])
 def test_taken_port_is_named(start_up: Callable[[int], Up], base_port: int, shift: int) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", base_port + shift + 2))
-        other.listen()
+    with occupied(base_port + shift + 2):
         up = start_up(2)
         assert up.process.wait(START_SECONDS) == 1
     assert f"port {base_port + shift + 2} (" in up.text()
@@ -456,9 +471,7 @@ def test_taken_port_is_named(start_up: Callable[[int], Up], base_port: int, shif
 def test_node_names_a_taken_port(tmp_path: Path, base_port: int, shift: int) -> None:
     (own,) = layout(1, tmp_path, base_port=base_port)
     own.config.write_text(settings_text(own, [own], {}))
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", base_port + shift + 1))
-        other.listen()
+    with occupied(base_port + shift + 1):
         command = [sys.executable, "-m", "crdtstream", "node", "--config", str(own.config)]
         ended = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=START_SECONDS

@@ -417,6 +417,12 @@ SCRIPTS: dict[str, str] = {
         EXEC
         DISCARD
         MULTI
+        XGROUP CREATE s
+        EXEC
+        MULTI
+        XGROUP FOO s
+        EXEC
+        MULTI
         MULTI
         DISCARD
         WATCH s

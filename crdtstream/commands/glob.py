@@ -1,7 +1,7 @@
 """Redis's key patterns: ``*``, ``?``, ``[a-z]``, ``[^a]`` and ``\\`` before a literal one.
 
-A pattern is cut at its stars into parts, each of which matches so many bytes and no more.  The first
-part must stand at the beginning, the last at the end, and each between them where it fits first:
+A pattern is cut at its stars into parts, each of which matches so many bytes and no more.  The
+first part must stand at the beginning, the last at the end, and each between where it fits first:
 if the rest can match at all, it can from there.  So matching never goes back, and a pattern full of
 stars costs no more than its length times the key's.
 """

@@ -1,6 +1,5 @@
 """XGROUP: groups, which are replicated, and consumers and positions, which are not."""
 
-from collections.abc import Callable
 from typing import Final
 
 from crdtstream.commands.arguments import any_id, integer, shown, strict_id
@@ -42,30 +41,6 @@ HELP: Final = (
     "    Print this help.",
 )
 
-Subcommand = Callable[[Replica, Millis, list[bytes]], Reply]
-
-
-def xgroup(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XGROUP subcommand …; see each."""
-    return run_subcommand(_SUBCOMMANDS, replica, now, argv)
-
-
-def run_subcommand(
-    table: dict[bytes, tuple[int, Subcommand]], replica: Replica, now: Millis, argv: list[bytes]
-) -> Reply:
-    """Look a subcommand up, check its arity (Redis's convention), and run it."""
-    name = argv[0].decode("ascii", "replace")
-    row = table.get(argv[1].lower())
-    if row is None:
-        raise CommandError(
-            f"ERR unknown subcommand '{shown(argv[1][:128])}'. Try {name.upper()} HELP."
-        )
-    arity, run = row
-    if len(argv) != arity if arity > 0 else len(argv) < -arity:
-        full_name = f"{name.lower()}|{argv[1].decode().lower()}"
-        raise CommandError(f"ERR wrong number of arguments for '{full_name}' command")
-    return run(replica, now, argv)
-
 
 def bad_subcommand(argv: list[bytes]) -> CommandError:
     """An option that the subcommand does not know."""
@@ -75,7 +50,7 @@ def bad_subcommand(argv: list[bytes]) -> CommandError:
     )
 
 
-def _create(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def create(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD n].
 
     ``$`` starts at each lane's last ID as this region has observed it, so an entry that another
@@ -128,7 +103,7 @@ def _start(stream: Stream | None, text: bytes, *, last: bytes) -> Start:
     return strict_id(text)
 
 
-def _set_id(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def set_id(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XGROUP SETID key group id|$ [ENTRIESREAD n]: where this region reads on; not replicated."""
     _, entries_read = _create_options(argv)
     stream, _ = _existing(replica, argv)
@@ -141,7 +116,7 @@ def _set_id(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     return OK
 
 
-def _destroy(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def destroy(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XGROUP DESTROY key group: 1 if the group was there; wins over concurrent creates of it."""
     stream = replica.stream(argv[2])
     if stream is None:
@@ -152,7 +127,7 @@ def _destroy(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     return 1
 
 
-def _create_consumer(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def create_consumer(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XGROUP CREATECONSUMER key group consumer: 1 if it is new."""
     _, group = _existing(replica, argv)
     if argv[4] in group.consumers:
@@ -161,7 +136,7 @@ def _create_consumer(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     return 1
 
 
-def _delete_consumer(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def delete_consumer(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XGROUP DELCONSUMER key group consumer: how many entries it had pending."""
     _, group = _existing(replica, argv)
     consumer = group.consumers.get(argv[4])
@@ -185,15 +160,5 @@ def _existing(replica: Replica, argv: list[bytes]) -> tuple[Stream, Group]:
     return stream, group
 
 
-def _help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def show_help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     return [Status(line.encode()) for line in HELP]
-
-
-_SUBCOMMANDS: Final[dict[bytes, tuple[int, Subcommand]]] = {
-    b"create": (-5, _create),
-    b"setid": (-5, _set_id),
-    b"destroy": (4, _destroy),
-    b"createconsumer": (5, _create_consumer),
-    b"delconsumer": (5, _delete_consumer),
-    b"help": (2, _help),
-}

@@ -5,7 +5,7 @@ from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer, shown
 from crdtstream.commands.entries import encode_entries, encode_entry
-from crdtstream.commands.groups import Subcommand, bad_subcommand, run_subcommand
+from crdtstream.commands.groups import bad_subcommand
 from crdtstream.commands.reply import CommandError, Encoded, Reply, RespMap, Status
 from crdtstream.core.group import Consumer, Group, lane_lag
 from crdtstream.core.ids import Millis, format_id
@@ -27,11 +27,6 @@ HELP: Final = (
 FULL_COUNT_DEFAULT: Final = 10
 
 
-def xinfo(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XINFO STREAM | GROUPS | CONSUMERS | HELP; see each."""
-    return run_subcommand(_SUBCOMMANDS, replica, now, argv)
-
-
 def _stream_or_error(replica: Replica, key: bytes) -> Stream:
     stream = replica.stream(key)
     if stream is None:
@@ -42,7 +37,7 @@ def _stream_or_error(replica: Replica, key: bytes) -> Stream:
 # --- STREAM -------------------------------------------------------------------------------------
 
 
-def _stream(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def show_stream(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XINFO STREAM key [FULL [COUNT n]]: radix-tree numbers are the sum over the lanes."""
     full_count = _full_count(argv)
     stream = _stream_or_error(replica, argv[2])
@@ -170,7 +165,7 @@ def lag(stream: Stream, group: Group) -> int | None:
     return total
 
 
-def _groups(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def show_groups(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XINFO GROUPS key: by name; pending and positions are this region's."""
     stream = _stream_or_error(replica, argv[2])
     return [_group_row(stream, name) for name in sorted(stream.groups)]
@@ -190,7 +185,7 @@ def _group_row(stream: Stream, name: bytes) -> Reply:
     )
 
 
-def _consumers(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def show_consumers(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XINFO CONSUMERS key group: the consumers of this region, by name."""
     key, name = argv[2:4]
     group = _stream_or_error(replica, key).groups.get(name)
@@ -213,13 +208,5 @@ def _consumer_row(consumer: Consumer, now: Millis) -> Reply:
     )
 
 
-def _help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def show_help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     return [Status(line.encode()) for line in HELP]
-
-
-_SUBCOMMANDS: Final[dict[bytes, tuple[int, Subcommand]]] = {
-    b"stream": (-3, _stream),
-    b"groups": (3, _groups),
-    b"consumers": (4, _consumers),
-    b"help": (2, _help),
-}

@@ -2,10 +2,9 @@
 
 from typing import Final
 
+from crdtstream.commands import groups, info
 from crdtstream.commands.append import xadd
 from crdtstream.commands.command import Command, RunCommand
-from crdtstream.commands.groups import xgroup
-from crdtstream.commands.info import xinfo
 from crdtstream.commands.keys import (
     dbsize,
     delete,
@@ -21,12 +20,20 @@ from crdtstream.commands.keys import (
 from crdtstream.commands.pending import xack, xautoclaim, xclaim, xpending
 from crdtstream.commands.range import xdel, xlen, xrange, xrevrange, xsetid, xtrim
 from crdtstream.commands.read import xread, xreadgroup
+from crdtstream.commands.reply import Reply
+from crdtstream.core.ids import Millis
+from crdtstream.core.replica import Replica
 
 _WRITE: Final = frozenset({"write"})
 _WRITE_FAST: Final = frozenset({"write", "fast"})
 _ADD: Final = frozenset({"write", "denyoom", "fast"})
 _READ: Final = frozenset({"readonly"})
 _READ_FAST: Final = frozenset({"readonly", "fast"})
+
+
+def container(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """XGROUP or XINFO alone: never run, because their subcommands have rows of their own."""
+    raise AssertionError("a container is dispatched to its subcommand")
 
 
 def _stream(
@@ -94,7 +101,28 @@ _ROWS: Final = (
         "Returns new or historical messages from streams for a consumer in a group.",
         key=0,
     ),
-    _stream(b"xgroup", xgroup, -2, _WRITE, "A container for consumer groups commands.", key=2),
+    _stream(b"xgroup", container, -2, _WRITE, "A container for consumer groups commands.", key=2),
+    _stream(b"xgroup|create", groups.create, -5, _WRITE, "Creates a consumer group.", key=2),
+    _stream(
+        b"xgroup|createconsumer",
+        groups.create_consumer,
+        5,
+        _WRITE,
+        "Creates a consumer in a consumer group.",
+        "6.2.0",
+        key=2,
+    ),
+    _stream(b"xgroup|delconsumer", groups.delete_consumer, 5, _WRITE, "Deletes a consumer.", key=2),
+    _stream(b"xgroup|destroy", groups.destroy, 4, _WRITE, "Destroys a consumer group.", key=2),
+    _stream(
+        b"xgroup|setid",
+        groups.set_id,
+        -5,
+        _WRITE,
+        "Sets the last-delivered ID of a consumer group.",
+        key=2,
+    ),
+    _stream(b"xgroup|help", groups.show_help, 2, _READ, "Tells of the subcommands.", key=0),
     _stream(b"xack", xack, -4, _WRITE_FAST, "Acknowledges messages of a consumer group."),
     _stream(b"xpending", xpending, -3, _READ, "Returns what is pending in a consumer group."),
     _stream(b"xclaim", xclaim, -6, _WRITE_FAST, "Changes the ownership of pending messages."),
@@ -106,7 +134,13 @@ _ROWS: Final = (
         "Changes the ownership of messages that were pending for long.",
         "6.2.0",
     ),
-    _stream(b"xinfo", xinfo, -2, _READ, "A container for stream introspection commands.", key=2),
+    _stream(b"xinfo", container, -2, _READ, "A container for introspection commands.", key=2),
+    _stream(b"xinfo|stream", info.show_stream, -3, _READ, "Tells of a stream.", key=2),
+    _stream(b"xinfo|groups", info.show_groups, 3, _READ, "Tells of a stream's groups.", key=2),
+    _stream(
+        b"xinfo|consumers", info.show_consumers, 4, _READ, "Tells of a group's consumers.", key=2
+    ),
+    _stream(b"xinfo|help", info.show_help, 2, _READ, "Tells of the subcommands.", key=0),
     _stream(b"xdel", xdel, -3, _WRITE_FAST, "Removes messages from a stream."),
     _stream(b"xtrim", xtrim, -4, _WRITE, "Deletes messages from the beginning of a stream."),
     _stream(b"xsetid", xsetid, -3, _ADD, "Sets the last-generated ID of a stream."),

@@ -77,9 +77,7 @@ class Config:
         """CONFIG GET pattern …: each parameter once, by name."""
         globs = [compile_glob(pattern.lower()) for pattern in argv[2:]]
         names = [
-            name
-            for name in sorted(self._parameters)
-            if any(glob(name.encode()) for glob in globs)
+            name for name in sorted(self._parameters) if any(glob(name.encode()) for glob in globs)
         ]
         return RespMap([(name.encode(), self._parameters[name].get().encode()) for name in names])
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import hiredis
 
+from crdtstream.commands.database import Database
 from crdtstream.commands.reply import CommandError, Encoded, PerKey, Reply, RespMap, Status
-from crdtstream.commands.table import COMMANDS
 from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import IdMode, Millis, Region
@@ -35,11 +35,9 @@ class Node:
     def __call__(self, line: str) -> object:
         """Run one command within the open tick."""
         argv = [word.encode() for word in shlex.split(line)]
-        try:
-            reply = COMMANDS[argv[0].lower()].run(self.replica, Millis(self.now), argv)
-        except CommandError as error:
-            return error.text
-        return plain(reply)
+        database = Database(self.replica)
+        reply = database.call(database.open_session(), Millis(self.now), argv)
+        return reply.text if isinstance(reply, CommandError) else plain(reply)
 
     def run(self, *lines: str) -> object:
         """Run commands as one transaction: one tick, one batch.  The last one's reply."""
