@@ -92,6 +92,7 @@ $(IREDIS_STAMP): | $(BIN)/python
 $(BIN)/toxiproxy-server: | $(BIN)/python
 	tools/toxiproxy.sh $@
 
-# Checked in; made here only if someone removed it.
-$(GENERATED): | $(DEV_STAMP)
-	$(BIN)/python tools/proto.py
+# Checked in; made here only if someone removed it.  No prerequisite, as its tools would be
+# installed even where it is there.
+$(GENERATED):
+	$(MAKE) proto

@@ -5,8 +5,10 @@ of them a region has applied.  It says from that set alone, without any order of
 must be there.
 """
 
+import os
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -361,3 +363,22 @@ class Readers(RuleBasedStateMachine):
 
 TestNeverSkip = Readers.TestCase
 TestNeverSkip.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+class LongRegions(Regions):
+    """As Regions, for as many examples as ``make soak`` asks for."""
+
+
+class LongReaders(Readers):
+    """As Readers, for as many examples as ``make soak`` asks for."""
+
+
+LONG = settings(
+    max_examples=int(os.environ.get("CRDTSTREAM_SEEDS", "1000")),
+    stateful_step_count=40,
+    deadline=None,
+)
+TestLongConvergence = pytest.mark.soak(LongRegions.TestCase)
+TestLongConvergence.settings = LONG
+TestLongNeverSkip = pytest.mark.soak(LongReaders.TestCase)
+TestLongNeverSkip.settings = LONG
