@@ -73,6 +73,8 @@ class LaneProgress:
         ignore_until: set back by XGROUP SETID: intervals are ignored up to here (``rules`` 11).
         handed_out: taken back by a create with a lower start: runs further on that were handed out
             here already (``rules`` 10).  Delivery skips them: they are pending or acknowledged.
+        skip_pending_until: taken back: up to here what is pending is not delivered anew, also
+            where its run was forgotten (XGROUP SETID forward, DELCONSUMER).
         entries_read: Redis's counter, None when unknown.
     """
 
@@ -83,6 +85,7 @@ class LaneProgress:
         "last_delivered",
         "pel",
         "run_from",
+        "skip_pending_until",
     )
 
     def __init__(self, position: StreamId, entries_read: int | None) -> None:
@@ -90,6 +93,7 @@ class LaneProgress:
         self.run_from = position
         self.ignore_until = ID_MIN
         self.handed_out = Intervals()
+        self.skip_pending_until = ID_MIN
         self.entries_read = entries_read
         self.pel: SortedDict[StreamId, Nack] = SortedDict()
 
@@ -105,6 +109,7 @@ class Group:
 
     __slots__ = (
         "_position",
+        "_position_create_count",
         "_position_entries_read",
         "consumers",
         "creates",
@@ -119,6 +124,7 @@ class Group:
         self.consumers: SortedDict[bytes, Consumer] = SortedDict()
         # Where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID said so.
         self._position: Start | None = None
+        self._position_create_count = 0
         self._position_entries_read: int | None = None
 
     # --- Replicated ---------------------------------------------------------------------------
@@ -133,14 +139,17 @@ class Group:
             new_start = self.start_of(region)
             if new_start < old_start:
                 self._take_back(region, new_start)
-        # What an earlier XGROUP SETID said of lanes nobody has read yet cannot hide entries now.
-        self._position = None
 
     def _take_back(self, region: Region, start: StreamId) -> None:
+        """Go back to the frontier; a lane that XGROUP SETID set back further stays there."""
         progress = self.lanes[region]
+        frontier = self.frontier(region, start)
+        if frontier >= progress.last_delivered:
+            return
+        progress.skip_pending_until = max(progress.skip_pending_until, progress.last_delivered)
         if progress.run_from < progress.last_delivered:
             progress.handed_out.add(progress.run_from, progress.last_delivered)
-        progress.last_delivered = progress.run_from = self.frontier(region, start)
+        progress.last_delivered = progress.run_from = frontier
         progress.entries_read = None
 
     def start_of(self, region: Region) -> StreamId:
@@ -159,7 +168,7 @@ class Group:
         """An AckFrontier's interval: what it newly covers is no longer pending or to be read."""
         intervals = self.intervals.setdefault(region, Intervals())
         fresh = intervals.add(start, end)
-        progress = self.progress(region)
+        progress = self._kept_progress(region)
         for low, high in fresh:
             for entry_id in list(progress.pel.irange(low, high, inclusive=(False, True))):
                 self._drop_nack(progress.pel[entry_id])
@@ -169,17 +178,38 @@ class Group:
     # --- Positions ----------------------------------------------------------------------------
 
     def progress(self, region: Region) -> LaneProgress:
-        """This region's reading of a lane; begun at the group's start when first asked for."""
+        """This region's reading of a lane; of one not read yet, where it would begin.
+
+        Asking leaves no trace: what is kept must come from logged changes alone, or replay would
+        not live through the same.
+        """
         progress = self.lanes.get(region)
         if progress is None:
-            if self._position is None:
-                position = self.start_of(region)
-            else:
-                position = _position_in(self._position, region)
-            progress = LaneProgress(position, self._position_entries_read)
-            self.lanes[region] = progress
+            progress = LaneProgress(self._first_position(region), self._position_entries_read)
             self._skip_covered(region, progress)
         return progress
+
+    def _kept_progress(self, region: Region) -> LaneProgress:
+        progress = self.progress(region)
+        self.lanes[region] = progress
+        return progress
+
+    def _first_position(self, region: Region) -> StreamId:
+        """Where a lane begins that was not read yet.
+
+        The group's start; or what XGROUP SETID said, unless a create that came after it lowered
+        the start, and then no higher than that.
+        """
+        if self._position is None:
+            return self.start_of(region)
+        starts = [_position_in(start, region) for start in self.creates.values()]
+        position = _position_in(self._position, region)
+        lowest = min(starts[: self._position_create_count], default=ID_MIN)
+        for start in starts[self._position_create_count :]:
+            if start < lowest:
+                lowest = start
+                position = min(position, start)
+        return position
 
     def last_delivered_id(self, lanes: Iterable[Region]) -> StreamId:
         """What XINFO shows: the maximum over the lanes, and over the start of lanes to come."""
@@ -196,15 +226,17 @@ class Group:
     ) -> None:
         """XGROUP SETID.  Set back, a lane ignores the intervals known now until it passed them."""
         for region in lanes:
-            progress = self.progress(region)
+            progress = self._kept_progress(region)
             target = _position_in(position, region)
             intervals = self.intervals.get(region)
             if target < progress.last_delivered and intervals is not None:
                 progress.ignore_until = intervals.end
             progress.jump(target)
             progress.handed_out = Intervals()
+            progress.skip_pending_until = ID_MIN
             progress.entries_read = entries_read
         self._position = position
+        self._position_create_count = len(self.creates)
         self._position_entries_read = entries_read
 
     def _skip_covered(self, region: Region, progress: LaneProgress) -> None:
@@ -249,6 +281,8 @@ class Group:
         for start, end in chain(stretches, [(ID_MAX, ID_MAX)]):
             if position < start:
                 for entry_id, node, index in lane.scan(StreamId(position + 1), start):
+                    if entry_id <= progress.skip_pending_until and entry_id in progress.pel:
+                        continue
                     yield entry_id, region, node, index
             position = end
 
@@ -257,7 +291,7 @@ class Group:
         consumer = self.consumer(change.consumer, change.now)
         consumer.active_ms = change.now
         for region, ids in change.ids.items():
-            progress = self.progress(region)
+            progress = self._kept_progress(region)
             if not change.noack:
                 for entry_id in ids:
                     self._own(progress, region, entry_id, consumer, change.now, 1)
@@ -290,11 +324,11 @@ class Group:
             consumer.active_ms = change.now
         if change.last_id is not None:
             for region in lanes:
-                progress = self.progress(region)
+                progress = self._kept_progress(region)
                 if progress.last_delivered < change.last_id:
                     progress.jump(change.last_id)
         for region, nacks in change.nacks.items():
-            progress = self.progress(region)
+            progress = self._kept_progress(region)
             for entry_id, delivered_ms, count in nacks:
                 self._own(progress, region, entry_id, consumer, delivered_ms, count)
         self.acknowledge(change.dropped)

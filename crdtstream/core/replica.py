@@ -17,6 +17,7 @@ Always so:
   * Nothing here looks at a clock, a file or a socket.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, pairwise
 from typing import TypeAlias, assert_never
@@ -297,15 +298,19 @@ class Replica:
         if not columns.ms:
             return []
         runs = list(_runs(columns, [offset for offset, _ in batch.others]))
-        # A DeleteKey in the same batch lets IDs begin again; which one, only applying can tell.
-        restarts = {effect.key for _, effect in batch.others if isinstance(effect, DeleteKey)}
+        # A DeleteKey takes all that its own origin appended before: IDs may begin again behind it.
+        deletes = deque(
+            (offset - rank, effect.key)
+            for rank, (offset, effect) in enumerate(batch.others)
+            if isinstance(effect, DeleteKey)
+        )
         last_ids: dict[bytes, StreamId] = {}
         for key, start, stop in runs:
+            while deletes and deletes[0][0] <= start:
+                last_ids[deletes.popleft()[1]] = ID_MIN
             ms, seq = columns.ms[start:stop], columns.seq[start:stop]
             above = last_ids.get(key)
-            if key in restarts:
-                above = ID_MIN
-            elif above is None:
+            if above is None:
                 above = self._lane_end(key, batch.origin)
             if not ascends(ms, seq, above=above):
                 raise BatchError(

@@ -270,9 +270,11 @@ class Puller:
         loop = asyncio.get_running_loop()
         while True:
             message = await call.read()
-            if not isinstance(message, pb.SyncResponse):
-                assert message is grpc.aio.EOF
+            if message is grpc.aio.EOF:
                 raise PeerError(self.peer, "ended the call")
+            if not isinstance(message, pb.SyncResponse):
+                # gRPC gives None for bytes that are no message of this kind.
+                raise PeerError(self.peer, "a message that cannot be read; is it a region node?")
             self._heard = loop.time()
             match message.WhichOneof("kind"):
                 case "batches":
@@ -322,6 +324,8 @@ class Puller:
         self._engine.set_stale(self._own.obstacle(issued))
 
     async def _take_batches(self, packed: bytes) -> None:
+        if self._is_interrupted:
+            return
         stats, arrivals = self.stats, self.arrivals
         encoded_batches = self._unpacker.unpack(packed)
         stats.bytes_wire += len(packed)

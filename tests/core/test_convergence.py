@@ -186,6 +186,7 @@ LINES = st.sampled_from(
         "ack",
         "ack all",
         "claim",
+        "XINFO GROUPS x",
     ]
 )
 AT = st.integers(0, 2)
@@ -196,6 +197,23 @@ def durable(facts: object) -> object:
     if isinstance(facts, dict):
         return {name: durable(value) for name, value in facts.items() if name != "seen-time"}
     return [durable(value) for value in facts] if isinstance(facts, list) else facts
+
+
+def positions(node: Node) -> object:
+    """What a region knows of its reading and no command shows."""
+    stream = node.replica.stream(b"x")
+    return stream and [
+        (
+            lane,
+            progress.last_delivered,
+            progress.run_from,
+            progress.ignore_until,
+            list(progress.pel),
+        )
+        for name in sorted(stream.groups)
+        for lane in sorted(stream.lanes)
+        for progress in [stream.groups[name].progress(lane)]
+    ]
 
 
 class Regions(RuleBasedStateMachine):
@@ -269,9 +287,11 @@ class Regions(RuleBasedStateMachine):
     @rule(at=AT)
     def crash(self, at: int) -> None:
         node = self.nodes[at]
-        before = [durable(node(f"XINFO STREAM {key} FULL")) for key in "xy"]
+        before = [[durable(node(f"XINFO STREAM {key} FULL")), positions(node)] for key in "xy"]
         node.restart()
-        assert [durable(node(f"XINFO STREAM {key} FULL")) for key in "xy"] == before
+        assert [
+            [durable(node(f"XINFO STREAM {key} FULL")), positions(node)] for key in "xy"
+        ] == before
         self.check(node)
 
     def teardown(self) -> None:

@@ -1,12 +1,14 @@
 """The replication rules, each with the counterexample that shaped it."""
 
+from array import array
 from itertools import permutations
 
 import pytest
 
-from crdtstream.core.codec import decode_batch
-from crdtstream.core.effects import AckFrontier, EffectBatch
-from crdtstream.core.ids import IdMode
+from crdtstream.core.codec import BatchError, decode_batch, encode_batch
+from crdtstream.core.effects import AckFrontier, AppendColumns, DeleteKey, EffectBatch, Remove
+from crdtstream.core.fields import encode_fields
+from crdtstream.core.ids import IdMode, Millis, Region, make_id
 
 from .regions import Node, sync
 
@@ -298,6 +300,78 @@ def test_a_region_set_back_ignores_intervals_until_it_has_passed_them() -> None:
     assert r1("XPENDING x g")[0] == 2
     # ... and counts once it is reached.
     assert r1.run("XREADGROUP GROUP g a STREAMS x >") == {"x": ["3-0", "5-0"]}
+
+
+def test_looking_leaves_no_trace_in_what_a_group_vouches_for() -> None:
+    """XINFO between a SETID and a concurrent create, then a restart: nothing may be skipped."""
+    r1, r2, r3 = Node(1), Node(2), Node(3)
+    r1.run("XADD x 50 f v", "XGROUP CREATE x g 0", "XGROUP SETID x g 500")
+    r2.run("XADD x 100 f v")
+    r1.pull(r2)
+    r1.run("XINFO GROUPS x", "XREADGROUP GROUP g c STREAMS x >")
+    r3.run("XGROUP CREATE x g 0")
+    r1.pull(r3)
+    r2.run("XADD x 600 f v")
+    r1.pull(r2)
+    lived = r1.run("XREADGROUP GROUP g c STREAMS x >")
+    r1.restart()
+    r1.run("XACK x g 600")
+    sync(r1, r2, r3)
+    handed_out = set(lived["x"]) | set(r3("XREADGROUP GROUP g c STREAMS x >")["x"])
+    assert "100-0" in handed_out
+
+
+def test_a_create_with_a_lower_start_never_moves_a_region_on() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run(*[f"XADD x {ms} f v" for ms in (10, 20, 30, 40, 50)])
+    sync(r1, r2)
+    r1.run("XGROUP CREATE x g 40", "XGROUP SETID x g 0")
+    r2.run("XGROUP CREATE x g 30")
+    sync(r1, r2)
+    assert r1("XREADGROUP GROUP g a STREAMS x >") == {"x": ["10-0", "20-0", "30-0", "40-0", "50-0"]}
+
+
+@pytest.mark.parametrize("hole", ["XGROUP SETID x g 40", "XGROUP DELCONSUMER x g gone"])
+def test_a_lower_start_does_not_take_pending_entries_from_their_consumer(hole: str) -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run(*[f"XADD x {ms} f v" for ms in (10, 20, 30, 40, 50)])
+    sync(r1, r2)
+    r1.run("XGROUP CREATE x g 10", "XREADGROUP GROUP g w COUNT 2 STREAMS x >")
+    r1.run("XREADGROUP GROUP g gone COUNT 1 STREAMS x >", hole)
+    r2.run("XGROUP CREATE x g 0")
+    sync(r1, r2)
+    delivered = r1("XREADGROUP GROUP g v STREAMS x >")["x"]
+    assert "10-0" in delivered
+    assert not {"20-0", "30-0"} & set(delivered)
+
+
+def test_a_peers_batch_cannot_bring_a_lane_out_of_order_behind_a_delete() -> None:
+    r1 = Node(1)
+    appends = columns(["9-1", "5-1", "5-1"])
+    others = [
+        (0, DeleteKey(b"x")),
+        (2, Remove(b"x", {Region(2): (make_id(1, 1),)})),
+        (4, Remove(b"x", {Region(2): (make_id(1, 1),)})),
+    ]
+    batch = EffectBatch(Region(2), 1, 6, {}, Millis(0), appends, others)
+    with pytest.raises(BatchError, match="ascend"):
+        r1.replica.receive(batch, encode_batch(batch), Millis(0))
+    assert r1("EXISTS x") == 0
+    assert r1.replica.vv == {}
+
+
+def columns(ids: list[str]) -> AppendColumns:
+    """Appends of one field each to ``x``."""
+    halves = [[int(half) for half in entry_id.split("-")] for entry_id in ids]
+    fields = encode_fields([b"f", b"v"])
+    return AppendColumns(
+        [b"x"],
+        array("I", bytes(4 * len(ids))),
+        array("Q", [ms for ms, _ in halves]),
+        array("Q", [seq for _, seq in halves]),
+        array("I", [len(fields)] * len(ids)),
+        fields * len(ids),
+    )
 
 
 def test_a_frontier_belongs_to_the_group_it_was_measured_in() -> None:
