@@ -140,7 +140,6 @@ class AdminService(rpc.AdminServicer):
 
     def _link(self, peer: Region, puller: Puller) -> pb.LinkStatus:
         pulled, served = puller.stats, self._parts.replication.stats[peer]
-        lag_effects = puller.lag_effects
         p50, p95, p99, highest = pulled.lag.percentiles(0.5, 0.95, 0.99, 1.0)
         return pb.LinkStatus(
             peer=peer,
@@ -148,9 +147,8 @@ class AdminService(rpc.AdminServicer):
             state=LINK_STATES[puller.link.state],
             paused=puller.link.state is LinkState.PAUSED,
             error="" if puller.link.is_up else puller.link.error,
-            # Nothing is late of a peer whose effects are all here.
-            lag_ms=pulled.lag.newest if lag_effects else 0,
-            lag_effects=lag_effects,
+            lag_ms=puller.lag_ms,
+            lag_effects=puller.lag_effects,
             lag_ms_p50=p50,
             lag_ms_p95=p95,
             lag_ms_p99=p99,

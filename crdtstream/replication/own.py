@@ -12,12 +12,21 @@ from crdtstream.core.ids import Region
 
 
 class OwnEffects:
-    """How many effects of this region each peer has."""
+    """How many effects of this region each peer has, and whether another node issues them too."""
 
     def __init__(self, region: Region, peers: Iterable[Region], *, log_is_whole: bool) -> None:
         self._region = region
         self._unanswered = set() if log_is_whole else set(peers)
         self._known_n = 0
+        self._duplicate_by_peer: dict[Region, str] = {}
+
+    def note_duplicate(self, peer: Region, reason: str) -> None:
+        """``peer`` refuses this node, because another one is linked to it as the same region."""
+        self._duplicate_by_peer[peer] = reason
+
+    def note_welcome(self, peer: Region) -> None:
+        """``peer`` takes this node for its region's own."""
+        self._duplicate_by_peer.pop(peer, None)
 
     def note(self, peer: Region, n: int) -> None:
         """``peer`` has ``n`` effects of this region."""
@@ -30,6 +39,8 @@ class OwnEffects:
 
     def obstacle(self, issued: int) -> str | None:
         """Why nothing may be issued now; None if it may."""
+        for reason in self._duplicate_by_peer.values():
+            return reason
         if self.are_lost(issued):
             return (
                 f"region {self._region} has lost effects that its peers have (it has {issued} of "

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import grpc
 import structlog
 
-from crdtstream.core.clock import missing
+from crdtstream.core.clock import join, missing
 from crdtstream.core.codec import encode_vv
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.inbox import Inbox
@@ -146,9 +146,23 @@ class Puller:
 
     @property
     def lag_effects(self) -> int:
-        """What the peer is known to have of the origins asked for, and is not applied here."""
-        wanted = {region: n for region, n in self.stats.peer_vv.items() if region in self.origins}
+        """What the peer is known to have of the origins asked for, and is not applied here.
+
+        Known from the link itself, and, while it is paused or down, from the peer's acks.
+        """
+        known = dict(self.stats.peer_vv)
+        join(known, self._engine.peer_vvs().get(self.peer, {}))
+        wanted = {region: n for region, n in known.items() if region in self.origins}
         return missing(self._engine.replica.vv, wanted)
+
+    @property
+    def lag_ms(self) -> int:
+        """How late the newest batch was; of a link that is not up, how long it has been so."""
+        if not self.lag_effects:
+            return 0
+        if self.link.is_up or not self.stats.heard_ms:
+            return self.stats.lag.newest
+        return max(self.stats.lag.newest, self._engine.now() - self.stats.heard_ms)
 
     # --- The loop -----------------------------------------------------------------------------
 
@@ -217,7 +231,11 @@ class Puller:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError from group
-            return self._event_of(group)
+            event = self._event_of(group)
+            if isinstance(event, Refused) and _is_duplicate(group):
+                self._own.note_duplicate(self.peer, event.reason)
+                self._engine.set_stale(self._own.obstacle(self._engine.replica.issued))
+            return event
         raise AssertionError("a session ends by an exception")
 
     def _event_of(self, group: BaseExceptionGroup[BaseException]) -> LinkEvent:
@@ -294,6 +312,7 @@ class Puller:
                 "correct the peer's address",
             )
         self.stats.peer_vv = checked_vv(self.peer, welcome.vv)
+        self._own.note_welcome(self.peer)
         self._feed(Welcomed())
         self._look_at_own_effects()
 
@@ -405,6 +424,15 @@ class Puller:
         # Only a link that is up begins again; another one asks for the right origins anyway.
         if self.link.is_up and self._routes.wanted(self.peer, now) != self.origins:
             raise InterruptedSessionError
+
+
+def _is_duplicate(group: BaseExceptionGroup[BaseException]) -> bool:
+    """Whether the peer refused because another node is this region."""
+    refused = group.subgroup(
+        lambda error: isinstance(error, grpc.aio.AioRpcError)
+        and error.code() is grpc.StatusCode.ALREADY_EXISTS
+    )
+    return refused is not None
 
 
 def _event_of_error(error: BaseException) -> LinkEvent:

@@ -49,6 +49,7 @@ class Session:
     """One puller.
 
     Attributes:
+        run_id: which start of the puller's node this is.
         sent_vv: what it has or was sent, per origin asked for.
         seq: the row of the log to look at next.
         wake: something is in the log, or was taken, or the session is over.
@@ -56,6 +57,7 @@ class Session:
     """
 
     region: Region
+    run_id: int
     origins: frozenset[Region]
     sent_vv: MutableVersionVector
     stats: ServeStats
@@ -163,7 +165,7 @@ class ReplicationService(rpc.ReplicationServicer):
         except PeerError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         sent_vv = {origin: n for origin, n in vv.items() if origin in origins}
-        session = Session(region, origins, sent_vv, self.stats[region])
+        session = Session(region, opening.run_id, origins, sent_vv, self.stats[region])
         session.heard = asyncio.get_running_loop().time()
         return session
 
@@ -184,12 +186,21 @@ class ReplicationService(rpc.ReplicationServicer):
             return grpc.StatusCode.FAILED_PRECONDITION, reason
         if opening.region == own.region:
             reason = f"both sides are region {own.region}; each region needs a number of its own"
-            return grpc.StatusCode.ALREADY_EXISTS, reason
+            return grpc.StatusCode.FAILED_PRECONDITION, reason
         if opening.region not in self.stats:
             reason = (
                 f"region {opening.region} is no peer of region {own.region}; add it to its peers"
             )
             return grpc.StatusCode.PERMISSION_DENIED, reason
+        linked = self._sessions.get(Region(opening.region))
+        if linked is not None and not linked.is_over and linked.run_id != opening.run_id:
+            # Two nodes that number effects as one region would give the same dots to different
+            # ones.  A node that was restarted is let in: its old link ended with its process.
+            reason = (
+                f"another node is linked to region {own.region} as region {opening.region}; "
+                "stop one of the two, or give it a region number of its own"
+            )
+            return grpc.StatusCode.ALREADY_EXISTS, reason
         return None
 
     # --- Reading ------------------------------------------------------------------------------

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import grpc
 import pytest
+import redis
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc
-from tests.live.cluster import Cluster, cluster_of, vv_of, wait_until
+from tests.conftest import free_base_port
+from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -76,6 +78,40 @@ def test_status_tells_of_links_and_their_lag(three_regions: Cluster) -> None:
     status = second.status()
     assert (status.region, status.database_id, status.keys) == (2, "crdb", 1)
     assert status.log_bytes > 0
+
+
+def test_a_second_node_of_a_region_is_refused_and_takes_no_writes(
+    three_regions: Cluster, tmp_path: Path
+) -> None:
+    """A copied configuration with other ports and folder: dots would be used twice."""
+    first, second, third = three_regions.nodes.values()
+    first.client.xadd("x", {"from": "first"})
+    three_regions.converge()
+    twin = Node(1, free_base_port(1), tmp_path / "twin")
+    twin.config.parent.mkdir()
+    twin.configure({2: second.grpc_address, 3: third.grpc_address})
+    twin.start()
+    try:
+        wait_until(lambda: "another node is linked" in twin.status().fault, "the twin is refused")
+        with pytest.raises(redis.ResponseError, match=r"another node is linked .* as region 1"):
+            twin.client.xadd("x", {"from": "twin"})
+        first.client.xadd("x", {"from": "first"})
+        three_regions.converge()
+        assert [fields for _, fields in third.client.xrange("x")] == [{b"from": b"first"}] * 2
+    finally:
+        twin.end()
+
+
+def test_a_paused_link_tells_how_far_behind_it_is(three_regions: Cluster) -> None:
+    first, second, _ = three_regions.nodes.values()
+    second.set_links(paused=True)
+    for _ in range(3):
+        first.client.xadd("x", {"f": "v"})
+    wait_until(lambda: second.link(1).lag_effects == 3, "the paused link lacks three effects")
+    wait_until(lambda: second.link(1).lag_ms > 100, "and for how long")
+    second.set_links(paused=False)
+    three_regions.converge()
+    assert second.link(1).lag_effects == second.link(1).lag_ms == 0
 
 
 def test_a_link_to_no_peer_cannot_be_paused(three_regions: Cluster) -> None:
