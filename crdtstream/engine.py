@@ -6,9 +6,10 @@ event loop - commands of many clients, batches of peers - is one *tick*.  When i
     records of the tick ──> queue ──> committer ──> log (one group commit) ──> callbacks, links
 
 Ticks go on while a commit is under way; what they leave queues, and the next commit takes all of
-it.  A tick's callbacks (replies to clients, mostly) run when everything done up to its end is
-durable, in the order of the ticks.  So a reply, a read's too, never tells of something that a
-crash can still undo (``rules`` 19).  A tick that changed nothing while nothing is under way has
+it.  A tick's callbacks (replies to clients, mostly) run when everything done up to its end is in
+the log, in the order of the ticks.  So a reply, a read's too, never tells of something that a
+crash of the process can undo - and, with ``appendfsync always``, where each commit is synced, not
+a power cut either (``rules`` 19).  A tick that changed nothing while nothing is under way has
 nothing to wait for and is answered at once.
 
 When the disk refuses, the records stay queued and are tried again, the same bytes, with growing
@@ -207,16 +208,14 @@ class Engine:
         self._arm_deadline()
         if records:
             size = sum(map(record_bytes, records))
-            waits = self.fsync is Fsync.ALWAYS
-            self._queue.append(Tick(records, callbacks if waits else [], size))
+            self._queue.append(Tick(records, callbacks, size))
             self._queued_bytes += size
             self._queued_records += len(records)
             self.congested = self.congested or self._queue_exceeds(1)
             self._wake.set()
-            if waits:
-                return
-        elif self._must_wait():
-            # It may have seen what the commits under way are about to make durable.
+            return
+        if self._must_wait():
+            # It may have seen what the commits under way are about to write.
             (self._queue[-1] if self._queue else self._committing[-1]).callbacks.extend(callbacks)
             return
         for callback in callbacks:
@@ -230,14 +229,12 @@ class Engine:
         )
 
     def _must_wait(self) -> bool:
-        """Whether a tick without records has something before it that is not durable.
+        """Whether a tick without records has something before it that is not in the log.
 
         While the disk refuses, reads are answered: what they may see beyond the log are the
         ticks whose clients were told that the outcome is unknown.
         """
-        if self.fsync is not Fsync.ALWAYS or self.fault is not None:
-            return False
-        return bool(self._queue or self._committing)
+        return self.fault is None and bool(self._queue or self._committing)
 
     # --- The committer ------------------------------------------------------------------------
 

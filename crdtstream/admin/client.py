@@ -81,7 +81,7 @@ class AdminClient:
                 case grpc.StatusCode.UNAVAILABLE:
                     raise UnreachableError(
                         f"no region node answers at {self.address}:"
-                        " start it (crdtstream up), or name another --address"
+                        " start it (crdtstream up), or name another --address, or the --dir of `up`"
                     ) from error
                 case grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise UnreachableError(

@@ -73,6 +73,8 @@ def tune_db(
         except AdminError as error:
             fail(f"region {target}: {error}")
     typer.echo("Finished successfully")
+    if not every_region and len(found.replies) > 1:
+        typer.echo(f"in region {targets[0]} only; --all tunes every region", err=True)
 
 
 @info_app.command("db")

@@ -1,6 +1,7 @@
 """DEL, EXISTS, TYPE, KEYS, SCAN, RENAME, DBSIZE, FLUSHALL: whole keys.  All of them are streams."""
 
 from itertools import groupby
+from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer
 from crdtstream.commands.glob import compile_glob
@@ -9,7 +10,8 @@ from crdtstream.core.effects import DeleteKey, SetLastId
 from crdtstream.core.ids import U64_MAX, Millis, parse_u64
 from crdtstream.core.replica import Replica
 
-SCAN_COUNT_DEFAULT = 10
+SCAN_COUNT_DEFAULT: Final = 10
+RENAME_BYTES_MAX: Final = 256 << 20
 
 
 def delete(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -113,6 +115,12 @@ def _move(replica: Replica, source: bytes, target: bytes) -> None:
         for entry_id, same_id in groupby(stream.scan(), key=lambda found: found[0])
         for _, _, node, index in [next(same_id)]
     ]
+    # One batch is one row of the log and one message: what no peer could take must not be issued.
+    if sum(len(fields) for _, fields in entries) > RENAME_BYTES_MAX:
+        raise CommandError(
+            f"ERR the stream holds more than {RENAME_BYTES_MAX >> 20} MiB, too much to rename at "
+            "once: read it and add its entries under the new name"
+        )
     last_id = stream.last_id
     replica.issue(DeleteKey(source))
     if replica.stream(target) is not None:

@@ -429,8 +429,10 @@ class Puller:
 def _is_duplicate(group: BaseExceptionGroup[BaseException]) -> bool:
     """Whether the peer refused because another node is this region."""
     refused = group.subgroup(
-        lambda error: isinstance(error, grpc.aio.AioRpcError)
-        and error.code() is grpc.StatusCode.ALREADY_EXISTS
+        lambda error: (
+            isinstance(error, grpc.aio.AioRpcError)
+            and error.code() is grpc.StatusCode.ALREADY_EXISTS
+        )
     )
     return refused is not None
 
