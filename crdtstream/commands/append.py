@@ -133,7 +133,7 @@ def _refuse_by_mode(request: IdRequest, mode: IdMode) -> None:
 def choose_id(
     request: IdRequest, region: Region, mode: IdMode, *, now: Millis, last: StreamId
 ) -> StreamId:
-    """The new entry's ID (design section 4): always above ``last``, the last-generated ID.
+    """The new entry's ID (architecture, "IDs"): always above ``last``, the last-generated ID.
 
     Raises:
         CommandError: no such ID, or no greater ID at all.

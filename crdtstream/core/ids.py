@@ -4,7 +4,7 @@ An ID is kept as one Python integer, ``ms << 64 | seq``: comparing, sorting and 
 single operations of the interpreter, and "the next ID" is ``+ 1``, over to the next millisecond
 included.  As a radix-tree key it is 16 big-endian bytes, whose byte order is the numeric order.
 
-Region-unique sequences (design section 4): the sequences of region r are those with
+Region-unique sequences (architecture, "IDs"): the sequences of region r are those with
 ``seq mod 1024 == r``, so two regions never generate the same ID.
 """
 

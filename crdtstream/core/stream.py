@@ -86,7 +86,7 @@ class Stream:
                 yield entry_id, region, *found
 
     def lane_positions(self) -> dict[Region, StreamId]:
-        """Each lane's last ID as observed: where ``$`` stands (design section 6)."""
+        """Each lane's last ID as observed: where ``$`` stands."""
         return {region: register.id for region, register in self.last_ids.items()}
 
     # --- Changing -----------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Wait:
         Redis a reply already means durable *here*; WAIT is about losing a whole region.  The
         acknowledged run that an XACK moves is issued when the tick ends, and not waited for.
 
-        Source: redis.io/commands/wait; design 9.
+        Source: redis.io/commands/wait.
         """
         wanted = integer(argv[1])
         timeout_ms = integer(argv[2], error=BAD_TIMEOUT)
