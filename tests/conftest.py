@@ -12,6 +12,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says something of the machine, and nothing of the rule it proves.
+settings.register_profile(
+    "untimed", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"

@@ -300,7 +300,8 @@ class Regions(RuleBasedStateMachine):
             self.check(self.nodes[0])
 
 
-TestConvergence = Regions.TestCase
+# Seconds on a quiet machine; the bound is for a busy one.
+TestConvergence = pytest.mark.timeout(900)(Regions.TestCase)
 TestConvergence.settings = settings(max_examples=250, stateful_step_count=25, deadline=None)
 
 
@@ -381,7 +382,7 @@ class Readers(RuleBasedStateMachine):
             assert not skipped, f"region {node.region} never handed out {sorted(skipped)}"
 
 
-TestNeverSkip = Readers.TestCase
+TestNeverSkip = pytest.mark.timeout(900)(Readers.TestCase)
 TestNeverSkip.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 
 
