@@ -7,6 +7,7 @@ import hiredis
 
 from crdtstream.commands.database import Database
 from crdtstream.commands.reply import CommandError, Encoded, PerKey, Reply, RespMap, Status
+from crdtstream.commands.session import Session
 from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import IdMode, Millis, Region
@@ -25,18 +26,21 @@ class Node:
     now: int = 1000
     replica: Replica = field(init=False)
     log: list[Record] = field(default_factory=list)
+    _database: Database = field(init=False)
+    _session: Session = field(init=False)
 
     def __post_init__(self) -> None:
-        self.replica = self._new()
+        self._begin()
 
-    def _new(self) -> Replica:
-        return Replica(Region(self.region), id_mode=self.mode, implicit_mkstream=True)
+    def _begin(self) -> None:
+        self.replica = Replica(Region(self.region), id_mode=self.mode, implicit_mkstream=True)
+        self._database = Database(self.replica)
+        self._session = self._database.open_session()
 
     def __call__(self, line: str) -> object:
         """Run one command within the open tick."""
         argv = [word.encode() for word in shlex.split(line)]
-        database = Database(self.replica)
-        reply = database.call(database.open_session(), Millis(self.now), argv)
+        reply = self._database.call(self._session, Millis(self.now), argv)
         return reply.text if isinstance(reply, CommandError) else plain(reply)
 
     def run(self, *lines: str) -> object:
@@ -71,7 +75,7 @@ class Node:
 
     def restart(self) -> None:
         """Lose everything but the log and replay it."""
-        self.replica = self._new()
+        self._begin()
         for record in self.log:
             self.replica.replay(record)
 
