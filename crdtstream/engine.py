@@ -74,7 +74,6 @@ class EngineStats:
     commits: int = 0
     records_committed: int = 0
     commit_failures: int = 0
-    commit_seconds: float = 0.0
 
 
 def wall_clock() -> Millis:
@@ -124,7 +123,6 @@ class Engine:
         self.stats = EngineStats()
         self.stability = StabilityTracker(replica.region, peers)
         self._peer_vvs: dict[Region, VersionVector] = {}
-        self._on_ack: list[Callable[[], None]] = []
         self._scheduled = False
         self._callbacks: list[Callback] = []
         self._queue: deque[Tick] = deque()
@@ -288,7 +286,6 @@ class Engine:
         pause = RETRY_SECONDS_FIRST
         while waiting:
             records = waiting[:COMMIT_RECORDS_MAX]
-            started = time.perf_counter()
             try:
                 await self.log.append(records)
             except StoreError as error:
@@ -299,7 +296,6 @@ class Engine:
                 pause = min(RETRY_SECONDS_MAX, pause * 2)
                 continue
             self.stats.commits += 1
-            self.stats.commit_seconds += time.perf_counter() - started
             self.stats.records_committed += len(records)
             del waiting[: len(records)]
             self._note_logged(records)
@@ -370,10 +366,6 @@ class Engine:
         """Per region the durable version vector that it was last heard to have."""
         return self._peer_vvs
 
-    def on_ack(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` run whenever a peer's durable version vector has grown."""
-        self._on_ack.append(callback)
-
     def learn_peer_vv(self, region: Region, vv: VersionVector) -> None:
         """A region's durable version vector, from its ack or heartbeat or by gossip."""
         known = self._peer_vvs.get(region)
@@ -386,8 +378,6 @@ class Engine:
         self._learn_stability()
         for session, reply in self.database.settle_acks(self.now()):
             self.deliver(session, reply)
-        for callback in self._on_ack:
-            callback()
 
     def _learn_stability(self) -> None:
         """Drop what is kept only for effects that can no longer arrive."""

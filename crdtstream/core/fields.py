@@ -29,18 +29,3 @@ def encode_fields(arguments: Sequence[bytes]) -> bytes:
     for argument in arguments:
         flat += (len(argument), argument)
     return _template(len(arguments)) % tuple(flat)
-
-
-def decode_fields(fields: bytes | bytearray | memoryview) -> list[bytes]:
-    """The inverse of :func:`encode_fields`: fields and values in turn."""
-    data = bytes(fields)
-    at = data.index(b"\r\n")
-    count = int(data[1:at])
-    at += 2
-    arguments = []
-    for _ in range(count):
-        end = data.index(b"\r\n", at)
-        length = int(data[at + 1 : end])
-        arguments.append(data[end + 2 : end + 2 + length])
-        at = end + 4 + length
-    return arguments

@@ -164,7 +164,7 @@ class Group:
     def has_create_covered_by(self, context: VersionVector) -> bool:
         return any(covers_dot(context, dot) for dot in self.creates)
 
-    def unite(self, region: Region, start: StreamId, end: StreamId) -> bool:
+    def unite(self, region: Region, start: StreamId, end: StreamId) -> None:
         """An AckFrontier's interval: what it newly covers is no longer pending or to be read."""
         intervals = self.intervals.setdefault(region, Intervals())
         fresh = intervals.add(start, end)
@@ -173,7 +173,6 @@ class Group:
             for entry_id in list(progress.pel.irange(low, high, inclusive=(False, True))):
                 self._drop_nack(progress.pel[entry_id])
         self._skip_covered(region, progress)
-        return bool(fresh)
 
     # --- Positions ----------------------------------------------------------------------------
 

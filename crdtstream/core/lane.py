@@ -305,11 +305,6 @@ class Lane:
             return None
         return node, index
 
-    def dot_of(self, entry_id: StreamId) -> int | None:
-        """The dot number of an entry, None if it is not there."""
-        found = self.find(entry_id)
-        return None if found is None else found[0].n[found[1]]
-
     def predecessor(self, entry_id: StreamId) -> StreamId:
         """The greatest ID below the given one, 0-0 if there is none.  O(log n)."""
         for found, _, _ in self.scan_back(ID_MIN, StreamId(entry_id - 1)):

@@ -12,7 +12,6 @@ class OpenBatch:
 
     Attributes:
         count: effects so far.
-        fields_bytes: bytes of fields so far.
     """
 
     __slots__ = (
@@ -24,14 +23,12 @@ class OpenBatch:
         "_others",
         "_seq",
         "count",
-        "fields_bytes",
         "first_n",
     )
 
     def __init__(self, first_n: int) -> None:
         self.first_n = first_n
         self.count = 0
-        self.fields_bytes = 0
         self._keys: dict[bytes, int] = {}
         self._key_index = array("I")
         self._ms = array("Q")
@@ -50,7 +47,6 @@ class OpenBatch:
         self._seq.append(entry_id & U64_MAX)
         self._lengths.append(len(fields))
         self._fields.append(fields)
-        self.fields_bytes += len(fields)
         self.count += 1
 
     def add(self, effect: RareEffect) -> None:

@@ -125,6 +125,7 @@ class Puller:
         self._is_reading = False
         self._taken_bytes = 0
         self._logged_error = ""
+        self._made_ms = engine.now()
         inbox = Inbox(
             engine.replica,
             batches_max=limits.inbox_batches_max,
@@ -157,12 +158,14 @@ class Puller:
 
     @property
     def lag_ms(self) -> int:
-        """How late the newest batch was; of a link that is not up, how long it has been so."""
+        """How late the newest batch was; of a link that is not up, how long nothing was heard."""
         if not self.lag_effects:
             return 0
-        if self.link.is_up or not self.stats.heard_ms:
+        if self.link.is_up:
             return self.stats.lag.newest
-        return max(self.stats.lag.newest, self._engine.now() - self.stats.heard_ms)
+        # A link that was never up has heard nothing since the node started.
+        heard_ms = self.stats.heard_ms or self._made_ms
+        return max(self.stats.lag.newest, self._engine.now() - heard_ms)
 
     # --- The loop -----------------------------------------------------------------------------
 

@@ -114,6 +114,18 @@ def test_a_paused_link_tells_how_far_behind_it_is(three_regions: Cluster) -> Non
     assert second.link(1).lag_effects == second.link(1).lag_ms == 0
 
 
+def test_a_link_that_was_never_up_tells_how_far_behind_it_is(tmp_path: Path) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        cluster.configure({(2, 1): "127.0.0.1:1"})
+        cluster.start()
+        first.client.xadd("x", {"f": "v"})
+        # Region 1 pulls from region 2, and its acks say what it has.
+        wait_until(lambda: second.link(1).lag_effects == 1, "the broken link lacks one effect")
+        wait_until(lambda: second.link(1).lag_ms > 0, "and for how long")
+        assert second.link(1).heard_ms == 0
+
+
 def test_a_link_to_no_peer_cannot_be_paused(three_regions: Cluster) -> None:
     with pytest.raises(grpc.RpcError, match="region 7 is no peer of region 1; its peers are 2, 3"):
         three_regions[1].set_links(paused=True, peers=[2, 7])
