@@ -176,7 +176,7 @@ class AdminService(rpc.AdminServicer):
     def _streams(self) -> list[pb.StreamStatus]:
         replica = self._parts.engine.replica
         found = []
-        for key in sorted(replica.keys()):
+        for key in sorted(replica):
             stream = replica.stream(key)
             assert stream is not None
             found.append(_stream_status(key, stream))

@@ -7,7 +7,7 @@ from crdtstream.commands.arguments import SYNTAX_ERROR, integer, shown
 from crdtstream.commands.entries import encode_entries, encode_entry
 from crdtstream.commands.groups import bad_subcommand
 from crdtstream.commands.reply import CommandError, Encoded, Reply, RespMap, Status
-from crdtstream.core.group import Consumer, Group, lane_lag
+from crdtstream.core.group import Consumer, Group, Nack, lane_lag
 from crdtstream.core.ids import Millis, format_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -105,7 +105,7 @@ def _stream_full(stream: Stream, count: int) -> Reply:
 def _group_full(stream: Stream, name: bytes, limit: int | None) -> Reply:
     group = stream.groups[name]
     pending: list[Reply] = [
-        [format_id(nack.id), nack.consumer.name, nack.delivered_ms, nack.delivery_count]
+        [format_id(nack.id), owner_name(nack), nack.delivered_ms, nack.delivery_count]
         for nack in islice(group.pending(), limit)
     ]
     consumers: list[Reply] = [
@@ -122,6 +122,11 @@ def _group_full(stream: Stream, name: bytes, limit: int | None) -> Reply:
             (b"consumers", consumers),
         ]
     )
+
+
+def owner_name(nack: Nack) -> bytes:
+    """Empty for what nobody owns."""
+    return b"" if nack.consumer is None else nack.consumer.name
 
 
 def _consumer_full(consumer: Consumer, limit: int | None) -> Reply:

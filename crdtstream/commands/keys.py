@@ -139,7 +139,7 @@ def flushall(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """FLUSHALL / FLUSHDB [ASYNC | SYNC]: one DEL per observed key (``rules`` 8)."""
     if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() not in (b"async", b"sync")):
         raise CommandError(SYNTAX_ERROR)
-    for key in list(replica.keys()):
+    for key in replica.known_keys():
         replica.issue(DeleteKey(key))
     return OK
 

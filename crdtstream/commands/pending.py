@@ -91,8 +91,7 @@ def xpending(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
             break
         idle = _idle(nack, now)
         if idle >= min_idle:
-            row: list[Reply] = [format_id(nack.id), nack.consumer.name, idle, nack.delivery_count]
-            replies.append(row)
+            replies.append(_pending_row(nack, idle))
     return replies
 
 
@@ -109,6 +108,13 @@ def _summary(group: Group) -> Reply:
     lowest = min(pel.keys()[0] for pel in pels)
     highest = max(pel.keys()[-1] for pel in pels)
     return [total, format_id(lowest), format_id(highest), consumers]
+
+
+def _pending_row(nack: Nack, idle: int) -> Reply:
+    """An entry that nobody owns has no name and is -1 ms idle."""
+    if nack.consumer is None:
+        return [format_id(nack.id), b"", -1, nack.delivery_count]
+    return [format_id(nack.id), nack.consumer.name, idle, nack.delivery_count]
 
 
 def _idle(nack: Nack, now: Millis) -> int:

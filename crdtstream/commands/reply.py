@@ -47,6 +47,13 @@ class RespMap:
 
 
 @dataclass(frozen=True, slots=True)
+class RespSet:
+    """A set in RESP3, in RESP2 an array."""
+
+    members: "list[Reply]"
+
+
+@dataclass(frozen=True, slots=True)
 class PerKey:
     """XREAD's answer: a map in RESP3, in RESP2 an array of [key, value] pairs."""
 
@@ -58,6 +65,20 @@ class Verbatim:
     """Text for people (INFO): a verbatim string in RESP3, a bulk string in RESP2."""
 
     text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Told to a client besides its replies: marked as such in RESP3, an array in RESP2."""
+
+    items: "list[Reply]"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushes:
+    """What SUBSCRIBE answers: pushes, in the place of one reply; never empty."""
+
+    pushes: list[Push]
 
 
 class Null(Enum):
@@ -76,14 +97,30 @@ class Blocked:
         retry: the command with its IDs fixed as they were on arrival.  It answers, is still
             Blocked, or raises CommandError, which is then the reply (a group destroyed meanwhile).
         on_timeout: the reply when time is over or CLIENT UNBLOCK … TIMEOUT comes.
+        retry_at: when the command may succeed although no key changed (XREADGROUP CLAIM: an entry
+            becomes old enough); None: never.  What ``retry`` returns says it anew.
     """
 
     keys: tuple[bytes, ...]
     timeout_ms: int
     retry: "Callable[[Replica, Millis], Reply | Blocked]"
     on_timeout: "Reply" = Null.ARRAY
+    retry_at: Millis | None = None
 
 
 Reply: TypeAlias = Union[
-    int, bytes, Null, Status, Encoded, RespMap, PerKey, Verbatim, CommandError, "list[Reply]", None
+    int,
+    bytes,
+    Null,
+    Status,
+    Encoded,
+    RespMap,
+    RespSet,
+    PerKey,
+    Verbatim,
+    Push,
+    Pushes,
+    CommandError,
+    "list[Reply]",
+    None,
 ]

@@ -30,12 +30,19 @@ from crdtstream.core.effects import (
     Deliver,
     DestroyGroup,
     EffectBatch,
+    IdempotentId,
+    LaneHandover,
     LocalChange,
+    Mode,
     RareEffect,
     Redeliver,
+    Release,
     Remove,
+    SetExpiry,
+    SetGroupMode,
     SetLastId,
     SetPosition,
+    SetStreamConfig,
     Trim,
 )
 from crdtstream.core.group import Start
@@ -156,9 +163,10 @@ def _decode_positions(
 def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
     message = effects_pb2.Effect(offset=offset)
     match effect:
-        case Remove(key, ids):
+        case Remove(key, ids, with_references):
             message.remove.key = key
             message.remove.lanes.extend(_encode_lane_ids(ids))
+            message.remove.with_references = with_references
         case Trim(key, up_to):
             message.trim.key = key
             message.trim.up_to.extend(_encode_positions(up_to))
@@ -188,14 +196,58 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
                 message.set_last_id.entries_added = entries_added
             if max_deleted_id is not None:
                 message.set_last_id.max_deleted_id.CopyFrom(_encode_id(max_deleted_id))
+        case SetExpiry(key, deadline):
+            message.set_expiry.key = key
+            if deadline is not None:
+                message.set_expiry.deadline_ms = deadline
+        case SetStreamConfig(key, duration_s, maxsize):
+            message.set_stream_config.key = key
+            if duration_s is not None:
+                message.set_stream_config.idmp_duration_s = duration_s
+            if maxsize is not None:
+                message.set_stream_config.idmp_maxsize = maxsize
+        case SetGroupMode():
+            _encode_mode(message.set_group_mode, effect)
     return message
+
+
+_MODES: Final = {
+    Mode.AT_LEAST_ONCE: effects_pb2.AT_LEAST_ONCE,
+    Mode.HOME: effects_pb2.HOME,
+    Mode.PARTITIONED: effects_pb2.PARTITIONED,
+}
+
+
+def _encode_mode(message: effects_pb2.SetGroupMode, effect: SetGroupMode) -> None:
+    message.key, message.group, message.epoch = effect.key, effect.group, effect.epoch
+    message.mode = _MODES[effect.mode]
+    if effect.home is not None:
+        message.home = effect.home
+    message.forced = effect.forced
+    for lane, handover in sorted(effect.handover.items()):
+        body = message.handover.add(lane=lane)
+        body.run_from.CopyFrom(_encode_id(handover.run_from))
+        body.last_delivered.CopyFrom(_encode_id(handover.last_delivered))
+        for start_id, end_id in handover.handed_out:
+            interval = body.handed_out.add()
+            getattr(interval, "from").CopyFrom(_encode_id(start_id))
+            interval.to.CopyFrom(_encode_id(end_id))
+        body.ignore_until.CopyFrom(_encode_id(handover.ignore_until))
+        if handover.pending:
+            ids, counts = zip(*handover.pending, strict=True)
+            body.pending.ms = pack(array("Q", map(id_ms, ids)))
+            body.pending.seq = pack(array("Q", map(id_seq, ids)))
+            body.delivery_counts = pack(array("Q", counts))
+        if handover.entries_read is not None:
+            body.entries_read = handover.entries_read
 
 
 def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
     match message.WhichOneof("kind"):
         case "remove":
             remove = message.remove
-            return Remove(remove.key, _decode_lane_ids(remove.lanes, field="remove.lanes"))
+            ids = _decode_lane_ids(remove.lanes, field="remove.lanes")
+            return Remove(remove.key, ids, remove.with_references)
         case "trim":
             return Trim(message.trim.key, _decode_positions(message.trim.up_to, field="trim.up_to"))
         case "delete_key":
@@ -214,8 +266,71 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
                 body.entries_added if body.HasField("entries_added") else None,
                 _decode_id(body.max_deleted_id) if body.HasField("max_deleted_id") else None,
             )
+        case "set_expiry":
+            expiry = message.set_expiry
+            deadline = expiry.deadline_ms if expiry.HasField("deadline_ms") else None
+            return SetExpiry(expiry.key, None if deadline is None else Millis(deadline))
+        case "set_stream_config":
+            config = message.set_stream_config
+            return SetStreamConfig(
+                config.key,
+                config.idmp_duration_s if config.HasField("idmp_duration_s") else None,
+                config.idmp_maxsize if config.HasField("idmp_maxsize") else None,
+            )
+        case "set_group_mode":
+            return _decode_mode(message.set_group_mode)
         case _:
             raise BatchError("others.kind: an effect this version does not know; upgrade this node")
+
+
+def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
+    modes = {number: mode for mode, number in _MODES.items()}
+    mode = modes.get(message.mode)
+    if mode is None:
+        raise BatchError("set_group_mode.mode: this version does not know it; upgrade this node")
+    home = _region(message.home, field="set_group_mode.home") if message.HasField("home") else None
+    if (home is None) is (mode is Mode.HOME):
+        raise BatchError("set_group_mode.home: there with mode home, and only then")
+    if not 1 <= message.epoch <= N_MAX:
+        raise BatchError(f"set_group_mode.epoch: {message.epoch} is out of range")
+    handover = {
+        _region(body.lane, field="set_group_mode.handover"): _decode_handover(body)
+        for body in message.handover
+    }
+    return SetGroupMode(
+        message.key, message.group, message.epoch, mode, home, message.forced, handover
+    )
+
+
+def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
+    field = "set_group_mode.handover"
+    ms = _unpack("Q", message.pending.ms, field=f"{field}.pending.ms")
+    seq = _unpack("Q", message.pending.seq, field=f"{field}.pending.seq")
+    counts = _unpack("Q", message.delivery_counts, field=f"{field}.delivery_counts")
+    if not len(ms) == len(seq) == len(counts):
+        raise BatchError(f"{field}.pending: IDs and delivery counts differ in number")
+    if any(count > N_MAX for count in counts):
+        raise BatchError(f"{field}.delivery_counts: out of range")
+    ids = list(map(make_id, ms, seq))
+    if any(a >= b for a, b in itertools.pairwise(ids)):
+        raise BatchError(f"{field}.pending: not ascending")
+    handed_out = tuple(
+        (_decode_id(getattr(interval, "from")), _decode_id(interval.to))
+        for interval in message.handed_out
+    )
+    if any(start >= end for start, end in handed_out):
+        raise BatchError(f"{field}.handed_out: a stretch that is empty or ends too early")
+    run_from, last_delivered = _decode_id(message.run_from), _decode_id(message.last_delivered)
+    if run_from > last_delivered:
+        raise BatchError(f"{field}.run_from: beyond last_delivered")
+    return LaneHandover(
+        run_from=run_from,
+        last_delivered=last_delivered,
+        handed_out=handed_out,
+        ignore_until=_decode_id(message.ignore_until),
+        pending=tuple(zip(ids, counts, strict=True)),
+        entries_read=message.entries_read if message.HasField("entries_read") else None,
+    )
 
 
 def _decode_create(message: effects_pb2.CreateGroup) -> CreateGroup:
@@ -245,6 +360,8 @@ def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
 def encode_batch(batch: EffectBatch) -> bytes:
     """The batch's bytes: what the log keeps and the links send."""
     appends = batch.appends
+    producers = {item.producer: None for item in appends.idempotent.values()}
+    producer_index = {producer: index for index, producer in enumerate(producers)}
     message = effects_pb2.EffectBatch(
         origin=batch.origin,
         first_n=batch.first_n,
@@ -258,6 +375,12 @@ def encode_batch(batch: EffectBatch) -> bytes:
         lengths=pack(appends.lengths),
         fields=appends.fields,
         others=[_encode_effect(offset, effect) for offset, effect in batch.others],
+        idempotent_index=pack(array("I", appends.idempotent)),
+        producers=producers,
+        idempotent_producer_index=pack(
+            array("I", (producer_index[item.producer] for item in appends.idempotent.values()))
+        ),
+        idempotent_ids=[item.id for item in appends.idempotent.values()],
     )
     return message.SerializeToString(deterministic=True)
 
@@ -316,7 +439,39 @@ def _decode_columns(message: effects_pb2.EffectBatch) -> AppendColumns:
         raise BatchError("keys: appends without a key")
     if sum(lengths) != len(message.fields):
         raise BatchError("fields: its size is not the sum of the lengths")
-    return AppendColumns(list(message.keys), key_index, ms, seq, lengths, message.fields)
+    return AppendColumns(
+        list(message.keys),
+        key_index,
+        ms,
+        seq,
+        lengths,
+        message.fields,
+        _decode_idempotent(message, append_count=len(ms)),
+    )
+
+
+def _decode_idempotent(
+    message: effects_pb2.EffectBatch, *, append_count: int
+) -> dict[int, IdempotentId]:
+    if not message.idempotent_ids:
+        return {}
+    index = _unpack("I", message.idempotent_index, field="idempotent_index")
+    producer_index = _unpack(
+        "I", message.idempotent_producer_index, field="idempotent_producer_index"
+    )
+    ids = message.idempotent_ids
+    if not len(index) == len(producer_index) == len(ids):
+        raise BatchError(
+            "idempotent_index, idempotent_producer_index, idempotent_ids: differ in length"
+        )
+    if index[-1] >= append_count or any(a >= b for a, b in itertools.pairwise(index)):
+        raise BatchError("idempotent_index: not ascending, or beyond the appends")
+    if max(producer_index) >= len(message.producers):
+        raise BatchError("idempotent_producer_index: beyond the producers")
+    return {
+        at: IdempotentId(message.producers[producer], idempotent_id)
+        for at, producer, idempotent_id in zip(index, producer_index, ids, strict=True)
+    }
 
 
 # --- Local changes ------------------------------------------------------------------------------
@@ -328,6 +483,11 @@ def encode_local(changes: Sequence[tuple[int, LocalChange]]) -> bytes:
         changes=[_encode_change(after_n, change) for after_n, change in changes]
     )
     return message.SerializeToString(deterministic=True)
+
+
+def encode_arrival(arrived: Millis) -> bytes:
+    """What is local about a batch of another region: when it came."""
+    return local_pb2.LocalChanges(arrived_ms=arrived).SerializeToString()
 
 
 def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
@@ -354,6 +514,10 @@ def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
             if last_id is not None:
                 message.claim.last_id.CopyFrom(_encode_id(last_id))
             message.claim.SetInParent()
+        case Release(_, _, released):
+            for lane, entry_id, count in released:
+                body = message.release.nacks.add(lane=lane, delivery_count=count)
+                body.id.CopyFrom(_encode_id(entry_id))
         case CreateConsumer(_, _, consumer, now):
             message.consumer, message.now_ms = consumer, now
             message.create_consumer.SetInParent()
@@ -371,8 +535,8 @@ def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
     return message
 
 
-def decode_local(data: bytes) -> list[tuple[int, LocalChange]]:
-    """The inverse of :func:`encode_local`.
+def decode_local(data: bytes) -> tuple[list[tuple[int, LocalChange]], Millis]:
+    """The inverse of :func:`encode_local` and :func:`encode_arrival`: changes, and arrival or 0.
 
     Raises:
         BatchError: the bytes are no valid list of local changes.
@@ -381,7 +545,8 @@ def decode_local(data: bytes) -> list[tuple[int, LocalChange]]:
         message = local_pb2.LocalChanges.FromString(data)
     except DecodeError as error:
         raise BatchError(f"local: no protobuf message of this kind ({error})") from error
-    return [(change.after_n, _decode_change(change)) for change in message.changes]
+    changes = [(change.after_n, _decode_change(change)) for change in message.changes]
+    return changes, Millis(message.arrived_ms)
 
 
 def _decode_change(message: local_pb2.LocalChange) -> LocalChange:
@@ -398,6 +563,19 @@ def _decode_change(message: local_pb2.LocalChange) -> LocalChange:
             return Ack(key, group, _decode_lane_ids(message.ack.lanes, field="ack.lanes"))
         case "claim":
             return _decode_claim(key, group, consumer, now, message.claim)
+        case "release":
+            return Release(
+                key,
+                group,
+                tuple(
+                    (
+                        _region(nack.lane, field="release.nacks"),
+                        _decode_id(nack.id),
+                        nack.delivery_count,
+                    )
+                    for nack in message.release.nacks
+                ),
+            )
         case "create_consumer":
             return CreateConsumer(key, group, consumer, now)
         case "delete_consumer":

@@ -1,8 +1,9 @@
 """The canonical digest: equal version vectors, equal digests (``rules`` 22).
 
-In it, for every key: entries (lane, dot number, ID, fields), last-ID registers, live creates with
-their starts, acknowledged intervals.  Not in it: tombstones, counters, consumers and positions,
-how entries are spread over macro nodes, and anything a clock decides.
+In it, for every key: entries (lane, dot number, ID, fields, producer and idempotent id), last-ID
+registers, live creates with their starts, modes, acknowledged intervals, and the values of expiry
+and XCFGSET registers.  Not in it: tombstones, idempotency records, counters and windows, consumers
+and positions, how entries are spread over macro nodes, and anything a clock decides.
 
 Numbers are hashed as eight or sixteen little-endian bytes and strings with their length in front,
 so that no two states run together to the same bytes.
@@ -14,24 +15,35 @@ from typing import Final
 
 from crdtstream.core.codec import pack
 from crdtstream.core.group import Group
-from crdtstream.core.ids import Region, StreamId
+from crdtstream.core.ids import Millis, Region, StreamId
 from crdtstream.core.lane import Lane
+from crdtstream.core.registers import KeyRegisters, MultiValue
 from crdtstream.core.stream import Stream
 
 DIGEST_BYTES: Final = 20
 
 
-def digest_keyspace(streams: Mapping[bytes, Stream]) -> bytes:
+def digest_keyspace(
+    streams: Mapping[bytes, Stream], registers: Mapping[bytes, KeyRegisters]
+) -> bytes:
     """Digest of all keys, as hexadecimal text."""
     hasher = blake2b(digest_size=DIGEST_BYTES)
-    for key in sorted(streams):
-        hasher.update(_text(key) + digest_stream(streams[key]))
+    for key in sorted({*streams, *registers}):
+        hasher.update(_text(key) + digest_key(streams.get(key), registers.get(key)))
     return hasher.hexdigest().encode()
 
 
-def digest_stream(stream: Stream) -> bytes:
-    """Digest of one stream, as hexadecimal text."""
+def digest_key(stream: Stream | None, registers: KeyRegisters | None) -> bytes:
+    """Digest of one key, as hexadecimal text; a register may be there without the stream."""
     hasher = blake2b(digest_size=DIGEST_BYTES)
+    if stream is not None:
+        _add_stream(hasher, stream)
+    if registers is not None:
+        hasher.update(b"".join(_registers(registers)))
+    return hasher.hexdigest().encode()
+
+
+def _add_stream(hasher: blake2b, stream: Stream) -> None:
     for region, lane in stream.lanes.items():
         if lane.length:
             hasher.update(b"lane" + _number(region) + _lane(lane))
@@ -39,7 +51,24 @@ def digest_stream(stream: Stream) -> bytes:
         hasher.update(b"last" + _number(region) + _id(register.id) + _number(register.n))
     for name in sorted(stream.groups):
         hasher.update(b"group" + _text(name) + _group(stream.groups[name]))
-    return hasher.hexdigest().encode()
+
+
+def _registers(registers: KeyRegisters) -> list[bytes]:
+    parts = []
+    for name, register in (
+        (b"expiry", registers.expiry),
+        (b"idmp-duration", registers.idmp_duration_s),
+        (b"idmp-maxsize", registers.idmp_maxsize),
+    ):
+        parts += [name + value for value in _values(register)]
+    return parts
+
+
+def _values(register: "MultiValue[Millis | None] | MultiValue[int]") -> list[bytes]:
+    return [
+        _number(dot.region) + _number(dot.n) + (b"none" if value is None else _number(value))
+        for dot, value in sorted(register.values.items(), key=lambda item: item[0])
+    ]
 
 
 def _lane(lane: Lane) -> bytes:
@@ -54,6 +83,9 @@ def _lane(lane: Lane) -> bytes:
     ):
         for column in columns:
             hasher.update(column)
+    for node in lane.macro_nodes():
+        for n, idempotent in sorted((node.idempotent or {}).items()):
+            hasher.update(b"id" + _number(n) + _text(idempotent.producer) + _text(idempotent.id))
     return hasher.digest()
 
 
@@ -65,6 +97,10 @@ def _group(group: Group) -> bytes:
             parts.append(b"lanes" + _ids_by_region(start.items()))
         else:
             parts.append(b"all" + _id(start))
+    if group.mode.epoch:
+        mode = group.mode
+        parts.append(b"mode" + _number(mode.epoch) + _number(mode.issuer))
+        parts.append(_text(mode.mode.value.encode()) + _number(mode.home or 0))
     for region, intervals in sorted(group.intervals.items()):
         parts.append(b"acked" + _number(region))
         parts += [_id(low) + _id(high) for low, high in intervals]

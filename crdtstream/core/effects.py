@@ -13,11 +13,24 @@ so that recovery replays exactly what was lived.
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, TypeAlias
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis, Region, StreamId
+
+
+class IdempotentId(NamedTuple):
+    """What makes an append recognisable when it is tried again (XADD IDMP).
+
+    Attributes:
+        producer: who appends, named by itself.
+        id: which of its messages this is, named by it too.
+    """
+
+    producer: bytes
+    id: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +40,13 @@ class Append:
     Attributes:
         fields: the entry's fields and values as one RESP array of bulk strings.  These bytes are
             what log, link, macro node and reply carry; nobody encodes them a second time.
+        idempotent: two concurrent appends that have the same are one entry (``rules`` 20).
     """
 
     key: bytes
     id: StreamId
     fields: bytes
+    idempotent: IdempotentId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +55,8 @@ class Remove:
 
     Attributes:
         ids: per lane (origin region) the IDs to remove; no lane empty, ascending, no repeats.
+        with_references: what is pending of these entries in any group stops being so, in every
+            region (DELREF).  Without it a pending entry stays and reads as nil.
 
     Applying it takes, of the named entries, those whose dot the context covers.  The ID alone
     would not do: after a delete a region may append the same ID again.
@@ -48,6 +65,7 @@ class Remove:
 
     key: bytes
     ids: Mapping[Region, tuple[StreamId, ...]]
+    with_references: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +126,97 @@ class SetLastId:
     max_deleted_id: StreamId | None = None
 
 
-Effect: TypeAlias = (
-    Append | Remove | Trim | DeleteKey | CreateGroup | DestroyGroup | AckFrontier | SetLastId
-)
+@dataclass(frozen=True, slots=True)
+class SetExpiry:
+    """EXPIRE, PERSIST: a value of the key's expiry register, which may hold several (``rules`` 7).
+
+    Attributes:
+        deadline: milliseconds since the epoch; None is PERSIST and beats every deadline.
+    """
+
+    key: bytes
+    deadline: Millis | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetStreamConfig:
+    """XCFGSET: how long, and how many, idempotent ids a stream recognises (``rules`` 8).
+
+    Attributes:
+        idmp_duration_s, idmp_maxsize: None where the command did not say.
+    """
+
+    key: bytes
+    idmp_duration_s: int | None
+    idmp_maxsize: int | None
+
+
+class Mode(Enum):
+    """Who hands out a group's new entries (``rules`` 13)."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    HOME = "home"
+    PARTITIONED = "partitioned"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHandover:
+    """How far the old home had come in one lane: the new one goes on from there.
+
+    Attributes:
+        run_from, last_delivered: in (run_from, last_delivered] every entry was handed out at the
+            old home or was known to be acknowledged.
+        handed_out: stretches beyond that were handed out there too.
+        ignore_until: set back by XGROUP SETID: intervals are ignored up to here.
+        pending: what of all that was not acknowledged: (id, delivery count), ascending.
+        entries_read: Redis's counter, None when unknown.
+    """
+
+    run_from: StreamId
+    last_delivered: StreamId
+    handed_out: tuple[tuple[StreamId, StreamId], ...]
+    ignore_until: StreamId
+    pending: tuple[tuple[StreamId, int], ...]
+    entries_read: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetGroupMode:
+    """CRDT.XGROUP SETMODE: a value of the group's mode register.
+
+    Attributes:
+        epoch: one more than the epoch that the issuer had observed.  The highest epoch wins, then
+            the lowest issuing region.
+        home: with Mode.HOME the region that hands out; else None.
+        forced: taken, not handed over: whoever takes a lane over starts at its frontier.
+        handover: issued by the home: per lane how far it had come.  What it had acknowledged went
+            out before, as AckFrontier.
+
+    It applies only if the context covers a live create of the group.
+    """
+
+    key: bytes
+    group: bytes
+    epoch: int
+    mode: Mode
+    home: Region | None
+    forced: bool
+    handover: Mapping[Region, LaneHandover]
+
+
 RareEffect: TypeAlias = (
-    Remove | Trim | DeleteKey | CreateGroup | DestroyGroup | AckFrontier | SetLastId
+    Remove
+    | Trim
+    | DeleteKey
+    | CreateGroup
+    | DestroyGroup
+    | AckFrontier
+    | SetLastId
+    | SetExpiry
+    | SetStreamConfig
+    | SetGroupMode
 )
+Effect: TypeAlias = Append | RareEffect
 
 
 @dataclass(slots=True)
@@ -126,6 +229,7 @@ class AppendColumns:
         ms, seq: per append the two halves of its ID.
         lengths: per append how many bytes of ``fields`` are its own.
         fields: the RESP arrays of all appends, one after the other.
+        idempotent: by index the producer and id of those appends that have one.
     """
 
     keys: list[bytes]
@@ -134,6 +238,7 @@ class AppendColumns:
     seq: "array[int]"  # 'Q'
     lengths: "array[int]"  # 'I'
     fields: bytes
+    idempotent: dict[int, IdempotentId] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -225,6 +330,19 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """XNACK: pending entries lose their owner and may be claimed at once.
+
+    Attributes:
+        nacks: (lane, id, new delivery count) in the order in which they are to be handed out.
+    """
+
+    key: bytes
+    group: bytes
+    nacks: tuple[tuple[Region, StreamId, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateConsumer:
     key: bytes
     group: bytes
@@ -250,7 +368,7 @@ class SetPosition:
 
 
 LocalChange: TypeAlias = (
-    Deliver | Redeliver | Ack | Claim | CreateConsumer | DeleteConsumer | SetPosition
+    Deliver | Redeliver | Ack | Claim | Release | CreateConsumer | DeleteConsumer | SetPosition
 )
 
 
@@ -264,7 +382,8 @@ class Record:
     Attributes:
         origin, first_n, last_n: of the batch; last_n is first_n - 1 in a record without one.
         batch: the encoded EffectBatch, the very bytes that links send; None without effects.
-        local: the encoded local changes, each with the own-dot count after which it came.
+        local: the encoded local changes, each with the own-dot count after which it came; of a
+            batch received, when that was.
     """
 
     origin: Region

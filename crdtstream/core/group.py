@@ -14,9 +14,14 @@ Per lane, in order of ID:
 * What this region may tell the others is (run_from, just before the first pending], at most up to
   last-delivered: ``measure``.
 * Delivery skips what an interval covers, unless XGROUP SETID went back behind it on purpose.
+
+Replicated too is the mode: whether every region hands out new entries, one of them (the home), or
+each its own lane (``rules`` 13).
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
 from typing import TypeAlias
@@ -24,7 +29,7 @@ from typing import TypeAlias
 from sortedcontainers import SortedDict
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
-from crdtstream.core.effects import Claim, Deliver
+from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release, SetGroupMode
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId
 from crdtstream.core.intervals import Intervals
 from crdtstream.core.lane import Lane, MacroNode
@@ -33,13 +38,45 @@ Start: TypeAlias = StreamId | Mapping[Region, StreamId]
 Found: TypeAlias = tuple[StreamId, Region, MacroNode, int]
 
 
+@dataclass(frozen=True, slots=True)
+class ModeRegister:
+    """Who hands out new entries, and which setting of it this is.
+
+    Attributes:
+        epoch, issuer: the highest epoch wins, then the lowest issuing region; 0 before any.
+        home: the region that hands out, with Mode.HOME.
+    """
+
+    epoch: int = 0
+    issuer: Region = Region(0)
+    mode: Mode = Mode.AT_LEAST_ONCE
+    home: Region | None = None
+
+    def is_handed_out_by(self, region: Region, lane: Region) -> bool:
+        """Whether ``region`` hands out the new entries of ``lane``."""
+        match self.mode:
+            case Mode.HOME:
+                return region == self.home
+            case Mode.PARTITIONED:
+                return region == lane
+            case _:
+                return True
+
+    def beats(self, other: "ModeRegister") -> bool:
+        return (self.epoch, -self.issuer) > (other.epoch, -other.issuer)
+
+
 class Nack:
-    """One delivered, not yet acknowledged entry."""
+    """One delivered, not yet acknowledged entry.
+
+    Attributes:
+        consumer: None when nobody owns it: given back (XNACK), or taken over from another region.
+    """
 
     __slots__ = ("consumer", "delivered_ms", "delivery_count", "id", "lane")
 
     def __init__(
-        self, lane: Region, entry_id: StreamId, consumer: "Consumer", now: Millis, count: int
+        self, lane: Region, entry_id: StreamId, consumer: "Consumer | None", now: Millis, count: int
     ) -> None:
         self.lane = lane
         self.id = entry_id
@@ -108,13 +145,17 @@ class Group:
     """See the module's text."""
 
     __slots__ = (
+        "_by_age",
         "_position",
         "_position_create_count",
         "_position_entries_read",
+        "_youngest_ms",
         "consumers",
         "creates",
         "intervals",
         "lanes",
+        "mode",
+        "unowned",
     )
 
     def __init__(self) -> None:
@@ -122,6 +163,13 @@ class Group:
         self.intervals: dict[Region, Intervals] = {}
         self.lanes: dict[Region, LaneProgress] = {}
         self.consumers: SortedDict[bytes, Consumer] = SortedDict()
+        self.mode = ModeRegister()
+        # Pending entries that nobody owns, in the order in which they are to be claimed.
+        self.unowned: OrderedDict[tuple[StreamId, Region], Nack] = OrderedDict()
+        # Those that somebody owns by delivery time, oldest first; made when somebody first asks
+        # for idle ones (XREADGROUP CLAIM), None before: other groups do not pay for it.
+        self._by_age: OrderedDict[tuple[StreamId, Region], Nack] | None = None
+        self._youngest_ms = Millis(0)
         # Where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID said so.
         self._position: Start | None = None
         self._position_create_count = 0
@@ -146,9 +194,7 @@ class Group:
         frontier = self.frontier(region, start)
         if frontier >= progress.last_delivered:
             return
-        progress.skip_pending_until = max(progress.skip_pending_until, progress.last_delivered)
-        if progress.run_from < progress.last_delivered:
-            progress.handed_out.add(progress.run_from, progress.last_delivered)
+        self._keep_as_handed_out(progress)
         progress.last_delivered = progress.run_from = frontier
         progress.entries_read = None
 
@@ -173,6 +219,82 @@ class Group:
             for entry_id in list(progress.pel.irange(low, high, inclusive=(False, True))):
                 self._drop_nack(progress.pel[entry_id])
         self._skip_covered(region, progress)
+
+    # --- Who hands out --------------------------------------------------------------------------
+
+    def handover(self, lanes: Iterable[Region]) -> dict[Region, LaneHandover]:
+        """What the new home must know of each lane; see LaneHandover."""
+        handovers = {}
+        for region in sorted({*lanes, *self.lanes}):
+            progress = self.progress(region)
+            handovers[region] = LaneHandover(
+                run_from=min(progress.run_from, progress.last_delivered),
+                last_delivered=progress.last_delivered,
+                handed_out=tuple(progress.handed_out),
+                ignore_until=progress.ignore_until,
+                pending=tuple(
+                    (entry_id, nack.delivery_count) for entry_id, nack in progress.pel.items()
+                ),
+                entries_read=progress.entries_read,
+            )
+        return handovers
+
+    def set_mode(self, effect: SetGroupMode, issuer: Region, here: Region) -> None:
+        """A SetGroupMode; if it wins, this region takes over the lanes that fall to it."""
+        before = self.mode
+        register = ModeRegister(effect.epoch, issuer, effect.mode, effect.home)
+        if not register.beats(before):
+            return
+        self.mode = register
+        if register.mode is Mode.AT_LEAST_ONCE:
+            return
+        for region in sorted({*self.lanes, *effect.handover}):
+            if not register.is_handed_out_by(here, region):
+                continue
+            if effect.forced:
+                if self.lanes.get(region) is not None:
+                    self._take_back(region, self.start_of(region))
+            elif here != issuer and region in effect.handover:
+                self._take_over(region, effect.handover[region])
+
+    def _take_over(self, region: Region, handover: LaneHandover) -> None:
+        """Go on where the old home stopped.
+
+        What it had not seen acknowledged becomes pending here, owned by nobody.  So the run that
+        begins at its ``run_from`` is now vouched for here, and stops at those entries.
+        """
+        progress = self._kept_progress(region)
+        # What had been handed out here before, under another mode, is not handed out again.
+        self._keep_as_handed_out(progress)
+        progress.run_from = handover.run_from
+        progress.last_delivered = handover.last_delivered
+        progress.ignore_until = handover.ignore_until
+        progress.entries_read = handover.entries_read
+        for start, end in handover.handed_out:
+            progress.handed_out.add(start, end)
+
+        pending = dict(handover.pending)
+        runs = [(handover.run_from, handover.last_delivered), *handover.handed_out]
+        for start, end in runs:
+            # Acknowledged there, though not in a row.
+            for entry_id in list(progress.pel.irange(start, end, inclusive=(False, True))):
+                if entry_id not in pending:
+                    self._drop_nack(progress.pel[entry_id])
+        for entry_id, count in pending.items():
+            if entry_id not in progress.pel:
+                nack = Nack(region, entry_id, None, Millis(0), count)
+                progress.pel[entry_id] = nack
+                self.unowned[entry_id, region] = nack
+        self._skip_covered(region, progress)
+
+    def may_vouch_for(self, lane: Region, *, here: Region) -> bool:
+        """Partitioned, only a lane's own region tells what was acknowledged of it."""
+        return self.mode.mode is not Mode.PARTITIONED or lane == here
+
+    def _keep_as_handed_out(self, progress: LaneProgress) -> None:
+        progress.skip_pending_until = max(progress.skip_pending_until, progress.last_delivered)
+        if progress.run_from < progress.last_delivered:
+            progress.handed_out.add(progress.run_from, progress.last_delivered)
 
     # --- Positions ----------------------------------------------------------------------------
 
@@ -309,6 +431,17 @@ class Group:
                 nack = pel[entry_id]
                 nack.delivered_ms = now
                 nack.delivery_count += 1
+                self._place_by_age(nack)
+
+    def release(self, change: Release) -> None:
+        """XNACK: the entries have no owner any more and wait, in this order, to be claimed."""
+        for region, entry_id, count in change.nacks:
+            nack = self.lanes[region].pel[entry_id]
+            self._disown(nack)
+            nack.consumer = None
+            nack.delivered_ms = Millis(0)
+            nack.delivery_count = count
+            self.unowned[entry_id, region] = nack
 
     def acknowledge(self, ids: Mapping[Region, tuple[StreamId, ...]]) -> None:
         for region, lane_ids in ids.items():
@@ -347,15 +480,75 @@ class Group:
             progress.pel[entry_id] = nack
         else:
             if nack.consumer is not consumer:
-                del nack.consumer.pel[entry_id, region]
+                self._disown(nack)
             nack.consumer = consumer
             nack.delivered_ms = now
             nack.delivery_count = count
         consumer.pel[entry_id, region] = nack
+        if self._by_age is not None:
+            self._place_by_age(nack)
+
+    def _disown(self, nack: Nack) -> None:
+        """Take a NACK out of all lists but the lane's."""
+        place = nack.id, nack.lane
+        if nack.consumer is None:
+            del self.unowned[place]
+        else:
+            del nack.consumer.pel[place]
+            if self._by_age is not None:
+                self._by_age.pop(place, None)
 
     def _drop_nack(self, nack: Nack) -> None:
         del self.lanes[nack.lane].pel[nack.id]
-        del nack.consumer.pel[nack.id, nack.lane]
+        self._disown(nack)
+
+    def forget_pending(self, region: Region, entry_id: StreamId) -> bool:
+        """An entry stops being pending, whoever owns it; whether it was."""
+        progress = self.lanes.get(region)
+        nack = None if progress is None else progress.pel.get(entry_id)
+        if nack is None:
+            return False
+        self._drop_nack(nack)
+        return True
+
+    def is_settled(self, region: Region, entry_id: StreamId) -> bool:
+        """Whether an entry was handed out and acknowledged, as far as this region knows."""
+        progress = self.progress(region)
+        if entry_id in progress.pel:
+            return False
+        if entry_id <= progress.last_delivered:
+            return True
+        stretch = next(self._to_skip(region, progress, StreamId(entry_id - 1)), None)
+        return stretch is not None and stretch[0] < entry_id
+
+    # --- Idle entries -------------------------------------------------------------------------
+
+    def _place_by_age(self, nack: Nack) -> None:
+        """Keep ``_by_age`` in order, when there is one: most are the youngest now."""
+        if self._by_age is None or nack.consumer is None:
+            return
+        if nack.delivered_ms < self._youngest_ms:
+            # XCLAIM IDLE, or a clock set back: sorted anew when somebody asks.
+            self._by_age = None
+            return
+        self._youngest_ms = nack.delivered_ms
+        place = nack.id, nack.lane
+        self._by_age[place] = nack
+        self._by_age.move_to_end(place)
+
+    def owned_by_age(self) -> Iterable[Nack]:
+        """Pending entries that somebody owns, the longest idle first.
+
+        O(pending * log pending) at the first call and after a delivery time went back, else O(1).
+        """
+        if self._by_age is None:
+            owned = sorted(
+                (nack for nack in self.pending() if nack.consumer is not None),
+                key=lambda nack: nack.delivered_ms,
+            )
+            self._by_age = OrderedDict(((nack.id, nack.lane), nack) for nack in owned)
+            self._youngest_ms = owned[-1].delivered_ms if owned else Millis(0)
+        return self._by_age.values()
 
     # --- Consumers ----------------------------------------------------------------------------
 
@@ -376,7 +569,7 @@ class Group:
             if progress.run_from < entry_id <= progress.last_delivered:
                 progress.run_from = entry_id
             progress.handed_out.cut(entry_id)
-            del progress.pel[entry_id]
+            self._drop_nack(progress.pel[entry_id])
         del self.consumers[name]
 
     def pending(self) -> Iterator[Nack]:

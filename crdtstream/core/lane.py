@@ -10,6 +10,9 @@ entries, the second of them removed, looks like this:
     lengths [ 30, 28 ]
     fields  *2..............(hole of 31 bytes)*2............
     added   3               entries that were ever put in: what approximate trimming counts
+    arrivals [ 12, 1700000000000, 14, 1700000000250 ]
+                            from dot number 12 on entries came here at this time, from 14 on at that
+    idempotent {14: (producer, id)}   of entries that have one, by dot number; None without any
 
 Always so:
   * IDs and dot numbers both ascend through the whole lane, so "up to this ID" and "covered by this
@@ -26,10 +29,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from crdtstream.core.effects import IdempotentId
 from crdtstream.core.ids import (
     ID_MIN,
     SEQ_BITS,
     U64_MAX,
+    Millis,
     Region,
     StreamId,
 )
@@ -62,7 +67,20 @@ class NodeLimits:
 class MacroNode:
     """A packed run of entries; see the picture above."""
 
-    __slots__ = ("added", "fields", "key", "lengths", "ms", "n", "next", "prev", "seq", "starts")
+    __slots__ = (
+        "added",
+        "arrivals",
+        "fields",
+        "idempotent",
+        "key",
+        "lengths",
+        "ms",
+        "n",
+        "next",
+        "prev",
+        "seq",
+        "starts",
+    )
 
     def __init__(self, key: bytes) -> None:
         self.key = key
@@ -73,6 +91,8 @@ class MacroNode:
         self.lengths = array("I")
         self.fields = bytearray()
         self.added = 0
+        self.arrivals = array("Q")
+        self.idempotent: dict[int, IdempotentId] | None = None
         self.prev: MacroNode | None = None
         self.next: MacroNode | None = None
 
@@ -101,8 +121,19 @@ class MacroNode:
         high = bisect_right(self.ms, ms, low)
         return bisect_left(self.seq, entry_id & U64_MAX, low, high)
 
+    def arrived_at(self, index: int) -> Millis:
+        """When the entry came to this region, by its clock; 0 if that is not known."""
+        at = bisect_right(self.arrivals[::2], self.n[index])
+        return Millis(self.arrivals[2 * at - 1]) if at else Millis(0)
+
+    def idempotent_at(self, index: int) -> IdempotentId | None:
+        return None if self.idempotent is None else self.idempotent.get(self.n[index])
+
     def remove(self, start: int, stop: int) -> None:
         """Remove the entries of a slice; the fields' bytes go once half of them are holes."""
+        if self.idempotent is not None:
+            for n in self.n[start:stop]:
+                self.idempotent.pop(n, None)
         del self.ms[start:stop], self.seq[start:stop], self.n[start:stop]
         del self.starts[start:stop], self.lengths[start:stop]
         if 2 * sum(self.lengths) < len(self.fields):
@@ -173,7 +204,7 @@ class Lane:
 
     # --- Adding -------------------------------------------------------------------------------
 
-    def append(self, entry_id: StreamId, n: int, fields: bytes) -> None:
+    def append(self, entry_id: StreamId, n: int, fields: bytes, now: Millis) -> None:
         """Add an entry above all others.  O(1) but for a new macro node once in a while."""
         node = self.tail
         if node is None or not self._has_room(node, len(fields)):
@@ -185,6 +216,9 @@ class Lane:
         node.lengths.append(len(fields))
         node.fields += fields
         node.added += 1
+        if not node.arrivals or node.arrivals[-1] != now:
+            node.arrivals.append(n)
+            node.arrivals.append(now)
         self.length += 1
         self.entries_added += 1
 
@@ -196,6 +230,7 @@ class Lane:
         lengths: "array[int]",
         first_n: int,
         fields: memoryview,
+        now: Millis,
     ) -> None:
         """Add a run of entries with consecutive dot numbers, column by column.
 
@@ -225,10 +260,22 @@ class Lane:
             node.lengths += lengths[at:taken]
             node.fields += fields[offset : offset + end - start]
             node.added += taken - at
+            if not node.arrivals or node.arrivals[-1] != now:
+                node.arrivals.append(first_n + at)
+                node.arrivals.append(now)
             offset += end - start
             at = taken
         self.length += count
         self.entries_added += count
+
+    def mark_idempotent(self, entry_id: StreamId, n: int, idempotent: IdempotentId) -> None:
+        """Say of an entry, just added, what its producer calls it."""
+        found = self.find(entry_id)
+        assert found is not None
+        node = found[0]
+        if node.idempotent is None:
+            node.idempotent = {}
+        node.idempotent[n] = idempotent
 
     def _has_room(self, node: MacroNode, more_bytes: int) -> bool:
         limits = self._limits
@@ -328,6 +375,16 @@ class Lane:
                 yield StreamId(node.ms[index] << SEQ_BITS | node.seq[index]), node, index
             if stop < len(node):
                 return
+            node = node.next
+            first = 0
+
+    def scan_dots(self, above_n: int) -> Iterator[tuple[StreamId, MacroNode, int]]:
+        """Entries whose dot numbers are above the given one, ascending.  O(log n) to begin."""
+        node = self._rax.last_where(lambda node: node.n[0] <= above_n) or self.head
+        first = 0 if node is None else bisect_right(node.n, above_n)
+        while node is not None:
+            for index in range(first, len(node)):
+                yield StreamId(node.ms[index] << SEQ_BITS | node.seq[index]), node, index
             node = node.next
             first = 0
 

@@ -3,7 +3,7 @@
 from array import array
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import AppendColumns, EffectBatch, RareEffect
+from crdtstream.core.effects import AppendColumns, EffectBatch, IdempotentId, RareEffect
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, Region, StreamId
 
 
@@ -16,6 +16,7 @@ class OpenBatch:
 
     __slots__ = (
         "_fields",
+        "_idempotent",
         "_key_index",
         "_keys",
         "_lengths",
@@ -36,8 +37,13 @@ class OpenBatch:
         self._lengths = array("I")
         self._fields: list[bytes] = []
         self._others: list[tuple[int, RareEffect]] = []
+        self._idempotent: dict[int, IdempotentId] = {}
 
-    def append(self, key: bytes, entry_id: StreamId, fields: bytes) -> None:
+    def append(
+        self, key: bytes, entry_id: StreamId, fields: bytes, idempotent: IdempotentId | None
+    ) -> None:
+        if idempotent is not None:
+            self._idempotent[len(self._ms)] = idempotent
         keys = self._keys
         index = keys.get(key)
         if index is None:
@@ -68,6 +74,7 @@ class OpenBatch:
                 self._seq,
                 self._lengths,
                 b"".join(self._fields),
+                self._idempotent,
             ),
             others=self._others,
         )

@@ -15,7 +15,7 @@ stores what they share once.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 V = TypeVar("V")
@@ -163,10 +163,36 @@ class Rax(Generic[V]):
             below = below.children[-1]
         return below.value
 
+    def last_where(self, holds: Callable[[V], bool]) -> V | None:
+        """The last value for which the predicate holds, None if there is none.
+
+        The predicate must hold for a prefix of the values, in the order of their keys.
+        """
+        node = self._root
+        if node is None or not holds(_first_value(node)):
+            return None
+        while node.children:
+            low, high = 0, len(node.children)
+            while high - low > 1:
+                middle = (low + high) // 2
+                if holds(_first_value(node.children[middle])):
+                    low = middle
+                else:
+                    high = middle
+            node = node.children[low]
+        return node.value
+
     def __iter__(self) -> Iterator[tuple[bytes, V]]:
         """Keys and values, keys ascending."""
         if self._root is not None:
             yield from _walk(self._root, b"")
+
+
+def _first_value(node: _Node[V]) -> V:
+    while node.children:
+        node = node.children[0]
+    assert node.value is not None
+    return node.value
 
 
 def _cost(node: _Node[V], *, is_root: bool) -> int:

@@ -13,14 +13,16 @@ Always so:
   * The own component of ``vv`` counts every effect issued, sealed or not; the others count what
     was received.  Batches are applied whole and in the order of their origin.
   * Equal version vectors, equal digests (``digest.py``).
-  * ``streams`` holds exactly the keys that exist (``rules`` 6).
-  * Nothing here looks at a clock, a file or a socket.
+  * ``_streams`` holds exactly the keys that exist (``rules`` 6); of these, one whose deadline has
+    passed is in ``_due`` and reads as missing until its DeleteKey comes (``rules`` 7).
+  * Nothing here looks at a clock, a file or a socket: ``advance`` says what time it is.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
 from itertools import groupby, pairwise
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 from zlib import crc32
 
 from sortedcontainers import SortedList
@@ -31,8 +33,15 @@ from crdtstream.core.clock import (
     VersionVector,
     covers,
 )
-from crdtstream.core.codec import BatchError, decode_batch, decode_local, encode_batch, encode_local
-from crdtstream.core.digest import digest_keyspace, digest_stream
+from crdtstream.core.codec import (
+    BatchError,
+    decode_batch,
+    decode_local,
+    encode_arrival,
+    encode_batch,
+    encode_local,
+)
+from crdtstream.core.digest import digest_key, digest_keyspace
 from crdtstream.core.effects import (
     Ack,
     AckFrontier,
@@ -47,16 +56,22 @@ from crdtstream.core.effects import (
     DestroyGroup,
     Effect,
     EffectBatch,
+    IdempotentId,
     LocalChange,
     RareEffect,
     Record,
     Redeliver,
+    Release,
     Remove,
+    SetExpiry,
+    SetGroupMode,
     SetLastId,
     SetPosition,
+    SetStreamConfig,
     Trim,
 )
 from crdtstream.core.group import Group
+from crdtstream.core.idempotency import IdempotencyRecords, Tracked, Window
 from crdtstream.core.ids import ID_MIN, SEQ_BITS, IdMode, Millis, Region, StreamId
 from crdtstream.core.lane import (
     NODE_BYTES_MAX_DEFAULT,
@@ -65,10 +80,19 @@ from crdtstream.core.lane import (
     ascends,
 )
 from crdtstream.core.open_batch import OpenBatch
+from crdtstream.core.registers import KeyRegisters
 from crdtstream.core.stream import Stream
 from crdtstream.core.tombstones import Tombstones
 
 Run: TypeAlias = tuple[bytes, int, int]
+
+IDMP_DURATION_S_DEFAULT: Final = 100
+IDMP_MAXSIZE_DEFAULT: Final = 100
+# Deadlines that were overwritten stay in the heap until so many more stand in it than there are
+# keys with registers.
+STALE_DEADLINES_MAX: Final = 64
+# After so many idempotent appends to a stream those of producers who went silent are looked for.
+WINDOW_SWEEP_APPENDS: Final = 256
 
 
 class Replica:
@@ -81,6 +105,8 @@ class Replica:
         implicit_mkstream: whether XGROUP CREATE makes a missing key; the tunable
             ``crdt_xgroup_create_mkstream``.
         node_limits: how full macro nodes get.
+        idmp_duration_s, idmp_maxsize: for streams of which XCFGSET said nothing.
+        now: what time it is, by the last ``advance``.
         touched: keys that changed since somebody last cleared the set; it drives blocked and
             watching clients.
         acknowledged_count, frontier_count: pending entries acknowledged here, and AckFrontier
@@ -101,6 +127,9 @@ class Replica:
         self.id_mode = id_mode
         self.implicit_mkstream = implicit_mkstream
         self.node_limits = NodeLimits(entries_max=node_entries_max, bytes_max=node_bytes_max)
+        self.idmp_duration_s = IDMP_DURATION_S_DEFAULT
+        self.idmp_maxsize = IDMP_MAXSIZE_DEFAULT
+        self.now = Millis(0)
         self.touched: set[bytes] = set()
         self.acknowledged_count = 0
         self.frontier_count = 0
@@ -108,6 +137,11 @@ class Replica:
         # The same keys by checksum: an order that insertions do not shift, for SCAN.
         self._scan_order: SortedList[tuple[int, bytes]] = SortedList()
         self._tombstones = Tombstones()
+        self._idempotency = IdempotencyRecords()
+        self._registers: dict[bytes, KeyRegisters] = {}
+        self._deadlines: list[tuple[Millis, bytes]] = []
+        self._due: set[bytes] = set()
+        self._due_here: set[bytes] = set()  # of these, whose deadline this region set
         self._open = OpenBatch(1)
         self._changes: list[tuple[int, LocalChange]] = []
         self._records: list[Record] = []
@@ -118,17 +152,23 @@ class Replica:
     # --- Reading ------------------------------------------------------------------------------
 
     def stream(self, key: bytes) -> Stream | None:
-        """The stream of that key, None if the key does not exist."""
+        """The stream of that key, None if the key does not exist or its time is over."""
+        if self._due and key in self._due:
+            return None
         return self._streams.get(key)
 
-    def keys(self) -> Iterable[bytes]:
-        """Every existing key, in the order in which they came to be here."""
-        return self._streams.keys()
-
     def __iter__(self) -> Iterator[bytes]:
+        """Every key that ``stream`` finds, in the order in which they came to be here."""
+        if self._due:
+            return (key for key in self._streams if key not in self._due)
         return iter(self._streams)
 
+    def known_keys(self) -> list[bytes]:
+        """Every key of which there is anything, expired ones and lone registers too, in order."""
+        return sorted({*self._streams, *self._registers})
+
     def __len__(self) -> int:
+        """How many keys there are; as in Redis, those count whose time is over but are still kept."""
         return len(self._streams)
 
     def scan_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
@@ -143,12 +183,18 @@ class Replica:
             if len(keys) >= count and found != checksum:
                 return found, keys
             checksum = found
-            keys.append(key)
+            if key not in self._due:
+                keys.append(key)
         return 0, keys
 
     @property
     def tombstone_count(self) -> int:
         return len(self._tombstones)
+
+    @property
+    def idempotency_record_count(self) -> int:
+        """Idempotent appends that are remembered because they are not causally stable yet."""
+        return len(self._idempotency)
 
     @property
     def issued(self) -> int:
@@ -158,34 +204,131 @@ class Replica:
     def digest(self, key: bytes | None = None) -> bytes:
         """A canonical digest of one key's replicated state, or of all, as hexadecimal text."""
         if key is None:
-            return digest_keyspace(self._streams)
-        stream = self._streams.get(key)
-        return digest_stream(stream) if stream is not None else digest_keyspace({})
+            return digest_keyspace(self._streams, self._registers)
+        return digest_key(self._streams.get(key), self._registers.get(key))
+
+    def find_idempotent(self, key: bytes, idempotent: IdempotentId) -> Tracked | None:
+        """The entry that an idempotent id made before, if the window still knows it."""
+        stream = self.stream(key)
+        if stream is None or stream.window is None:
+            return None
+        return stream.window.find(
+            idempotent, now=self.now, duration_s=self.idmp_duration_of(key)
+        )
+
+    def idmp_duration_of(self, key: bytes) -> int:
+        """For how many seconds a stream recognises idempotent ids; the greatest concurrent value."""
+        registers = self._registers.get(key)
+        values = () if registers is None else registers.idmp_duration_s.values.values()
+        return max(values, default=self.idmp_duration_s)
+
+    def idmp_maxsize_of(self, key: bytes) -> int:
+        """How many idempotent ids of a producer a stream recognises."""
+        registers = self._registers.get(key)
+        values = () if registers is None else registers.idmp_maxsize.values.values()
+        return max(values, default=self.idmp_maxsize)
+
+    # --- Time ---------------------------------------------------------------------------------
+
+    def advance(self, now: Millis) -> None:
+        """Say what time it is; keys whose deadline has passed read as missing from here on."""
+        self.now = now
+        while self._deadlines and self._deadlines[0][0] <= now:
+            deadline, key = heappop(self._deadlines)
+            registers = self._registers.get(key)
+            found = None if registers is None else registers.deadline()
+            if found is None or found[0] != deadline:
+                continue
+            self._due.add(key)
+            self.touched.add(key)
+            if found[1].region == self.region:
+                self._due_here.add(key)
+
+    def deadline_of(self, key: bytes) -> Millis | None:
+        """When the key expires; None: it does not."""
+        registers = self._registers.get(key)
+        found = None if registers is None else registers.deadline()
+        return None if found is None else found[0]
+
+    @property
+    def expiring_count(self) -> int:
+        """How many keys have a deadline.  O(keys with registers)."""
+        return sum(key in self._streams and self.deadline_of(key) is not None for key in self._registers)
+
+    def next_deadline(self) -> Millis | None:
+        """When ``advance`` will find the next key to expire; may be of a deadline long changed."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def expire_due(self) -> None:
+        """Issue the DeleteKeys that fall to this region: those whose deadline it set."""
+        for key in sorted(self._due_here):
+            self.issue(DeleteKey(key))
+
+    def _forget_due(self, key: bytes) -> None:
+        self._due.discard(key)
+        self._due_here.discard(key)
+
+    def _note_deadline(self, key: bytes) -> None:
+        """A value of the key's expiry came."""
+        self._forget_due(key)
+        deadline = self.deadline_of(key)
+        if deadline is None:
+            return
+        if len(self._deadlines) > len(self._registers) + STALE_DEADLINES_MAX:
+            current = ((self.deadline_of(name), name) for name in self._registers)
+            self._deadlines = [(when, name) for when, name in current if when is not None]
+            heapify(self._deadlines)
+        else:
+            heappush(self._deadlines, (deadline, key))
 
     # --- Issuing ------------------------------------------------------------------------------
 
-    def append(self, key: bytes, entry_id: StreamId, fields: bytes) -> None:
+    def append(
+        self,
+        key: bytes,
+        entry_id: StreamId,
+        fields: bytes,
+        idempotent: IdempotentId | None = None,
+    ) -> None:
         """Issue an Append.  The ID must be above the stream's last-generated ID."""
         region = self.region
+        if self._registers:
+            self._bury(key)
         stream = self._streams.get(key) or self._stream_or_new(key)
         assert entry_id > stream.last_id
         n = self.vv.get(region, 0) + 1
         self.vv[region] = n
         lane = stream.lanes.get(region) or stream.lane(region)
-        lane.append(entry_id, n, fields)
+        lane.append(entry_id, n, fields, self.now)
         stream.set_last_id(region, entry_id, n)
-        self._open.append(key, entry_id, fields)
+        self._open.append(key, entry_id, fields, idempotent)
         self.touched.add(key)
+        if idempotent is not None:
+            self._remember(stream, key, idempotent, entry_id, Dot(region, n), self.vv)
 
     def issue(self, effect: Effect) -> None:
         """Apply an effect here and put it in the open batch."""
         if isinstance(effect, Append):
-            self.append(effect.key, effect.id, effect.fields)
+            self.append(effect.key, effect.id, effect.fields, effect.idempotent)
             return
-        if isinstance(effect, CreateGroup | DestroyGroup | DeleteKey):
+        if isinstance(effect, DeleteKey):
+            self._measure_groups_of(effect.key)
+        elif self._registers:
+            self._bury(effect.key)
+        if isinstance(effect, CreateGroup | DestroyGroup | SetGroupMode):
             # What was acknowledged belongs to the group as it was (``rules`` 12).
             self._measure_groups_of(effect.key)
         self._issue(effect)
+
+    def _bury(self, key: bytes) -> None:
+        """Before a write: a key whose time is over, or of which only registers are left, goes."""
+        if key in self._registers and (key in self._due or key not in self._streams):
+            self.issue(DeleteKey(key))
+
+    def measure(self) -> None:
+        """Issue now what acknowledgements have to tell; else it happens when the tick ends."""
+        if self._unmeasured:
+            self._measure(list(self._unmeasured))
 
     def _issue(self, effect: RareEffect) -> None:
         n = self.issued + 1
@@ -212,8 +355,7 @@ class Replica:
 
         Must not be called between the commands of a transaction: it is one batch everywhere.
         """
-        if self._unmeasured:
-            self._measure(list(self._unmeasured))
+        self.measure()
         if not self._open.count and not self._changes:
             return
         first_n, count = self._open.first_n, self._open.count
@@ -250,11 +392,13 @@ class Replica:
         assert self.ready(batch), "the inbox holds a batch back until it is next"
         runs = self._checked_runs(batch)
         self.seal(now)
-        self._apply_batch(batch, runs)
+        self.advance(now)
+        self._apply_batch(batch, runs, arrived=now)
         if batch.origin == self.region:
             # Effects of this region that it had lost: numbering goes on behind them.
             self._open = OpenBatch(self.issued + 1)
-        self._records.append(Record(batch.origin, batch.first_n, batch.last_n, encoded, None))
+        local = encode_arrival(now)
+        self._records.append(Record(batch.origin, batch.first_n, batch.last_n, encoded, local))
 
     def replay(self, record: Record) -> None:
         """Live through a record again, when the log is read at start.
@@ -262,7 +406,10 @@ class Replica:
         Raises:
             BatchError: the record does not follow what was replayed before.
         """
-        changes = decode_local(record.local) if record.local is not None else []
+        changes: list[tuple[int, LocalChange]] = []
+        arrived = Millis(0)
+        if record.local is not None:
+            changes, arrived = decode_local(record.local)
         if record.batch is None:
             self._replay_changes(changes, after_n=self.issued)
         else:
@@ -271,7 +418,8 @@ class Replica:
                 raise BatchError(
                     f"batch {batch.origin}:{batch.first_n} does not follow {dict(self.vv)}"
                 )
-            self._apply_batch(batch, self._checked_runs(batch), changes)
+            runs = self._checked_runs(batch)
+            self._apply_batch(batch, runs, changes, arrived=arrived or batch.issued_ms)
         self._unmeasured.clear()
         self._open = OpenBatch(self.issued + 1)
 
@@ -283,8 +431,9 @@ class Replica:
     # --- Garbage ------------------------------------------------------------------------------
 
     def forget_stable(self, stable: VersionVector) -> None:
-        """Drop the tombstones that are causally stable."""
+        """Drop what is kept only for effects that can no longer arrive."""
         self._tombstones.forget_stable(stable)
+        self._idempotency.forget_stable(stable)
 
     # --- Applying a batch ---------------------------------------------------------------------
 
@@ -330,6 +479,8 @@ class Replica:
         batch: EffectBatch,
         runs: list[Run],
         changes: list[tuple[int, LocalChange]] | None = None,
+        *,
+        arrived: Millis,
     ) -> None:
         """Apply effects in order; in replay, the local changes in their places between them."""
         origin = batch.origin
@@ -348,9 +499,12 @@ class Replica:
                 if changes:
                     self._replay_changes(changes, after_n=n - 1)
                 size = sum(batch.appends.lengths[start:stop])
+                first = Dot(origin, n)
                 self._apply_appends(
-                    batch.appends, key, start, stop, Dot(origin, n), fields[fields_at:][:size]
+                    batch.appends, key, start, stop, first, fields[fields_at:][:size], arrived
                 )
+                if batch.appends.idempotent:
+                    self._apply_idempotent(batch.appends, key, start, stop, first, batch.context)
                 fields_at += size
                 n += stop - start
                 appended += stop - start
@@ -377,6 +531,7 @@ class Replica:
         stop: int,
         first: Dot,
         fields: memoryview,
+        arrived: Millis,
     ) -> None:
         stream = self._stream_or_new(key)
         stream.lane(first.region).extend(
@@ -385,19 +540,73 @@ class Replica:
             lengths=columns.lengths[start:stop],
             first_n=first.n,
             fields=fields,
+            now=arrived,
         )
         last = StreamId(columns.ms[stop - 1] << SEQ_BITS | columns.seq[stop - 1])
         stream.set_last_id(first.region, last, first.n + stop - start - 1)
         self.touched.add(key)
+
+    # --- Idempotent appends -------------------------------------------------------------------
+
+    def _apply_idempotent(
+        self,
+        columns: AppendColumns,
+        key: bytes,
+        start: int,
+        stop: int,
+        first: Dot,
+        context: VersionVector,
+    ) -> None:
+        """What idempotent ids mean for a run that was just appended: ``rules`` 20."""
+        # Of its own origin every earlier effect was observed.
+        context = {**context, first.region: first.n - 1}
+        stream = self._streams[key]
+        for at, idempotent in columns.idempotent.items():
+            if start <= at < stop:
+                entry_id = StreamId(columns.ms[at] << SEQ_BITS | columns.seq[at])
+                dot = Dot(first.region, first.n + at - start)
+                self._remember(stream, key, idempotent, entry_id, dot, context)
+
+    def _remember(
+        self,
+        stream: Stream,
+        key: bytes,
+        idempotent: IdempotentId,
+        entry_id: StreamId,
+        dot: Dot,
+        context: VersionVector,
+    ) -> None:
+        """Keep an idempotent append in mind; of concurrent ones the smallest dot stays."""
+        stream.lanes[dot.region].mark_idempotent(entry_id, dot.n, idempotent)
+        rivals = self._idempotency.concurrent(context, key, idempotent)
+        self._idempotency.add(dot, key, idempotent, entry_id)
+        stays, stays_id = min([*rivals, (dot, entry_id)])
+        for rival, rival_id in rivals:
+            if rival > dot:
+                stream.remove_entry(rival_id, rival)
+        if stays != dot:
+            lane = stream.lanes[dot.region]
+            lane.remove(entry_id, n_max=dot.n)
+            # Nobody here has seen it: as if it had not been added.
+            lane.entries_added -= 1
+
+        if stream.window is None:
+            stream.window = Window()
+        window = stream.window
+        window.add(idempotent, stays_id, stays, maxsize=self.idmp_maxsize_of(key))
+        if window.added % WINDOW_SWEEP_APPENDS == 0:
+            window.forget_old(now=self.now, duration_s=self.idmp_duration_of(key))
 
     # --- Applying one effect ------------------------------------------------------------------
 
     def _apply(self, effect: RareEffect, dot: Dot, context: VersionVector) -> None:
         """What each effect means; the rules are in ``effects.py``."""
         match effect:
-            case Remove(key, ids):
+            case Remove(key, ids, with_references):
                 if (stream := self._streams.get(key)) is not None:
                     stream.remove(ids, context)
+                    if with_references:
+                        self._forget_references(key, stream, ids)
                     self._drop_if_gone(key, stream)
             case Trim(key, up_to):
                 if (stream := self._streams.get(key)) is not None:
@@ -405,6 +614,8 @@ class Replica:
                     self._drop_if_gone(key, stream)
             case DeleteKey(key):
                 self._tombstones.add(dot, key, None)
+                if self._registers.pop(key, None) is not None:
+                    self._forget_due(key)
                 if (stream := self._streams.get(key)) is not None:
                     stream.clear_covered_by(context)
                     self._drop_if_gone(key, stream)
@@ -430,9 +641,59 @@ class Replica:
                     lane.entries_added = max(0, entries_added - others)
                 if max_deleted_id is not None:
                     lane.max_deleted_id = max_deleted_id
+            case SetExpiry(key, deadline):
+                if self._tombstones.observed_by(context, key):
+                    self._registers_of(key).expiry.set(dot, deadline, context)
+                    self._note_deadline(key)
+            case SetStreamConfig():
+                self._apply_config(effect, dot, context)
+            case SetGroupMode():
+                self._apply_mode(effect, dot, context)
             case _:
                 assert_never(effect)
         self.touched.add(effect.key)
+
+    def _apply_mode(self, effect: SetGroupMode, dot: Dot, context: VersionVector) -> None:
+        stream = self._streams.get(effect.key)
+        group = None if stream is None else stream.groups.get(effect.group)
+        if group is not None and group.has_create_covered_by(context):
+            group.set_mode(effect, dot.region, self.region)
+
+    def _registers_of(self, key: bytes) -> KeyRegisters:
+        registers = self._registers.get(key)
+        if registers is None:
+            self._registers[key] = registers = KeyRegisters()
+        return registers
+
+    def _apply_config(self, effect: SetStreamConfig, dot: Dot, context: VersionVector) -> None:
+        """XCFGSET: a bound that changes makes the stream forget its window, never the records."""
+        key = effect.key
+        if not self._tombstones.observed_by(context, key):
+            return
+        before = self.idmp_duration_of(key), self.idmp_maxsize_of(key)
+        registers = self._registers_of(key)
+        if effect.idmp_duration_s is not None:
+            registers.idmp_duration_s.set(dot, effect.idmp_duration_s, context)
+        if effect.idmp_maxsize is not None:
+            registers.idmp_maxsize.set(dot, effect.idmp_maxsize, context)
+        after = self.idmp_duration_of(key), self.idmp_maxsize_of(key)
+        stream = self._streams.get(key)
+        if before != after and stream is not None and stream.window is not None:
+            stream.window.clear()
+
+    def _forget_references(
+        self, key: bytes, stream: Stream, ids: Mapping[Region, tuple[StreamId, ...]]
+    ) -> None:
+        """What was removed is not pending any more, in any group; the runs may go on behind it."""
+        for region, lane_ids in ids.items():
+            lane = stream.lanes.get(region)
+            for entry_id in lane_ids:
+                # Still there: appended again, and not observed by who removed it.
+                if lane is not None and lane.find(entry_id) is not None:
+                    continue
+                for name, group in stream.groups.items():
+                    if group.forget_pending(region, entry_id):
+                        self._unmeasured.setdefault((key, name), set()).add(region)
 
     def _apply_frontier(
         self,
@@ -480,6 +741,8 @@ class Replica:
             case Claim(_, _, _, _, _, dropped, _):
                 group.claim(change, stream.lanes)
                 self._look_at(change, dropped)
+            case Release():
+                group.release(change)
             case CreateConsumer(_, _, consumer, now):
                 group.consumer(consumer, now)
             case DeleteConsumer(_, _, consumer):
@@ -502,12 +765,16 @@ class Replica:
         """Issue one AckFrontier per group for what its lanes can vouch for now."""
         for key, name in names:
             regions = self._unmeasured.pop((key, name))
-            stream = self._streams[key]
-            group = stream.groups[name]
+            stream = self._streams.get(key)
+            group = None if stream is None else stream.groups.get(name)
+            if stream is None or group is None:
+                # A batch that removed references ended the group, too.
+                continue
             intervals = {
                 region: interval
                 for region in sorted(regions)
-                if (interval := group.measure(stream.lanes.get(region), region)) is not None
+                if group.may_vouch_for(region, here=self.region)
+                and (interval := group.measure(stream.lanes.get(region), region)) is not None
             }
             if intervals:
                 self.frontier_count += 1

@@ -10,6 +10,7 @@ from heapq import merge
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.group import Found, Group
+from crdtstream.core.idempotency import Window
 from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
 from crdtstream.core.lane import Lane, NodeLimits
 
@@ -31,9 +32,10 @@ class Stream:
         last_id: last-generated-id, the maximum of the registers.
         groups: the groups that exist.
         length: live entries in all lanes.
+        window: the idempotent ids that are recognised; None before the first one.
     """
 
-    __slots__ = ("_limits", "groups", "lanes", "last_id", "last_ids")
+    __slots__ = ("_limits", "groups", "lanes", "last_id", "last_ids", "window")
 
     def __init__(self, limits: NodeLimits) -> None:
         self._limits = limits
@@ -41,6 +43,7 @@ class Stream:
         self.last_ids: dict[Region, LastId] = {}
         self.last_id = ID_MIN
         self.groups: dict[bytes, Group] = {}
+        self.window: Window | None = None
 
     @property
     def length(self) -> int:
@@ -129,6 +132,8 @@ class Stream:
                 del self.last_ids[region]
         self.last_id = max((register.id for register in self.last_ids.values()), default=ID_MIN)
         self.groups.clear()
+        if self.window is not None:
+            self.window.clear_covered_by(context)
 
     def remove(self, ids: Mapping[Region, tuple[StreamId, ...]], context: VersionVector) -> None:
         """Remove: of the named entries those whose dot the context covers."""
@@ -138,8 +143,13 @@ class Stream:
                 continue
             n_max = context.get(region, 0)
             for entry_id in lane_ids:
-                if lane.remove(entry_id, n_max=n_max) and entry_id > lane.max_deleted_id:
-                    lane.max_deleted_id = entry_id
+                _remove(lane, entry_id, n_max)
+
+    def remove_entry(self, entry_id: StreamId, dot: Dot) -> None:
+        """Remove one entry by its dot, if it is still there."""
+        lane = self.lanes.get(dot.region)
+        if lane is not None:
+            _remove(lane, entry_id, dot.n)
 
     def trim(self, up_to: Mapping[Region, StreamId], context: VersionVector) -> None:
         """Trim: per lane what is not above the ID and covered by the context."""
@@ -147,6 +157,11 @@ class Stream:
             lane = self.lanes.get(region)
             if lane is not None:
                 lane.remove_prefix(up_to=limit, n_max=context.get(region, 0))
+
+
+def _remove(lane: Lane, entry_id: StreamId, n_max: int) -> None:
+    if lane.remove(entry_id, n_max=n_max) and entry_id > lane.max_deleted_id:
+        lane.max_deleted_id = entry_id
 
 
 def _tagged(lane: Lane, start: StreamId, end: StreamId) -> Iterator[Found]:

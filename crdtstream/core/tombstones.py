@@ -29,10 +29,10 @@ class Tombstones:
         self._by_name.setdefault((key, group), {})[dot.region] = dot.n
         self._queues.setdefault(dot.region, deque()).append((dot.n, key, group))
 
-    def observed_by(self, context: VersionVector, key: bytes, group: bytes) -> bool:
-        """Whether a create of the group with this context had observed every destroy of it."""
+    def observed_by(self, context: VersionVector, key: bytes, group: bytes | None = None) -> bool:
+        """Whether an effect with this context had observed every destroy of the key and group."""
         return all(
-            covers(context, self._by_name.get(name, {})) for name in ((key, None), (key, group))
+            covers(context, self._by_name.get(name, {})) for name in {(key, None), (key, group)}
         )
 
     def forget_stable(self, stable: VersionVector) -> None:

@@ -1,10 +1,20 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class GroupMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AT_LEAST_ONCE: _ClassVar[GroupMode]
+    HOME: _ClassVar[GroupMode]
+    PARTITIONED: _ClassVar[GroupMode]
+AT_LEAST_ONCE: GroupMode
+HOME: GroupMode
+PARTITIONED: GroupMode
 
 class Id(_message.Message):
     __slots__ = ("ms", "seq")
@@ -23,7 +33,7 @@ class VersionVector(_message.Message):
     def __init__(self, regions: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EffectBatch(_message.Message):
-    __slots__ = ("origin", "first_n", "count", "context", "issued_ms", "keys", "key_index", "ms", "seq", "lengths", "fields", "others")
+    __slots__ = ("origin", "first_n", "count", "context", "issued_ms", "keys", "key_index", "ms", "seq", "lengths", "fields", "others", "idempotent_index", "producers", "idempotent_producer_index", "idempotent_ids")
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     FIRST_N_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +46,10 @@ class EffectBatch(_message.Message):
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENT_PRODUCER_INDEX_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENT_IDS_FIELD_NUMBER: _ClassVar[int]
     origin: int
     first_n: int
     count: int
@@ -48,10 +62,14 @@ class EffectBatch(_message.Message):
     lengths: bytes
     fields: bytes
     others: _containers.RepeatedCompositeFieldContainer[Effect]
-    def __init__(self, origin: _Optional[int] = ..., first_n: _Optional[int] = ..., count: _Optional[int] = ..., context: _Optional[_Union[VersionVector, _Mapping]] = ..., issued_ms: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., key_index: _Optional[bytes] = ..., ms: _Optional[bytes] = ..., seq: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., fields: _Optional[bytes] = ..., others: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ...) -> None: ...
+    idempotent_index: bytes
+    producers: _containers.RepeatedScalarFieldContainer[bytes]
+    idempotent_producer_index: bytes
+    idempotent_ids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, origin: _Optional[int] = ..., first_n: _Optional[int] = ..., count: _Optional[int] = ..., context: _Optional[_Union[VersionVector, _Mapping]] = ..., issued_ms: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., key_index: _Optional[bytes] = ..., ms: _Optional[bytes] = ..., seq: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., fields: _Optional[bytes] = ..., others: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., idempotent_index: _Optional[bytes] = ..., producers: _Optional[_Iterable[bytes]] = ..., idempotent_producer_index: _Optional[bytes] = ..., idempotent_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Effect(_message.Message):
-    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id")
+    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     TRIM_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +78,9 @@ class Effect(_message.Message):
     DESTROY_GROUP_FIELD_NUMBER: _ClassVar[int]
     ACK_FRONTIER_FIELD_NUMBER: _ClassVar[int]
     SET_LAST_ID_FIELD_NUMBER: _ClassVar[int]
+    SET_EXPIRY_FIELD_NUMBER: _ClassVar[int]
+    SET_STREAM_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    SET_GROUP_MODE_FIELD_NUMBER: _ClassVar[int]
     offset: int
     remove: Remove
     trim: Trim
@@ -68,7 +89,10 @@ class Effect(_message.Message):
     destroy_group: DestroyGroup
     ack_frontier: AckFrontier
     set_last_id: SetLastId
-    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ...) -> None: ...
+    set_expiry: SetExpiry
+    set_stream_config: SetStreamConfig
+    set_group_mode: SetGroupMode
+    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ..., set_expiry: _Optional[_Union[SetExpiry, _Mapping]] = ..., set_stream_config: _Optional[_Union[SetStreamConfig, _Mapping]] = ..., set_group_mode: _Optional[_Union[SetGroupMode, _Mapping]] = ...) -> None: ...
 
 class LaneIds(_message.Message):
     __slots__ = ("lane", "ms", "seq")
@@ -98,12 +122,14 @@ class LaneInterval(_message.Message):
     def __init__(self, lane: _Optional[int] = ..., to: _Optional[_Union[Id, _Mapping]] = ..., **kwargs) -> None: ...
 
 class Remove(_message.Message):
-    __slots__ = ("key", "lanes")
+    __slots__ = ("key", "lanes", "with_references")
     KEY_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
+    WITH_REFERENCES_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     lanes: _containers.RepeatedCompositeFieldContainer[LaneIds]
-    def __init__(self, key: _Optional[bytes] = ..., lanes: _Optional[_Iterable[_Union[LaneIds, _Mapping]]] = ...) -> None: ...
+    with_references: bool
+    def __init__(self, key: _Optional[bytes] = ..., lanes: _Optional[_Iterable[_Union[LaneIds, _Mapping]]] = ..., with_references: _Optional[bool] = ...) -> None: ...
 
 class Trim(_message.Message):
     __slots__ = ("key", "up_to")
@@ -162,3 +188,59 @@ class SetLastId(_message.Message):
     entries_added: int
     max_deleted_id: Id
     def __init__(self, key: _Optional[bytes] = ..., id: _Optional[_Union[Id, _Mapping]] = ..., entries_added: _Optional[int] = ..., max_deleted_id: _Optional[_Union[Id, _Mapping]] = ...) -> None: ...
+
+class SetExpiry(_message.Message):
+    __slots__ = ("key", "deadline_ms")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    deadline_ms: int
+    def __init__(self, key: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
+
+class SetStreamConfig(_message.Message):
+    __slots__ = ("key", "idmp_duration_s", "idmp_maxsize")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    IDMP_DURATION_S_FIELD_NUMBER: _ClassVar[int]
+    IDMP_MAXSIZE_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    idmp_duration_s: int
+    idmp_maxsize: int
+    def __init__(self, key: _Optional[bytes] = ..., idmp_duration_s: _Optional[int] = ..., idmp_maxsize: _Optional[int] = ...) -> None: ...
+
+class SetGroupMode(_message.Message):
+    __slots__ = ("key", "group", "epoch", "mode", "home", "forced", "handover")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    FORCED_FIELD_NUMBER: _ClassVar[int]
+    HANDOVER_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    group: bytes
+    epoch: int
+    mode: GroupMode
+    home: int
+    forced: bool
+    handover: _containers.RepeatedCompositeFieldContainer[LaneHandover]
+    def __init__(self, key: _Optional[bytes] = ..., group: _Optional[bytes] = ..., epoch: _Optional[int] = ..., mode: _Optional[_Union[GroupMode, str]] = ..., home: _Optional[int] = ..., forced: _Optional[bool] = ..., handover: _Optional[_Iterable[_Union[LaneHandover, _Mapping]]] = ...) -> None: ...
+
+class LaneHandover(_message.Message):
+    __slots__ = ("lane", "run_from", "last_delivered", "handed_out", "ignore_until", "pending", "delivery_counts", "entries_read")
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    RUN_FROM_FIELD_NUMBER: _ClassVar[int]
+    LAST_DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    HANDED_OUT_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_READ_FIELD_NUMBER: _ClassVar[int]
+    lane: int
+    run_from: Id
+    last_delivered: Id
+    handed_out: _containers.RepeatedCompositeFieldContainer[LaneInterval]
+    ignore_until: Id
+    pending: LaneIds
+    delivery_counts: bytes
+    entries_read: int
+    def __init__(self, lane: _Optional[int] = ..., run_from: _Optional[_Union[Id, _Mapping]] = ..., last_delivered: _Optional[_Union[Id, _Mapping]] = ..., handed_out: _Optional[_Iterable[_Union[LaneInterval, _Mapping]]] = ..., ignore_until: _Optional[_Union[Id, _Mapping]] = ..., pending: _Optional[_Union[LaneIds, _Mapping]] = ..., delivery_counts: _Optional[bytes] = ..., entries_read: _Optional[int] = ...) -> None: ...

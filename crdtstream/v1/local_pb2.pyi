@@ -8,13 +8,15 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LocalChanges(_message.Message):
-    __slots__ = ("changes",)
+    __slots__ = ("changes", "arrived_ms")
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    ARRIVED_MS_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[LocalChange]
-    def __init__(self, changes: _Optional[_Iterable[_Union[LocalChange, _Mapping]]] = ...) -> None: ...
+    arrived_ms: int
+    def __init__(self, changes: _Optional[_Iterable[_Union[LocalChange, _Mapping]]] = ..., arrived_ms: _Optional[int] = ...) -> None: ...
 
 class LocalChange(_message.Message):
-    __slots__ = ("after_n", "key", "group", "consumer", "now_ms", "deliver", "redeliver", "ack", "claim", "create_consumer", "delete_consumer", "set_position")
+    __slots__ = ("after_n", "key", "group", "consumer", "now_ms", "deliver", "redeliver", "ack", "claim", "create_consumer", "delete_consumer", "set_position", "release")
     AFTER_N_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +29,7 @@ class LocalChange(_message.Message):
     CREATE_CONSUMER_FIELD_NUMBER: _ClassVar[int]
     DELETE_CONSUMER_FIELD_NUMBER: _ClassVar[int]
     SET_POSITION_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     after_n: int
     key: bytes
     group: bytes
@@ -39,7 +42,8 @@ class LocalChange(_message.Message):
     create_consumer: CreateConsumer
     delete_consumer: DeleteConsumer
     set_position: SetPosition
-    def __init__(self, after_n: _Optional[int] = ..., key: _Optional[bytes] = ..., group: _Optional[bytes] = ..., consumer: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., create_consumer: _Optional[_Union[CreateConsumer, _Mapping]] = ..., delete_consumer: _Optional[_Union[DeleteConsumer, _Mapping]] = ..., set_position: _Optional[_Union[SetPosition, _Mapping]] = ...) -> None: ...
+    release: Release
+    def __init__(self, after_n: _Optional[int] = ..., key: _Optional[bytes] = ..., group: _Optional[bytes] = ..., consumer: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., create_consumer: _Optional[_Union[CreateConsumer, _Mapping]] = ..., delete_consumer: _Optional[_Union[DeleteConsumer, _Mapping]] = ..., set_position: _Optional[_Union[SetPosition, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ...) -> None: ...
 
 class Deliver(_message.Message):
     __slots__ = ("lanes", "noack")
@@ -81,6 +85,21 @@ class Claim(_message.Message):
     dropped: _containers.RepeatedCompositeFieldContainer[_effects_pb2.LaneIds]
     last_id: _effects_pb2.Id
     def __init__(self, nacks: _Optional[_Iterable[_Union[Claim.Nack, _Mapping]]] = ..., dropped: _Optional[_Iterable[_Union[_effects_pb2.LaneIds, _Mapping]]] = ..., last_id: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ...) -> None: ...
+
+class Release(_message.Message):
+    __slots__ = ("nacks",)
+    class Nack(_message.Message):
+        __slots__ = ("lane", "id", "delivery_count")
+        LANE_FIELD_NUMBER: _ClassVar[int]
+        ID_FIELD_NUMBER: _ClassVar[int]
+        DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+        lane: int
+        id: _effects_pb2.Id
+        delivery_count: int
+        def __init__(self, lane: _Optional[int] = ..., id: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ..., delivery_count: _Optional[int] = ...) -> None: ...
+    NACKS_FIELD_NUMBER: _ClassVar[int]
+    nacks: _containers.RepeatedCompositeFieldContainer[Release.Nack]
+    def __init__(self, nacks: _Optional[_Iterable[_Union[Release.Nack, _Mapping]]] = ...) -> None: ...
 
 class CreateConsumer(_message.Message):
     __slots__ = ()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId, make_id
+from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId, make_id
 from crdtstream.core.lane import Lane, NodeLimits, ascends
 
 IDS = st.builds(make_id, st.integers(0, 40), st.integers(0, 3))
@@ -19,16 +19,23 @@ class LaneMachine(RuleBasedStateMachine):
         self.model: list[tuple[StreamId, int, bytes]] = []
         self.last = ID_MIN
         self.n = 0
+        self.now = Millis(1_000)
+        self.arrived: dict[int, Millis] = {}
+
+    @rule(step=st.integers(0, 500))
+    def let_time_pass(self, step: int) -> None:
+        self.now = Millis(self.now + step)
 
     def _next(self, step: int, size: int) -> tuple[StreamId, int, bytes]:
         self.last = StreamId(self.last + step)
         self.n += 1
+        self.arrived[self.n] = self.now
         return self.last, self.n, b"x" * size
 
     @rule(step=st.integers(1, 1 << 65), size=st.integers(1, 40))
     def append(self, step: int, size: int) -> None:
         entry = self._next(step, size)
-        self.lane.append(*entry)
+        self.lane.append(*entry, self.now)
         self.model.append(entry)
 
     @rule(steps=st.lists(st.tuples(st.integers(1, 1 << 65), st.integers(1, 70)), min_size=1))
@@ -42,6 +49,7 @@ class LaneMachine(RuleBasedStateMachine):
             lengths=array("I", map(len, fields)),
             first_n=first_n,
             fields=memoryview(b"".join(fields)),
+            now=self.now,
         )
         self.model += entries
 
@@ -75,6 +83,16 @@ class LaneMachine(RuleBasedStateMachine):
         assert self.lane.predecessor(StreamId(end + 1)) == max(
             (one[0] for one in self.model if one[0] <= end), default=ID_MIN
         )
+
+    @rule(above_n=st.integers(0, 200))
+    def scan_dots(self, above_n: int) -> None:
+        found = [entry_id for entry_id, _, _ in self.lane.scan_dots(above_n)]
+        assert found == [one[0] for one in self.model if one[1] > above_n]
+
+    @invariant()
+    def knows_when_entries_came(self) -> None:
+        for _, node, index in self.lane.scan(ID_MIN, ID_MAX):
+            assert node.arrived_at(index) == self.arrived[node.n[index]]
 
     @invariant()
     def holds_the_model(self) -> None:

@@ -1,0 +1,159 @@
+"""Idempotent producers: an append that is tried again, here or in another region, is one entry.
+
+Two things are kept, for different reasons:
+
+* The *window* of a stream: the latest ids of each producer.  From it the region where a retry
+  comes in recognises it and answers the first entry's ID (IDMP-DURATION and IDMP-MAXSIZE bound it).
+* *Records*: the dot of every idempotent append, until it is causally stable.  Two regions that
+  append the same id without knowing of each other find out when their effects meet; then the one
+  with the smaller dot stays and the other goes, in every region, without an effect.
+
+Records outlive removal, trim, DEL and the window: the region that hears of the two in the other
+order, or after a DEL, must decide the same.  Whether an append loses depends on dots and contexts
+alone:
+
+    it loses to every append of the same (key, producer, id) with a smaller dot that is concurrent
+    to it - not covered by its context, nor it by the other's.
+
+Source: ``rules`` 20.
+"""
+
+from collections import deque
+
+from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.effects import IdempotentId
+from crdtstream.core.ids import Millis, Region, StreamId, id_ms
+
+
+class Tracked:
+    """An idempotent id in the window.
+
+    Attributes:
+        entry_id, dot: of the entry that its first append made.
+        hits: retries that were recognised here.
+    """
+
+    __slots__ = ("dot", "entry_id", "hits")
+
+    def __init__(self, entry_id: StreamId, dot: Dot) -> None:
+        self.entry_id = entry_id
+        self.dot = dot
+        self.hits = 0
+
+
+class Window:
+    """The idempotent ids that one stream recognises, by producer, each in the order they came.
+
+    Attributes:
+        added, duplicates: ids that came in, and retries that were recognised here, since the
+            stream began; local, for XINFO.
+    """
+
+    __slots__ = ("_by_producer", "added", "duplicates")
+
+    def __init__(self) -> None:
+        self._by_producer: dict[bytes, dict[bytes, Tracked]] = {}
+        self.added = 0
+        self.duplicates = 0
+
+    def find(self, idempotent: IdempotentId, *, now: Millis, duration_s: int) -> Tracked | None:
+        """The entry of that id, if it is not too old; an entry is as old as its ID says."""
+        tracked = self._by_producer.get(idempotent.producer, {}).get(idempotent.id)
+        if tracked is None or _is_over(tracked, now, duration_s):
+            return None
+        return tracked
+
+    def add(
+        self, idempotent: IdempotentId, entry_id: StreamId, dot: Dot, *, maxsize: int
+    ) -> None:
+        """Recognise an id from now on; the producer's oldest goes when there are too many."""
+        ids = self._by_producer.setdefault(idempotent.producer, {})
+        ids.pop(idempotent.id, None)
+        ids[idempotent.id] = Tracked(entry_id, dot)
+        self.added += 1
+        while len(ids) > maxsize:
+            del ids[next(iter(ids))]
+
+    def point_to(self, idempotent: IdempotentId, entry_id: StreamId, dot: Dot) -> None:
+        """Of two entries that became one the other stayed."""
+        tracked = self._by_producer.get(idempotent.producer, {}).get(idempotent.id)
+        if tracked is not None:
+            tracked.entry_id, tracked.dot = entry_id, dot
+
+    def forget_old(self, *, now: Millis, duration_s: int) -> None:
+        """Drop what is too old to be recognised.  O(what goes + producers)."""
+        for producer, ids in list(self._by_producer.items()):
+            while ids and _is_over(next(iter(ids.values())), now, duration_s):
+                del ids[next(iter(ids))]
+            if not ids:
+                del self._by_producer[producer]
+
+    def clear(self) -> None:
+        """XCFGSET changed a bound: everything is forgotten, as in Redis."""
+        self._by_producer.clear()
+
+    def clear_covered_by(self, context: VersionVector) -> None:
+        """The key was deleted: what the deleter had observed is recognised no more."""
+        for producer, ids in list(self._by_producer.items()):
+            kept = {
+                name: tracked for name, tracked in ids.items() if not covers_dot(context, tracked.dot)
+            }
+            if kept:
+                self._by_producer[producer] = kept
+            else:
+                del self._by_producer[producer]
+        self.added = self.id_count
+        self.duplicates = 0
+
+    @property
+    def producer_count(self) -> int:
+        return len(self._by_producer)
+
+    @property
+    def id_count(self) -> int:
+        return sum(map(len, self._by_producer.values()))
+
+
+def _is_over(tracked: Tracked, now: Millis, duration_s: int) -> bool:
+    return now - id_ms(tracked.entry_id) >= duration_s * 1000
+
+
+class IdempotencyRecords:
+    """Every idempotent append that is not causally stable yet, of all keys."""
+
+    __slots__ = ("_by_name", "_queues")
+
+    def __init__(self) -> None:
+        self._by_name: dict[tuple[bytes, IdempotentId], dict[Dot, StreamId]] = {}
+        # In the order of each origin's dots, so that forgetting costs what is forgotten.
+        self._queues: dict[Region, deque[tuple[int, bytes, IdempotentId]]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def add(self, dot: Dot, key: bytes, idempotent: IdempotentId, entry_id: StreamId) -> None:
+        self._by_name.setdefault((key, idempotent), {})[dot] = entry_id
+        self._queues.setdefault(dot.region, deque()).append((dot.n, key, idempotent))
+
+    def concurrent(
+        self, context: VersionVector, key: bytes, idempotent: IdempotentId
+    ) -> list[tuple[Dot, StreamId]]:
+        """Appends of the same id that an append with this context had not observed.
+
+        That they had not observed it either is certain: it would have been applied before them.
+        """
+        records = self._by_name.get((key, idempotent), {})
+        return sorted(
+            (dot, entry_id) for dot, entry_id in records.items() if not covers_dot(context, dot)
+        )
+
+    def forget_stable(self, stable: VersionVector) -> None:
+        """Drop the records that the causally stable version vector covers."""
+        for region, queue in self._queues.items():
+            n_stable = stable.get(region, 0)
+            while queue and queue[0][0] <= n_stable:
+                n, key, idempotent = queue.popleft()
+                records = self._by_name[key, idempotent]
+                del records[Dot(region, n)]
+                if not records:
+                    del self._by_name[key, idempotent]

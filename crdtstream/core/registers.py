@@ -1,0 +1,67 @@
+"""Registers of a key that keep every value nobody has overwritten: expiry, XCFGSET.
+
+A value is overwritten by one that had observed it.  Of values that regions set without knowing of
+each other's all are kept, and the one that counts is chosen when somebody asks.  Keeping only the
+winner would not do:
+
+    R1 sets A (deadline 900), R2 concurrently B (500); R3, having observed A only, sets C (100).
+    Who keeps winners has dropped B when C overwrites A, and is left with C; who heard C before B
+    has both, and B counts.
+
+A DeleteKey drops all values, also those it had not observed (delete-wins): an orphan deadline
+would otherwise delete a stream that somebody begins later under the same name.
+Source: ``rules`` 7 and 8.
+"""
+
+from typing import Generic, TypeVar
+
+from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.ids import Millis
+
+V = TypeVar("V")
+
+
+class MultiValue(Generic[V]):
+    """A multi-value register."""
+
+    __slots__ = ("values",)
+
+    def __init__(self) -> None:
+        self.values: dict[Dot, V] = {}
+
+    def set(self, dot: Dot, value: V, context: VersionVector) -> None:
+        """Overwrite what the context covers."""
+        self.values = {
+            old_dot: old for old_dot, old in self.values.items() if not covers_dot(context, old_dot)
+        }
+        self.values[dot] = value
+
+
+class KeyRegisters:
+    """The registers of one key; they may be there before the key, and outlive it.
+
+    Attributes:
+        expiry: deadlines; None is PERSIST.
+        idmp_duration_s, idmp_maxsize: what XCFGSET set.
+    """
+
+    __slots__ = ("expiry", "idmp_duration_s", "idmp_maxsize")
+
+    def __init__(self) -> None:
+        self.expiry: MultiValue[Millis | None] = MultiValue()
+        self.idmp_duration_s: MultiValue[int] = MultiValue()
+        self.idmp_maxsize: MultiValue[int] = MultiValue()
+
+    def deadline(self) -> tuple[Millis, Dot] | None:
+        """The deadline that counts and the dot that set it; None: the key does not expire.
+
+        PERSIST beats every deadline, else the latest counts; of equal ones the lowest dot.
+        """
+        values = self.expiry.values
+        winner: tuple[Millis, Dot] | None = None
+        for dot, deadline in sorted(values.items()):
+            if deadline is None:
+                return None
+            if winner is None or deadline > winner[0]:
+                winner = deadline, dot
+        return winner
