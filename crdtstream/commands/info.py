@@ -115,7 +115,7 @@ def _group_full(stream: Stream, name: bytes, limit: int | None) -> Reply:
         [
             (b"name", name),
             (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
-            (b"entries-read", entries_read(stream, group)),
+            (b"entries-read", group.entries_read(stream.lanes)),
             (b"lag", lag(stream, group)),
             (b"pel-count", group.pending_count),
             (b"pending", pending),
@@ -148,22 +148,13 @@ def _consumer_full(consumer: Consumer, limit: int | None) -> Reply:
 # --- GROUPS and CONSUMERS -----------------------------------------------------------------------
 
 
-def entries_read(stream: Stream, group: Group) -> int | None:
-    """Redis's entries-read, summed over the lanes; None if one lane's is unknown."""
-    total = 0
-    for region in stream.lanes:
-        read = group.progress(region).entries_read
-        if read is None:
-            return None
-        total += read
-    return total if stream.lanes else None
-
-
 def lag(stream: Stream, group: Group) -> int | None:
     """Redis's lag, summed over the lanes; None if one lane's is unknown."""
     total = 0
     for region, lane in stream.lanes.items():
-        behind = lane_lag(group.progress(region), lane)
+        if not lane.length:
+            continue
+        behind = lane_lag(group.progress(region), lane, stream.last_ids[region].id)
         if behind is None:
             return None
         total += behind
@@ -184,7 +175,7 @@ def _group_row(stream: Stream, name: bytes) -> Reply:
             (b"consumers", len(group.consumers)),
             (b"pending", group.pending_count),
             (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
-            (b"entries-read", entries_read(stream, group)),
+            (b"entries-read", group.entries_read(stream.lanes)),
             (b"lag", lag(stream, group)),
         ]
     )

@@ -20,7 +20,7 @@ each its own lane (``rules`` 13).
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
@@ -32,7 +32,7 @@ from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release, SetGroupMode
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId
 from crdtstream.core.intervals import Intervals
-from crdtstream.core.lane import Lane, MacroNode
+from crdtstream.core.lane import Lane, LastId, MacroNode
 
 Start: TypeAlias = StreamId | Mapping[Region, StreamId]
 Found: TypeAlias = tuple[StreamId, Region, MacroNode, int]
@@ -148,7 +148,7 @@ class Group:
         "_by_age",
         "_position",
         "_position_create_count",
-        "_position_entries_read",
+        "_read_hint",
         "_youngest_ms",
         "consumers",
         "creates",
@@ -173,15 +173,18 @@ class Group:
         # Where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID said so.
         self._position: Start | None = None
         self._position_create_count = 0
-        self._position_entries_read: int | None = None
+        # ENTRIESREAD: how many were read, and of which lane; None: of all that will come.
+        self._read_hint: tuple[int, Region | None] | None = None
 
     # --- Replicated ---------------------------------------------------------------------------
 
-    def add_create(self, dot: Dot, start: Start, entries_read: int | None) -> None:
+    def add_create(
+        self, dot: Dot, start: Start, entries_read: int | None, lanes: Collection[Region]
+    ) -> None:
         """A create came.  The start becomes the pointwise minimum over all live creates."""
         before = {region: self.start_of(region) for region in self.lanes}
         if not self.creates:
-            self._position_entries_read = entries_read
+            self._take_read_hint(entries_read, lanes)
         self.creates[dot] = start
         for region, old_start in before.items():
             new_start = self.start_of(region)
@@ -306,7 +309,7 @@ class Group:
         """
         progress = self.lanes.get(region)
         if progress is None:
-            progress = LaneProgress(self._first_position(region), self._position_entries_read)
+            progress = LaneProgress(self._first_position(region), self._hinted(region))
             self._skip_covered(region, progress)
         return progress
 
@@ -343,9 +346,10 @@ class Group:
         return min((_scalar(start) for start in self.creates.values()), default=ID_MIN)
 
     def set_position(
-        self, position: Start, lanes: Iterable[Region], entries_read: int | None
+        self, position: Start, lanes: Collection[Region], entries_read: int | None
     ) -> None:
         """XGROUP SETID.  Set back, a lane ignores the intervals known now until it passed them."""
+        self._take_read_hint(entries_read, lanes)
         for region in lanes:
             progress = self._kept_progress(region)
             target = _position_in(position, region)
@@ -355,10 +359,31 @@ class Group:
             progress.jump(target)
             progress.handed_out = Intervals()
             progress.skip_pending_until = ID_MIN
-            progress.entries_read = entries_read
+            progress.entries_read = self._hinted(region)
         self._position = position
         self._position_create_count = len(self.creates)
-        self._position_entries_read = entries_read
+
+    def _take_read_hint(self, entries_read: int | None, lanes: Collection[Region]) -> None:
+        """One number for the whole stream: only with one lane it is clear what it says."""
+        if entries_read is None or len(lanes) > 1:
+            self._read_hint = None
+        else:
+            self._read_hint = entries_read, next(iter(lanes), None)
+
+    def _hinted(self, region: Region) -> int | None:
+        """A lane's entries-read before anything was delivered; of one begun later nothing was."""
+        if self._read_hint is None:
+            return None
+        count, of_lane = self._read_hint
+        return count if of_lane in (None, region) else 0
+
+    def entries_read(self, lanes: Collection[Region]) -> int | None:
+        """Redis's entries-read, summed over the lanes; None if one lane's is unknown."""
+        if not lanes:
+            return None if self._read_hint is None else self._read_hint[0]
+        counts = [self.progress(region).entries_read for region in lanes]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     def _skip_covered(self, region: Region, progress: LaneProgress) -> None:
         """Move last-delivered to the end of an interval that contains it."""
@@ -407,16 +432,21 @@ class Group:
                     yield entry_id, region, node, index
             position = end
 
-    def deliver(self, change: Deliver, lanes: Mapping[Region, Lane]) -> None:
+    def deliver(
+        self, change: Deliver, lanes: Mapping[Region, Lane], last_ids: Mapping[Region, LastId]
+    ) -> None:
         """Entries were handed out to a consumer (created if it is new)."""
         consumer = self.consumer(change.consumer, change.now)
-        consumer.active_ms = change.now
+        if not change.noack:
+            consumer.active_ms = change.now
         for region, ids in change.ids.items():
             progress = self._kept_progress(region)
             if not change.noack:
                 for entry_id in ids:
                     self._own(progress, region, entry_id, consumer, change.now, 1)
-            progress.entries_read = _entries_read_after(progress, lanes[region], ids)
+            progress.entries_read = _entries_read_after(
+                progress, lanes[region], last_ids[region].id, ids
+            )
             progress.last_delivered = ids[-1]
             self._skip_covered(region, progress)
 
@@ -627,44 +657,52 @@ def _keys_with_lane(
 
 
 # --- entries-read and lag: Redis's own rules, lane by lane --------------------------------------
+#
+# Redis counts what was added, not what is there, and gives up (None) where an XDEL may have taken
+# something that the group had still to read.  ``last_id`` is the lane's last-generated ID.
 
 
 def _entries_read_after(
-    progress: LaneProgress, lane: Lane, ids: tuple[StreamId, ...]
+    progress: LaneProgress, lane: Lane, last_id: StreamId, ids: tuple[StreamId, ...]
 ) -> int | None:
     """Redis's entries-read counter after these entries of the lane were delivered."""
-    if ids[-1] <= progress.last_delivered:
-        return progress.entries_read
     position, read = progress.last_delivered, progress.entries_read
+    if ids[-1] <= position:
+        return read
     for index, entry_id in enumerate(ids):
-        if read is not None and not _deleted_behind(lane, position):
+        if read is not None and position >= lane.first_id and not _is_holed(lane, position):
             return read + len(ids) - index
-        read = distance_from_first(lane, entry_id)
+        if lane.entries_added:
+            read = _added_up_to(lane, last_id, entry_id)
         position = entry_id
     return read
 
 
-def lane_lag(progress: LaneProgress, lane: Lane) -> int | None:
+def lane_lag(progress: LaneProgress, lane: Lane, last_id: StreamId) -> int | None:
     """How many entries of the lane are still to be read, None where Redis cannot tell either."""
-    if not lane.length:
+    if not lane.entries_added or not lane.length:
         return 0
     if progress.last_delivered < lane.first_id > lane.max_deleted_id:
         # Everything is still ahead, whatever ENTRIESREAD once claimed.
         return lane.length
-    if progress.entries_read is not None and not _deleted_behind(lane, progress.last_delivered):
-        return lane.entries_added - progress.entries_read
-    read = distance_from_first(lane, progress.last_delivered)
+    read = progress.entries_read
+    if read is None or _is_holed(lane, progress.last_delivered):
+        read = _added_up_to(lane, last_id, progress.last_delivered)
     return None if read is None else lane.entries_added - read
 
 
-def distance_from_first(lane: Lane, entry_id: StreamId) -> int | None:
+def _added_up_to(lane: Lane, last_id: StreamId, entry_id: StreamId) -> int | None:
     """How many entries were ever added up to ``entry_id``; None if deletions hide the answer."""
     if not lane.entries_added:
         return 0
-    if not lane.length:
+    if not lane.length and entry_id <= last_id:
         return lane.entries_added
-    if entry_id >= lane.last_id:
+    if entry_id != ID_MIN and entry_id < lane.max_deleted_id:
+        return None
+    if entry_id == last_id:
         return lane.entries_added
+    if entry_id > last_id:
+        return None
     if lane.max_deleted_id < lane.first_id:
         if entry_id < lane.first_id:
             return lane.entries_added - lane.length
@@ -673,8 +711,8 @@ def distance_from_first(lane: Lane, entry_id: StreamId) -> int | None:
     return None
 
 
-def _deleted_behind(lane: Lane, position: StreamId) -> bool:
-    """Whether an XDEL may have taken an entry that the group has still to read."""
+def _is_holed(lane: Lane, position: StreamId) -> bool:
+    """Whether an XDEL may have taken an entry at or behind this position."""
     if not lane.length or lane.max_deleted_id < lane.first_id:
         return False
     return position <= lane.max_deleted_id

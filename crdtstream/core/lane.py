@@ -26,6 +26,7 @@ import operator
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -42,6 +43,14 @@ from crdtstream.core.rax import KEY_BYTES, Rax
 
 NODE_ENTRIES_MAX_DEFAULT: Final = 100
 NODE_BYTES_MAX_DEFAULT: Final = 4096
+
+
+@dataclass(slots=True)
+class LastId:
+    """A last-ID register: the ID that one origin appended or set last, and the dot of doing so."""
+
+    id: StreamId
+    n: int
 
 
 class NodeLimits:

@@ -621,8 +621,10 @@ class Replica:
                     self._drop_if_gone(key, stream)
             case CreateGroup(key, group, start, entries_read):
                 if self._tombstones.observed_by(context, key, group):
-                    groups = self._stream_or_new(key).groups
-                    groups.setdefault(group, Group()).add_create(dot, start, entries_read)
+                    stream = self._stream_or_new(key)
+                    stream.groups.setdefault(group, Group()).add_create(
+                        dot, start, entries_read, stream.lanes
+                    )
             case DestroyGroup(key, group):
                 self._tombstones.add(dot, key, group)
                 if (stream := self._streams.get(key)) is not None:
@@ -639,7 +641,8 @@ class Replica:
                         lane.entries_added
                     )
                     lane.entries_added = max(0, entries_added - others)
-                if max_deleted_id is not None:
+                if max_deleted_id:
+                    # 0-0 changes nothing, as in Redis.
                     lane.max_deleted_id = max_deleted_id
             case SetExpiry(key, deadline):
                 if self._tombstones.observed_by(context, key):
@@ -729,7 +732,7 @@ class Replica:
         group = stream.groups[change.group]
         match change:
             case Deliver(_, _, _, _, ids, noack):
-                group.deliver(change, stream.lanes)
+                group.deliver(change, stream.lanes, stream.last_ids)
                 if noack:
                     self._look_at(change, ids)
             case Redeliver(_, _, consumer, now, ids):

@@ -5,22 +5,13 @@ effect or a local change (``replica.py``); the methods here know one key and not
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from heapq import merge
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.group import Found, Group
 from crdtstream.core.idempotency import Window
 from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
-from crdtstream.core.lane import Lane, NodeLimits
-
-
-@dataclass(slots=True)
-class LastId:
-    """A last-ID register: the ID that one origin appended or set last, and the dot of doing so."""
-
-    id: StreamId
-    n: int
+from crdtstream.core.lane import Lane, LastId, NodeLimits
 
 
 class Stream:
