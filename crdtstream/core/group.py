@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sortedcontainers import SortedDict
 
@@ -37,6 +37,11 @@ from crdtstream.core.lane import Lane, LastId, MacroNode
 Start: TypeAlias = StreamId | Mapping[Region, StreamId]
 Found: TypeAlias = tuple[StreamId, Region, MacroNode, int]
 
+# A delivery count is a signed 64-bit number to clients.
+DELIVERY_COUNT_MAX: Final = (1 << 63) - 1
+# Who issued a mode that was never set.
+NOBODY: Final = Region(0)
+
 
 @dataclass(frozen=True, slots=True)
 class ModeRegister:
@@ -48,7 +53,7 @@ class ModeRegister:
     """
 
     epoch: int = 0
-    issuer: Region = Region(0)
+    issuer: Region = NOBODY
     mode: Mode = Mode.AT_LEAST_ONCE
     home: Region | None = None
 
@@ -150,6 +155,7 @@ class Group:
         "_position_create_count",
         "_read_hint",
         "_youngest_ms",
+        "claims_idle",
         "consumers",
         "creates",
         "intervals",
@@ -170,6 +176,8 @@ class Group:
         # for idle ones (XREADGROUP CLAIM), None before: other groups do not pay for it.
         self._by_age: OrderedDict[tuple[StreamId, Region], Nack] | None = None
         self._youngest_ms = Millis(0)
+        # Whether somebody ever asked; who waits for idle entries must hear when some may be older.
+        self.claims_idle = False
         # Where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID said so.
         self._position: Start | None = None
         self._position_create_count = 0
@@ -432,6 +440,41 @@ class Group:
                     yield entry_id, region, node, index
             position = end
 
+    def undelivered_count(self, lanes: Iterable[Lane]) -> int:
+        """How many entries ``undelivered`` would give.
+
+        O(stretches to skip * macro nodes between them and the nearer end of the lane); what is
+        pending and not to be delivered anew counts one by one.
+        """
+        return sum(
+            self._undelivered_count_in(lane, self.progress(lane.region))
+            for lane in lanes
+            if lane.length
+        )
+
+    def _undelivered_count_in(self, lane: Lane, progress: LaneProgress) -> int:
+        position = progress.last_delivered
+        count = lane.count_above(position)
+        for start, end in self._to_skip(lane.region, progress, position):
+            if lane.last_id <= position:
+                break
+            # Stretches may overlap: of each only what lies beyond the one before.
+            if end > position:
+                count -= lane.count_above(max(start, position)) - lane.count_above(end)
+                position = end
+        for entry_id in progress.pel.irange(
+            progress.last_delivered, progress.skip_pending_until, inclusive=(False, True)
+        ):
+            is_counted = not self._is_skipped(lane.region, progress, entry_id)
+            if is_counted and lane.find(entry_id) is not None:
+                count -= 1
+        return count
+
+    def _is_skipped(self, region: Region, progress: LaneProgress, entry_id: StreamId) -> bool:
+        """Whether an ID beyond last-delivered lies in a stretch that is not to be delivered."""
+        stretch = next(self._to_skip(region, progress, StreamId(entry_id - 1)), None)
+        return stretch is not None and stretch[0] < entry_id
+
     def deliver(
         self, change: Deliver, lanes: Mapping[Region, Lane], last_ids: Mapping[Region, LastId]
     ) -> None:
@@ -460,14 +503,21 @@ class Group:
             for entry_id in lane_ids:
                 nack = pel[entry_id]
                 nack.delivered_ms = now
-                nack.delivery_count += 1
+                nack.delivery_count = once_more(nack.delivery_count)
                 self._place_by_age(nack)
 
     def release(self, change: Release) -> None:
-        """XNACK: the entries have no owner any more and wait, in this order, to be claimed."""
+        """XNACK: the entries have no owner any more and wait, in this order, to be claimed.
+
+        One that was not pending (FORCE) is from now on.
+        """
         for region, entry_id, count in change.nacks:
-            nack = self.lanes[region].pel[entry_id]
-            self._disown(nack)
+            pel = self._kept_progress(region).pel
+            nack = pel.get(entry_id)
+            if nack is None:
+                pel[entry_id] = nack = Nack(region, entry_id, None, Millis(0), count)
+            else:
+                self._disown(nack)
             nack.consumer = None
             nack.delivered_ms = Millis(0)
             nack.delivery_count = count
@@ -546,10 +596,14 @@ class Group:
         progress = self.progress(region)
         if entry_id in progress.pel:
             return False
-        if entry_id <= progress.last_delivered:
-            return True
-        stretch = next(self._to_skip(region, progress, StreamId(entry_id - 1)), None)
-        return stretch is not None and stretch[0] < entry_id
+        return entry_id <= progress.last_delivered or self._is_skipped(region, progress, entry_id)
+
+    def settled_end(self, region: Region) -> StreamId:
+        """Beyond this ID nothing of a lane is settled."""
+        progress = self.progress(region)
+        intervals = self.intervals.get(region)
+        known = ID_MIN if intervals is None else intervals.end
+        return max(progress.last_delivered, progress.handed_out.end, known)
 
     # --- Idle entries -------------------------------------------------------------------------
 
@@ -571,6 +625,7 @@ class Group:
 
         O(pending * log pending) at the first call and after a delivery time went back, else O(1).
         """
+        self.claims_idle = True
         if self._by_age is None:
             owned = sorted(
                 (nack for nack in self.pending() if nack.consumer is not None),
@@ -619,6 +674,11 @@ class Group:
     def pending_count(self) -> int:
         return sum(len(progress.pel) for progress in self.lanes.values())
 
+    @property
+    def owned_count(self) -> int:
+        """How many of the pending entries somebody owns."""
+        return self.pending_count - len(self.unowned)
+
     # --- The frontier -------------------------------------------------------------------------
 
     def measure(self, lane: Lane | None, region: Region) -> tuple[StreamId, StreamId] | None:
@@ -639,6 +699,11 @@ class Group:
             if first_pending <= end:
                 end = ID_MIN if lane is None else lane.predecessor(first_pending)
         return (start, end) if end > acknowledged else None
+
+
+def once_more(delivery_count: int) -> int:
+    """The delivery count after another delivery; it ends where XNACK FATAL puts it."""
+    return min(delivery_count + 1, DELIVERY_COUNT_MAX)
 
 
 def _position_in(start: Start, region: Region) -> StreamId:

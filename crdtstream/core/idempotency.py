@@ -63,9 +63,7 @@ class Window:
             return None
         return tracked
 
-    def add(
-        self, idempotent: IdempotentId, entry_id: StreamId, dot: Dot, *, maxsize: int
-    ) -> None:
+    def add(self, idempotent: IdempotentId, entry_id: StreamId, dot: Dot, *, maxsize: int) -> None:
         """Recognise an id from now on; the producer's oldest goes when there are too many."""
         ids = self._by_producer.setdefault(idempotent.producer, {})
         ids.pop(idempotent.id, None)
@@ -96,7 +94,9 @@ class Window:
         """The key was deleted: what the deleter had observed is recognised no more."""
         for producer, ids in list(self._by_producer.items()):
             kept = {
-                name: tracked for name, tracked in ids.items() if not covers_dot(context, tracked.dot)
+                name: tracked
+                for name, tracked in ids.items()
+                if not covers_dot(context, tracked.dot)
             }
             if kept:
                 self._by_producer[producer] = kept

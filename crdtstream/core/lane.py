@@ -367,6 +367,24 @@ class Lane:
             return found
         return ID_MIN
 
+    def count_above(self, entry_id: StreamId) -> int:
+        """How many entries have a greater ID.
+
+        O(log n + macro nodes before or behind it, whichever are fewer).
+        """
+        node = self._floor(entry_id)
+        if node is None:
+            return self.length
+        upto = node.index_from(StreamId(entry_id + 1))
+        before, behind = upto, len(node) - upto
+        left, right = node.prev, node.next
+        # From the node outwards on both sides: the nearer end tells what lies on the other side.
+        while left is not None and right is not None:
+            before += len(left)
+            behind += len(right)
+            left, right = left.prev, right.next
+        return behind if right is None else self.length - before
+
     def scan(self, start: StreamId, end: StreamId) -> Iterator[tuple[StreamId, MacroNode, int]]:
         """Entries from ``start`` to ``end``, both included, ascending.  O(log n) to begin.
 

@@ -39,6 +39,12 @@ class OpenBatch:
         self._others: list[tuple[int, RareEffect]] = []
         self._idempotent: dict[int, IdempotentId] = {}
 
+    @property
+    def append_bytes(self) -> int:
+        """What the columns of the appends take, without idempotent ids."""
+        numbers = len(self._ms) * (2 * self._ms.itemsize + self._lengths.itemsize)
+        return numbers + sum(self._lengths)
+
     def append(
         self, key: bytes, entry_id: StreamId, fields: bytes, idempotent: IdempotentId | None
     ) -> None:

@@ -58,6 +58,9 @@ class KeyRegisters:
         PERSIST beats every deadline, else the latest counts; of equal ones the lowest dot.
         """
         values = self.expiry.values
+        if len(values) == 1:
+            ((dot, deadline),) = values.items()
+            return None if deadline is None else (deadline, dot)
         winner: tuple[Millis, Dot] | None = None
         for dot, deadline in sorted(values.items()):
             if deadline is None:

@@ -21,7 +21,7 @@ Always so:
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Final, TypeAlias, assert_never
 from zlib import crc32
 
@@ -72,7 +72,7 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.group import Group
 from crdtstream.core.idempotency import IdempotencyRecords, Tracked, Window
-from crdtstream.core.ids import ID_MIN, SEQ_BITS, IdMode, Millis, Region, StreamId
+from crdtstream.core.ids import ID_MIN, SEQ_BITS, U64_MAX, IdMode, Millis, Region, StreamId
 from crdtstream.core.lane import (
     NODE_BYTES_MAX_DEFAULT,
     NODE_ENTRIES_MAX_DEFAULT,
@@ -88,9 +88,11 @@ Run: TypeAlias = tuple[bytes, int, int]
 
 IDMP_DURATION_S_DEFAULT: Final = 100
 IDMP_MAXSIZE_DEFAULT: Final = 100
-# Deadlines that were overwritten stay in the heap until so many more stand in it than there are
-# keys with registers.
+# Deadlines that were overwritten stay in the heap until so many more stand in it than twice the
+# keys with registers: clearing them out costs a look at each of these keys.
 STALE_DEADLINES_MAX: Final = 64
+# 2^64 divided by the golden ratio.
+GOLDEN_SECTION: Final = 0x9E3779B97F4A7C15
 # After so many idempotent appends to a stream those of producers who went silent are looked for.
 WINDOW_SWEEP_APPENDS: Final = 256
 
@@ -136,6 +138,7 @@ class Replica:
         self._streams: dict[bytes, Stream] = {}
         # The same keys by checksum: an order that insertions do not shift, for SCAN.
         self._scan_order: SortedList[tuple[int, bytes]] = SortedList()
+        self._draws = 0
         self._tombstones = Tombstones()
         self._idempotency = IdempotencyRecords()
         self._registers: dict[bytes, KeyRegisters] = {}
@@ -168,7 +171,7 @@ class Replica:
         return sorted({*self._streams, *self._registers})
 
     def __len__(self) -> int:
-        """How many keys there are; as in Redis, those count whose time is over but are still kept."""
+        """How many keys there are, those included whose time is over (as in Redis)."""
         return len(self._streams)
 
     def scan_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
@@ -186,6 +189,18 @@ class Replica:
             if key not in self._due:
                 keys.append(key)
         return 0, keys
+
+    def draw_key(self) -> bytes | None:
+        """One of the keys, None if there are none; each as often as any other in the long run.
+
+        No chance is in it: the draws go round all keys in steps of the golden section, so
+        that the next one lies far from the last.  O(log n + keys whose time is over).
+        """
+        self._draws += 1
+        at = (self._draws * GOLDEN_SECTION & U64_MAX) * len(self._scan_order) >> 64
+        behind = self._scan_order.islice(at)
+        before = self._scan_order.islice(0, at)
+        return next((key for _, key in chain(behind, before) if key not in self._due), None)
 
     @property
     def tombstone_count(self) -> int:
@@ -212,12 +227,10 @@ class Replica:
         stream = self.stream(key)
         if stream is None or stream.window is None:
             return None
-        return stream.window.find(
-            idempotent, now=self.now, duration_s=self.idmp_duration_of(key)
-        )
+        return stream.window.find(idempotent, now=self.now, duration_s=self.idmp_duration_of(key))
 
     def idmp_duration_of(self, key: bytes) -> int:
-        """For how many seconds a stream recognises idempotent ids; the greatest concurrent value."""
+        """For how many seconds a stream recognises idempotent ids."""
         registers = self._registers.get(key)
         values = () if registers is None else registers.idmp_duration_s.values.values()
         return max(values, default=self.idmp_duration_s)
@@ -227,6 +240,16 @@ class Replica:
         registers = self._registers.get(key)
         values = () if registers is None else registers.idmp_maxsize.values.values()
         return max(values, default=self.idmp_maxsize)
+
+    def idmp_settings_of(self, key: bytes) -> tuple[int | None, int | None]:
+        """Duration and maxsize as XCFGSET said them of this key, None where it did not."""
+        registers = self._registers.get(key)
+        if registers is None:
+            return None, None
+        return (
+            max(registers.idmp_duration_s.values.values(), default=None),
+            max(registers.idmp_maxsize.values.values(), default=None),
+        )
 
     # --- Time ---------------------------------------------------------------------------------
 
@@ -250,10 +273,17 @@ class Replica:
         found = None if registers is None else registers.deadline()
         return None if found is None else found[0]
 
+    def deadlines(self) -> Iterator[Millis]:
+        """The deadlines of all keys that have one, in no order.  O(keys with registers)."""
+        for key, registers in self._registers.items():
+            found = registers.deadline()
+            if found is not None and key in self._streams:
+                yield found[0]
+
     @property
     def expiring_count(self) -> int:
         """How many keys have a deadline.  O(keys with registers)."""
-        return sum(key in self._streams and self.deadline_of(key) is not None for key in self._registers)
+        return sum(1 for _ in self.deadlines())
 
     def next_deadline(self) -> Millis | None:
         """When ``advance`` will find the next key to expire; may be of a deadline long changed."""
@@ -274,12 +304,13 @@ class Replica:
         deadline = self.deadline_of(key)
         if deadline is None:
             return
-        if len(self._deadlines) > len(self._registers) + STALE_DEADLINES_MAX:
+        if len(self._deadlines) > 2 * len(self._registers) + STALE_DEADLINES_MAX:
             current = ((self.deadline_of(name), name) for name in self._registers)
             self._deadlines = [(when, name) for when, name in current if when is not None]
             heapify(self._deadlines)
         else:
             heappush(self._deadlines, (deadline, key))
+        self.advance(self.now)
 
     # --- Issuing ------------------------------------------------------------------------------
 
@@ -344,6 +375,12 @@ class Replica:
         self._changes.append((self.issued, change))
 
     # --- Records ------------------------------------------------------------------------------
+
+    @property
+    def open_bytes(self) -> int:
+        """What the entries appended since the last seal take in the batch to come, or a little
+        less.  O(entries)."""
+        return self._open.append_bytes
 
     @property
     def has_open_record(self) -> bool:
@@ -558,8 +595,8 @@ class Replica:
         context: VersionVector,
     ) -> None:
         """What idempotent ids mean for a run that was just appended: ``rules`` 20."""
-        # Of its own origin every earlier effect was observed.
-        context = {**context, first.region: first.n - 1}
+        # Effects of one origin have all observed those before them.
+        context = {**context, first.region: first.n + stop - start - 1}
         stream = self._streams[key]
         for at, idempotent in columns.idempotent.items():
             if start <= at < stop:
@@ -732,6 +769,9 @@ class Replica:
         group = stream.groups[change.group]
         match change:
             case Deliver(_, _, _, _, ids, noack):
+                if group.claims_idle and not (noack or group.owned_count):
+                    # Who waits for idle entries knew of none.
+                    self.touched.add(change.key)
                 group.deliver(change, stream.lanes, stream.last_ids)
                 if noack:
                     self._look_at(change, ids)
@@ -742,10 +782,14 @@ class Replica:
                 self.acknowledged_count += sum(map(len, ids.values()))
                 self._look_at(change, ids)
             case Claim(_, _, _, _, _, dropped, _):
+                if group.claims_idle:
+                    # One may be idle for longer than it was (XCLAIM IDLE), or newly pending.
+                    self.touched.add(change.key)
                 group.claim(change, stream.lanes)
                 self._look_at(change, dropped)
             case Release():
                 group.release(change)
+                self.touched.add(change.key)
             case CreateConsumer(_, _, consumer, now):
                 group.consumer(consumer, now)
             case DeleteConsumer(_, _, consumer):

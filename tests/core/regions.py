@@ -49,6 +49,11 @@ class Node:
         self.end_tick()
         return replies[-1]
 
+    def expire(self) -> None:
+        """Do what the clock brings."""
+        self._database.expire(Millis(self.now))
+        self.end_tick()
+
     def end_tick(self) -> None:
         self.log += self.replica.take_records(Millis(self.now))
 

@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from crdtstream.core.clock import meet
 from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import (
     AckFrontier,
@@ -22,11 +23,16 @@ from crdtstream.core.effects import (
     DestroyGroup,
     Effect,
     EffectBatch,
+    IdempotentId,
+    Mode,
     Remove,
+    SetExpiry,
+    SetGroupMode,
     SetLastId,
+    SetStreamConfig,
     Trim,
 )
-from crdtstream.core.ids import IdMode, StreamId, make_id
+from crdtstream.core.ids import IdMode, Millis, Region, StreamId, make_id, next_id
 
 from .regions import Node, sync
 
@@ -54,7 +60,8 @@ def unfold(batch: EffectBatch) -> Iterator[Issued]:
         fields = columns.fields[fields_at : fields_at + columns.lengths[append_at]]
         key = columns.keys[columns.key_index[append_at]]
         entry_id = make_id(columns.ms[append_at], columns.seq[append_at])
-        yield Issued(batch, offset, Append(key, entry_id, bytes(fields)))
+        idempotent = columns.idempotent.get(append_at)
+        yield Issued(batch, offset, Append(key, entry_id, bytes(fields), idempotent))
         fields_at += columns.lengths[append_at]
         append_at += 1
 
@@ -74,6 +81,53 @@ def removes(issued: Issued, entry: Issued) -> bool:
     return False
 
 
+def loses(entry: Issued, applied: list[Issued]) -> bool:
+    """Whether a concurrent append of the same idempotent id has a smaller dot."""
+    effect = entry.effect
+    assert isinstance(effect, Append)
+    return effect.idempotent is not None and any(
+        isinstance(other.effect, Append)
+        and (other.effect.key, other.effect.idempotent) == (effect.key, effect.idempotent)
+        and (other.origin, other.n) < (entry.origin, entry.n)
+        and not entry.observed(other)
+        and not other.observed(entry)
+        for other in applied
+    )
+
+
+def register(
+    mine: list[Issued], deletes: list[Issued], values: dict[tuple[int, int], object]
+) -> list[tuple[tuple[int, int], object]]:
+    """Of the values that had observed every delete, those that none of the others had observed."""
+    setters = [one for one in mine if (one.origin, one.n) in values]
+    alive = [one for one in setters if all(one.observed(delete) for delete in deletes)]
+    return sorted(
+        ((one.origin, one.n), values[one.origin, one.n])
+        for one in alive
+        if not any(other.observed(one) for other in alive if other is not one)
+    )
+
+
+def registers(mine: list[Issued], deletes: list[Issued]) -> dict[str, object]:
+    expiry: dict[tuple[int, int], object] = {}
+    duration: dict[tuple[int, int], object] = {}
+    maxsize: dict[tuple[int, int], object] = {}
+    for one in mine:
+        match one.effect:
+            case SetExpiry(_, deadline):
+                expiry[one.origin, one.n] = deadline
+            case SetStreamConfig(_, seconds, size):
+                if seconds is not None:
+                    duration[one.origin, one.n] = seconds
+                if size is not None:
+                    maxsize[one.origin, one.n] = size
+    return {
+        "expiry": register(mine, deletes, expiry),
+        "duration": register(mine, deletes, duration),
+        "maxsize": register(mine, deletes, maxsize),
+    }
+
+
 def model(applied: list[Issued], key: bytes) -> dict[str, object]:
     """What a region that applied exactly these effects must show for a key."""
     mine = [one for one in applied if one.effect.key == key]
@@ -81,7 +135,9 @@ def model(applied: list[Issued], key: bytes) -> dict[str, object]:
     entries = [
         one
         for one in mine
-        if isinstance(one.effect, Append) and not any(removes(other, one) for other in mine)
+        if isinstance(one.effect, Append)
+        and not any(removes(other, one) for other in mine)
+        and not loses(one, mine)
     ]
     creates: dict[bytes, list[Issued]] = {}
     for one in mine:
@@ -95,7 +151,13 @@ def model(applied: list[Issued], key: bytes) -> dict[str, object]:
             if all(one.observed(destroy) for destroy in destroys):
                 creates.setdefault(name, []).append(one)
     acked: dict[bytes, dict[int, list[tuple[StreamId, StreamId]]]] = {name: {} for name in creates}
+    modes = dict.fromkeys(creates, (0, 0, Mode.AT_LEAST_ONCE, None))
     for one in mine:
+        if isinstance(one.effect, SetGroupMode):
+            effect, name = one.effect, one.effect.group
+            if any(one.observed(create) for create in creates.get(name, [])):
+                mode = (effect.epoch, one.origin, effect.mode, effect.home)
+                modes[name] = max(mode, modes[name], key=lambda mode: (mode[0], -mode[1]))
         if isinstance(one.effect, AckFrontier):
             for create in creates.get(one.effect.group, []):
                 if one.observed(create):
@@ -112,7 +174,10 @@ def model(applied: list[Issued], key: bytes) -> dict[str, object]:
         if not any(delete.observed(one) for delete in deletes)
     }
     return {
-        "entries": sorted((one.origin, one.n, one.effect.id, one.effect.fields) for one in entries),
+        "entries": sorted(
+            (one.origin, one.n, one.effect.id, one.effect.fields, one.effect.idempotent or ())
+            for one in entries
+        ),
         "groups": {
             name: sorted((one.origin, one.n) for one in alive) for name, alive in creates.items()
         },
@@ -120,8 +185,10 @@ def model(applied: list[Issued], key: bytes) -> dict[str, object]:
             name: {lane: union(intervals) for lane, intervals in lanes.items()}
             for name, lanes in acked.items()
         },
+        "modes": modes,
         "last_ids": last_ids,
         "exists": bool(entries or creates or last_ids),
+        "registers": registers(mine, deletes),
     }
 
 
@@ -136,23 +203,45 @@ def union(intervals: list[tuple[StreamId, StreamId]]) -> list[tuple[StreamId, St
 
 
 def shown(node: Node, key: bytes) -> dict[str, object]:
-    """The same facts as the replica holds them."""
-    stream = node.replica.stream(key)
-    if stream is None:
-        return {"entries": [], "groups": {}, "acked": {}, "last_ids": {}, "exists": False}
+    """The same facts as the replica holds them; also of a key whose time is over."""
+    stream = node.replica._streams.get(key)
+    held = node.replica._registers.get(key)
     return {
         "entries": sorted(
-            (lane.region, macro.n[index], entry_id, bytes(macro.fields_at(index)))
-            for lane in stream.lanes.values()
+            (
+                lane.region,
+                macro.n[index],
+                entry_id,
+                bytes(macro.fields_at(index)),
+                macro.idempotent_at(index) or (),
+            )
+            for lane in (stream.lanes.values() if stream else ())
             for entry_id, macro, index in lane.scan(StreamId(0), StreamId((1 << 128) - 1))
         ),
-        "groups": {name: sorted(group.creates) for name, group in stream.groups.items()},
+        "groups": {name: sorted(group.creates) for name, group in stream.groups.items()}
+        if stream
+        else {},
         "acked": {
             name: {lane: list(one) for lane, one in group.intervals.items()}
             for name, group in stream.groups.items()
+        }
+        if stream
+        else {},
+        "modes": {
+            name: (group.mode.epoch, group.mode.issuer, group.mode.mode, group.mode.home)
+            for name, group in stream.groups.items()
+        }
+        if stream
+        else {},
+        "last_ids": {region: (one.id, one.n) for region, one in stream.last_ids.items()}
+        if stream
+        else {},
+        "exists": stream is not None and stream.exists,
+        "registers": {
+            "expiry": sorted(held.expiry.values.items()) if held else [],
+            "duration": sorted(held.idmp_duration_s.values.items()) if held else [],
+            "maxsize": sorted(held.idmp_maxsize.values.items()) if held else [],
         },
-        "last_ids": {region: (one.id, one.n) for region, one in stream.last_ids.items()},
-        "exists": stream.exists,
     }
 
 
@@ -179,6 +268,19 @@ LINES = st.sampled_from(
         "XGROUP DELCONSUMER x g c",
         "RENAME x y",
         "RENAME y x",
+        "append once a",
+        "append once a",
+        "append once b",
+        "expire 300",
+        "expire 9000",
+        "persist",
+        "configure 1 None",
+        "configure 2 7",
+        "configure None 8",
+        "mode at-least-once",
+        "mode home",
+        "mode home",
+        "mode partitioned",
         "read",
         "read",
         "read",
@@ -241,13 +343,16 @@ class Regions(RuleBasedStateMachine):
         for line in lines:
             self._run(node, line, data)
         node.end_tick()
+        self.note_issued(node)
+        self.check(node)
+
+    def note_issued(self, node: Node) -> None:
         for record in node.log:
             if record.batch is not None and record.origin == node.region:
                 batch = decode_batch(record.batch)
                 if (batch.origin, batch.first_n) not in self.issued:
                     for one in unfold(batch):
                         self.issued[one.origin, one.n] = one
-        self.check(node)
 
     def _run(self, node: Node, line: str, data: st.DataObject) -> None:
         node.now += 1
@@ -266,8 +371,38 @@ class Regions(RuleBasedStateMachine):
                     node(f"XCLAIM x g d 0 {data.draw(st.sampled_from(entries))} FORCE")
             case "ack" | "ack all":
                 pass
+            case _ if line.split()[0] in ("append", "expire", "persist", "configure", "mode"):
+                self._issue(node, *line.split(), data=data)
             case _:
                 node(line)
+
+    def _issue(self, node: Node, what: str, *words: str, data: st.DataObject) -> None:
+        """What commands ask of the replica, without the choices that they make before."""
+        replica = node.replica
+        stream = replica.stream(b"x")
+        if what == "append":
+            last = StreamId(0) if stream is None else stream.last_id
+            entry_id = next_id(replica.region, now=Millis(node.now), last=last)
+            once = IdempotentId(b"p", words[1].encode())
+            replica.append(b"x", entry_id, b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n", once)
+        elif stream is None:
+            return
+        elif what == "expire":
+            replica.issue(SetExpiry(b"x", Millis(node.now + int(words[0]))))
+        elif what == "persist":
+            replica.issue(SetExpiry(b"x", None))
+        elif what == "configure":
+            seconds, size = [None if word == "None" else int(word) for word in words]
+            replica.issue(SetStreamConfig(b"x", seconds, size))
+        elif (group := stream.groups.get(b"g")) is not None:
+            mode = Mode(words[0])
+            home = Region(data.draw(st.integers(1, 3))) if mode is Mode.HOME else None
+            is_home = group.mode.home == replica.region
+            handover = group.handover(stream.lanes) if is_home else {}
+            forced = group.mode.mode is not Mode.AT_LEAST_ONCE and not is_home
+            replica.issue(
+                SetGroupMode(b"x", b"g", group.mode.epoch + 1, mode, home, forced, handover)
+            )
 
     @rule(to=AT, source=AT, count=st.integers(1, 9))
     def deliver(self, to: int, source: int, count: int) -> None:
@@ -283,6 +418,25 @@ class Regions(RuleBasedStateMachine):
                 node.take(record)
                 count -= 1
         self.check(node)
+
+    @rule(at=AT, ms=st.sampled_from([10, 400, 10_000]))
+    def let_time_pass(self, at: int, ms: int) -> None:
+        node = self.nodes[at]
+        node.now += ms
+        node.expire()
+        self.note_issued(node)
+        self.check(node)
+
+    @rule(at=AT)
+    def forget_stable(self, at: int) -> None:
+        """What all have heard of, and nothing from before that is on its way (``rules`` 3)."""
+        node = self.nodes[at]
+        vv = node.replica.vv
+        for other in self.nodes:
+            other.end_tick()
+            if vv.get(other.replica.region, 0) < other.replica.issued:
+                return
+        node.replica.forget_stable(meet(other.replica.vv for other in self.nodes))
 
     @rule(at=AT)
     def crash(self, at: int) -> None:

@@ -5,10 +5,19 @@ from itertools import permutations
 
 import pytest
 
+from crdtstream.commands.reply import Null
 from crdtstream.core.codec import BatchError, decode_batch, encode_batch
-from crdtstream.core.effects import AckFrontier, AppendColumns, DeleteKey, EffectBatch, Remove
+from crdtstream.core.effects import (
+    AckFrontier,
+    AppendColumns,
+    DeleteKey,
+    EffectBatch,
+    IdempotentId,
+    Remove,
+    SetStreamConfig,
+)
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import IdMode, Millis, Region, make_id
+from crdtstream.core.ids import ID_MIN, IdMode, Millis, Region, format_id, make_id, next_id
 
 from .regions import Node, sync
 
@@ -574,3 +583,182 @@ def test_a_clock_that_jumps_back_never_breaks_monotonicity() -> None:
     assert r1("XADD x * f v") == "1000-1"
     r1.now = 5
     assert r1("XADD x * f v") == "1000-1025"
+
+
+# --- 8 and 20: idempotent producers -------------------------------------------------------------
+
+
+def append_once(node: Node, name: str = "a") -> str:
+    """An append of one producer's message, as XADD IDMP issues it when its window knows nothing."""
+    stream = node.replica.stream(b"x")
+    last = ID_MIN if stream is None else stream.last_id
+    entry_id = next_id(Region(node.region), now=Millis(node.now), last=last)
+    fields = encode_fields([b"f", name.encode()])
+    node.replica.append(b"x", entry_id, fields, IdempotentId(b"p", name.encode()))
+    node.end_tick()
+    return format_id(entry_id).decode()
+
+
+def test_concurrent_appends_of_one_message_are_the_one_with_the_smaller_dot() -> None:
+    nodes = [Node(1), Node(2), Node(3)]
+    # Region 2's dot is (2, 2): the region decides before the number.
+    nodes[1].run("XADD y 1-1 f v")
+    ids = [append_once(node) for node in nodes]
+    sync(*nodes)
+    assert [node("XRANGE x - +") for node in nodes] == [[ids[0]]] * 3
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_an_append_loses_also_to_one_that_lost_or_is_gone(order: tuple[int, ...]) -> None:
+    """1 and 2 are concurrent, and so are 2 and 3; 3 had observed 1, and is another message's try.
+
+    2 loses to 1 although 1 is deleted, and 3 loses to 2 although 2 lost.
+    """
+    r1, r2, r3 = Node(1), Node(2), Node(3)
+    append_once(r1)
+    r3.pull(r1)
+    r3.run("DEL x")
+    append_once(r2)
+    append_once(r3)
+    sources = [r1, r2, r3]
+    r4 = Node(4)
+    r4.pull(*[sources[at] for at in order])
+    sync(r1, r2, r3, r4)
+    assert r4("XRANGE x - +") == []
+
+
+def test_an_append_that_had_observed_the_other_is_no_retry() -> None:
+    r1, r2 = Node(1), Node(2)
+    first = append_once(r1)
+    r2.pull(r1)
+    second = append_once(r2)
+    sync(r1, r2)
+    assert r1("XRANGE x - +") == [first, second]
+
+
+@pytest.mark.parametrize(
+    "forget",
+    ["XDEL x {0}", "DEL x", "XTRIM x MAXLEN 0", "FLUSHALL"],
+)
+def test_records_outlive_whatever_removes_the_entry(forget: str) -> None:
+    r1, r2 = Node(1), Node(2)
+    first = append_once(r1)
+    r1.run(forget.format(first))
+    append_once(r2)
+    sync(r1, r2)
+    assert r1("XRANGE x - +") == []
+
+
+def test_records_outlive_size_age_and_xcfgset() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.replica.idmp_maxsize = 2
+    first = append_once(r1)
+    others = [append_once(r1, f"b{n}") for n in range(5)]
+    r1.now += 10_000_000
+    r1.replica.issue(SetStreamConfig(b"x", 1, 1))
+    late = append_once(r1, "c")
+    r1.end_tick()
+    assert r1.replica.find_idempotent(b"x", IdempotentId(b"p", b"a")) is None
+    append_once(r2)
+    sync(r1, r2)
+    assert r2("XRANGE x - +") == [first, *others, late]
+
+
+def test_records_go_when_they_are_causally_stable() -> None:
+    r1, r2 = Node(1), Node(2)
+    append_once(r1)
+    assert r1.replica.idempotency_record_count == 1
+    r1.replica.forget_stable({})
+    assert r1.replica.idempotency_record_count == 1
+    sync(r1, r2)
+    r1.replica.forget_stable(r1.replica.vv)
+    assert r1.replica.idempotency_record_count == 0
+    r1.restart()
+    sync(r1, r2)
+
+
+def test_the_window_knows_what_other_regions_appended_and_which_entry_stayed() -> None:
+    r1, r2 = Node(1), Node(2)
+    first, second = append_once(r1), append_once(r2)
+    assert first != second
+    sync(r1, r2)
+    for node in (r1, r2):
+        tracked = node.replica.find_idempotent(b"x", IdempotentId(b"p", b"a"))
+        assert tracked is not None
+        assert format_id(tracked.entry_id).decode() == first
+    r2.now += 101_000
+    r2("PING")
+    assert r2.replica.find_idempotent(b"x", IdempotentId(b"p", b"a")) is None
+
+
+def test_what_lost_reads_as_nil_where_it_was_pending() -> None:
+    r1, r2 = Node(1), Node(2)
+    r2.run("XGROUP CREATE x g 0 MKSTREAM")
+    append_once(r1)
+    lost = append_once(r2)
+    r2.run("XREADGROUP GROUP g c STREAMS x >")
+    sync(r1, r2)
+    assert r2("XREADGROUP GROUP g c STREAMS x 0") == {"x": [[lost, Null.ARRAY]]}
+
+
+def test_concurrent_xcfgset_is_the_maximum_and_del_wins() -> None:
+    r1, r2, r3 = nodes = [Node(1), Node(2), Node(3)]
+    r1.run("XADD x 1-1 f v")
+    sync(*nodes)
+    r1.replica.issue(SetStreamConfig(b"x", 50, 900))
+    r2.replica.issue(SetStreamConfig(b"x", 70, None))
+    sync(*nodes)
+    assert {(n.replica.idmp_duration_of(b"x"), n.replica.idmp_maxsize_of(b"x")) for n in nodes} == {
+        (70, 900)
+    }
+    # Whoever had observed both overwrites both, also with less.
+    r3.replica.issue(SetStreamConfig(b"x", 10, None))
+    sync(*nodes)
+    assert r1.replica.idmp_duration_of(b"x") == 10
+
+    r1.run("DEL x")
+    r2.replica.issue(SetStreamConfig(b"x", 99, 99))
+    sync(*nodes)
+    r1.run("XADD x 9-1 f v")
+    assert r1.replica.idmp_duration_of(b"x") == r1.replica.idmp_duration_s
+
+
+def test_the_digest_names_producer_and_idempotent_id() -> None:
+    r1, r2 = Node(1), Node(1)
+    append_once(r1, "a")
+    append_once(r2, "a")
+    assert r1.digest == r2.digest
+    r3 = Node(1)
+    fields = encode_fields([b"f", b"a"])
+    r3.replica.append(b"x", next_id(Region(1), now=Millis(1000), last=ID_MIN), fields)
+    assert r3.digest != r1.digest
+
+
+def test_flushall_travels_as_one_delete_per_observed_key() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run("XADD x 1-1 f v", "XADD y 1-1 f v")
+    sync(r1, r2)
+    r2.run("XADD z 1-1 f v")
+    r1.run("FLUSHALL")
+    effects = [effect for _, effect in batches(r1)[-1].others]
+    assert effects == [DeleteKey(b"x"), DeleteKey(b"y")]
+    sync(r1, r2)
+    assert r1("KEYS *") == ["z"]
+
+
+# --- Where entries came from --------------------------------------------------------------------
+
+
+def test_arrival_is_when_the_entry_came_here_and_survives_a_restart() -> None:
+    r1, r2 = Node(1, now=1_000), Node(2, now=5_000)
+    r1.run("XADD x 1-1 f v")
+    r2.pull(r1)
+    r2.now += 10
+    r2.run("XADD x 2-1 f v")
+    for _ in range(2):
+        lanes = r2.replica.stream(b"x").lanes
+        assert {region: lane.head.arrived_at(0) for region, lane in lanes.items()} == {
+            1: 5_000,
+            2: 5_010,
+        }
+        r2.restart()
