@@ -37,6 +37,7 @@ from crdtstream.replication.link import (
     Welcomed,
 )
 from crdtstream.replication.own import OwnEffects
+from crdtstream.replication.publications import Arrived
 from crdtstream.replication.routes import Routes
 from crdtstream.replication.stats import PullStats
 from crdtstream.replication.wire import (
@@ -44,6 +45,7 @@ from crdtstream.replication.wire import (
     BatchUnpacker,
     Progress,
     checked_batch,
+    checked_publications,
     checked_vv,
     decode_progress,
     encode_progress,
@@ -131,7 +133,8 @@ class Puller:
             batches_max=limits.inbox_batches_max,
             bytes_max=limits.inbox_bytes_max,
         )
-        self.arrivals = Arrivals(peer, inbox, self.stats, self._ack_due.set, self._reject)
+        self.arrivals = Arrivals(peer, inbox, self.stats, self._note_durable, self._reject)
+        self._publications = Arrived()
         applier.add(self.arrivals)
 
     # --- From outside -------------------------------------------------------------------------
@@ -141,6 +144,7 @@ class Puller:
         self._is_interrupted = True
         self._feed(Pause())
         self.arrivals.inbox.discard()
+        self._publications.clear()
 
     def resume(self) -> None:
         self._feed(Resume())
@@ -222,6 +226,7 @@ class Puller:
         self._is_reading = True
         self._heard = asyncio.get_running_loop().time()
         self.arrivals.inbox.discard()
+        self._publications.clear()
         try:
             async with self._call() as call, asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._receive(call))
@@ -304,6 +309,8 @@ class Puller:
                     self._take_progress(decode_progress(self.peer, message.heartbeat))
                 case "welcome":
                     self._take_welcome(message.welcome)
+                case "publications":
+                    self._take_publications(message.publications)
                 case _:
                     raise PeerError(self.peer, "a message of a kind this version does not know")
 
@@ -328,6 +335,7 @@ class Puller:
         for region, vv in progress.others.items():
             self._engine.learn_peer_vv(region, vv)
         self._look_at_own_effects()
+        self._hand_out_publications()
         if self.link.state is LinkState.CATCHING_UP and self.lag_effects == 0:
             self._feed(CaughtUp())
 
@@ -367,6 +375,29 @@ class Puller:
         self._taken_bytes += sum(map(len, encoded_batches))
         self._ack_due.set()
 
+    def _take_publications(self, message: pb.Publications) -> None:
+        if self._is_interrupted:
+            return
+        for publication in checked_publications(self.peer, message):
+            if not self._publications.offer(publication):
+                raise PeerError(self.peer, "publications: more than their window allows")
+        self._hand_out_publications()
+
+    def _hand_out_publications(self) -> None:
+        """Tell those who listen here what does not wait for effects of the peer any more."""
+        applied_n = self._engine.replica.vv.get(self.peer, 0)
+        for publication in self._publications.take(applied_n):
+            self._engine.database.channels.hand_out(
+                publication.channel, publication.payload, sharded=publication.sharded
+            )
+            self.stats.publications += 1
+            self._ack_due.set()
+
+    def _note_durable(self) -> None:
+        """Something that came by this link has become durable."""
+        self._hand_out_publications()
+        self._ack_due.set()
+
     # --- Acknowledging ------------------------------------------------------------------------
 
     async def _acknowledge(self, call: Call) -> None:
@@ -386,6 +417,7 @@ class Puller:
                 now=self._engine.now(),
                 others=self._engine.peer_vvs(),
                 taken_bytes=self._taken_bytes,
+                taken_publication_bytes=self._publications.taken_bytes,
             )
             try:
                 await call.write(pb.SyncRequest(ack=encode_progress(progress)))

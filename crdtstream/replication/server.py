@@ -3,6 +3,9 @@
 A session stands at a row of the log and moves on; nothing is kept for it in memory but the
 message under way.  A slow puller therefore costs disk, not memory: beyond a window of bytes that
 it has not taken yet, its session rests.
+
+Publications, which are in no log, have a bounded outbox of their own in each session
+(``publications.py``), and take turns with the batches.
 """
 
 import asyncio
@@ -19,6 +22,7 @@ from crdtstream.core.codec import encode_vv
 from crdtstream.core.ids import Region
 from crdtstream.engine import Engine
 from crdtstream.replication.errors import PeerError
+from crdtstream.replication.publications import PUBLICATION_BYTES_MAX, Outbox, Publication
 from crdtstream.replication.puller import Identity
 from crdtstream.replication.stats import ServeStats
 from crdtstream.replication.wire import (
@@ -29,6 +33,7 @@ from crdtstream.replication.wire import (
     checked_vv,
     decode_progress,
     encode_progress,
+    encode_publications,
 )
 from crdtstream.settings import Limits
 from crdtstream.store.errors import StoreError
@@ -52,7 +57,8 @@ class Session:
         run_id: which start of the puller's node this is.
         sent_vv: what it has or was sent, per origin asked for.
         seq: the row of the log to look at next.
-        wake: something is in the log, or was taken, or the session is over.
+        outbox: publications that it is to be sent.
+        wake: something is in the log or the outbox, or was taken, or the session is over.
         is_over: the puller came anew, ended, or the node stops.
     """
 
@@ -66,6 +72,7 @@ class Session:
     taken_bytes: int = 0
     heard: float = 0.0
     is_over: bool = False
+    outbox: Outbox = field(default_factory=Outbox)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -102,6 +109,10 @@ class ReplicationService(rpc.ReplicationServicer):
         self._limits = limits
         self._sessions: dict[Region, Session] = {}
         engine.on_logged.append(self._wake_all)
+        if peers:
+            channels = engine.database.channels
+            channels.forward = self._publish
+            channels.forward_bytes_max = PUBLICATION_BYTES_MAX
 
     def stop(self) -> None:
         """End all sessions: the node stops."""
@@ -111,6 +122,16 @@ class ReplicationService(rpc.ReplicationServicer):
     def _wake_all(self) -> None:
         for session in self._sessions.values():
             session.wake.set()
+
+    def _publish(self, channel: bytes, payload: bytes, *, sharded: bool) -> None:
+        """Send a publication to every peer that is linked; for the others it is lost."""
+        publication = Publication(channel, payload, sharded, self._engine.replica.issued)
+        for peer, stats in self.stats.items():
+            session = self._sessions.get(peer)
+            if session is None or session.is_over or not session.outbox.offer(publication):
+                stats.publications_lost += 1
+            else:
+                session.wake.set()
 
     async def Sync(  # noqa: N802 - gRPC's name
         self,
@@ -134,6 +155,7 @@ class ReplicationService(rpc.ReplicationServicer):
         except* StoreError as group:
             failure = (grpc.StatusCode.DATA_LOSS, str(group.exceptions[0]))
         finally:
+            session.stats.publications_lost += session.outbox.close()
             if self._sessions.get(session.region) is session:
                 del self._sessions[session.region]
         if failure is not None:
@@ -215,6 +237,8 @@ class ReplicationService(rpc.ReplicationServicer):
             if progress.taken_bytes > session.taken_bytes:
                 session.taken_bytes = progress.taken_bytes
                 session.wake.set()
+            if session.outbox.note_taken(progress.taken_publication_bytes):
+                session.wake.set()
             self._engine.learn_peer_vv(session.region, progress.durable_vv)
             for region, vv in progress.others.items():
                 self._engine.learn_peer_vv(region, vv)
@@ -244,7 +268,8 @@ class ReplicationService(rpc.ReplicationServicer):
                 await context.write(self._heartbeat())
                 next_heartbeat = now + heartbeat_seconds
             session.wake.clear()
-            if session.window_is_open and await self._send_some(session, context, packer):
+            sent = session.window_is_open and await self._send_some(session, context, packer)
+            if await self._send_publications(session, context) or sent:
                 await asyncio.sleep(SEND_SECONDS_MIN)
                 continue
             with contextlib.suppress(TimeoutError):
@@ -274,6 +299,21 @@ class ReplicationService(rpc.ReplicationServicer):
             session.stats.bytes_wire += len(packed)
             await context.write(pb.SyncResponse(batches=pb.Batches(zstd=packed)))
         return True
+
+    async def _send_publications(
+        self,
+        session: Session,
+        context: "grpc.aio.ServicerContext[pb.SyncRequest, pb.SyncResponse]",
+    ) -> bool:
+        """Send what the outbox lets go; returns whether there was anything."""
+        region = self._identity.region
+        publications = session.outbox.take(session.sent_vv.get(region, 0))
+        if publications:
+            session.stats.publications += len(publications)
+            await context.write(
+                pb.SyncResponse(publications=encode_publications(region, publications))
+            )
+        return bool(publications)
 
     def _welcome(self) -> pb.SyncResponse:
         return pb.SyncResponse(

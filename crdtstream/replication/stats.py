@@ -38,6 +38,7 @@ class PullStats:
     effects: int = 0
     bytes_wire: int = 0
     bytes_uncompressed: int = 0
+    publications: int = 0
     lag: Lag = field(default_factory=Lag)
     peer_vv: VersionVector = field(default_factory=dict)
     heard_ms: int = 0
@@ -46,9 +47,16 @@ class PullStats:
 
 @dataclass(slots=True)
 class ServeStats:
-    """What a peer pulled from here."""
+    """What a peer pulled from here.
+
+    Attributes:
+        publications: sent.
+        publications_lost: not sent, because there was no link, or a slow one.
+    """
 
     batches: int = 0
     effects: int = 0
     bytes_wire: int = 0
     bytes_uncompressed: int = 0
+    publications: int = 0
+    publications_lost: int = 0

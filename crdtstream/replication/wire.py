@@ -20,6 +20,7 @@ from crdtstream.core.codec import BatchError, decode_batch, decode_vv, encode_vv
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import REGION_MAX, Millis, Region
 from crdtstream.replication.errors import PeerError
+from crdtstream.replication.publications import PUBLICATION_BYTES_MAX, Publication
 from crdtstream.v1 import replication_pb2 as pb
 
 PROTOCOL_VERSION: Final = 1
@@ -131,6 +132,7 @@ class Progress:
     now: Millis
     others: Mapping[Region, VersionVector] = field(default_factory=dict)
     taken_bytes: int = 0
+    taken_publication_bytes: int = 0
 
 
 def encode_progress(progress: Progress) -> pb.Progress:
@@ -142,6 +144,7 @@ def encode_progress(progress: Progress) -> pb.Progress:
             for region, vv in sorted(progress.others.items())
         ],
         taken_bytes=progress.taken_bytes,
+        taken_publication_bytes=progress.taken_publication_bytes,
     )
 
 
@@ -159,7 +162,44 @@ def decode_progress(region: Region, message: pb.Progress) -> Progress:
             for other in message.others
         },
         taken_bytes=message.taken_bytes,
+        taken_publication_bytes=message.taken_publication_bytes,
     )
+
+
+def encode_publications(origin: Region, publications: Sequence[Publication]) -> pb.Publications:
+    return pb.Publications(
+        origin=origin,
+        publications=[
+            pb.Publication(
+                channel=publication.channel,
+                payload=publication.payload,
+                sharded=publication.sharded,
+                after_n=publication.after_n,
+            )
+            for publication in publications
+        ],
+    )
+
+
+def checked_publications(region: Region, message: pb.Publications) -> list[Publication]:
+    """What the clients of ``region`` published.
+
+    Raises:
+        PeerError: it comes from another region, as publications are not relayed; or one of them is
+            larger than any that PUBLISH takes.
+    """
+    if message.origin != region:
+        raise PeerError(region, f"publications.origin: {message.origin}, which they cannot be of")
+    publications = []
+    for index, each in enumerate(message.publications):
+        size = len(each.channel) + len(each.payload)
+        if size > PUBLICATION_BYTES_MAX:
+            raise PeerError(
+                region,
+                f"publications[{index}]: {size} bytes are not within {PUBLICATION_BYTES_MAX}",
+            )
+        publications.append(Publication(each.channel, each.payload, each.sharded, each.after_n))
+    return publications
 
 
 def checked_vv(region: Region, message: object) -> MutableVersionVector:

@@ -16,14 +16,16 @@ class SyncRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., ack: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
 
 class SyncResponse(_message.Message):
-    __slots__ = ("heartbeat", "batches", "welcome")
+    __slots__ = ("heartbeat", "batches", "welcome", "publications")
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATIONS_FIELD_NUMBER: _ClassVar[int]
     heartbeat: Progress
     batches: Batches
     welcome: Welcome
-    def __init__(self, heartbeat: _Optional[_Union[Progress, _Mapping]] = ..., batches: _Optional[_Union[Batches, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ...) -> None: ...
+    publications: Publications
+    def __init__(self, heartbeat: _Optional[_Union[Progress, _Mapping]] = ..., batches: _Optional[_Union[Batches, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., publications: _Optional[_Union[Publications, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
     __slots__ = ("protocol", "region", "database_id", "origins", "vv", "run_id")
@@ -54,16 +56,18 @@ class Welcome(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes")
+    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes")
     DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
     TAKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_PUBLICATION_BYTES_FIELD_NUMBER: _ClassVar[int]
     durable_vv: _effects_pb2.VersionVector
     now_ms: int
     others: _containers.RepeatedCompositeFieldContainer[RegionProgress]
     taken_bytes: int
-    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ...) -> None: ...
+    taken_publication_bytes: int
+    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ...) -> None: ...
 
 class RegionProgress(_message.Message):
     __slots__ = ("region", "durable_vv")
@@ -78,6 +82,26 @@ class Batches(_message.Message):
     ZSTD_FIELD_NUMBER: _ClassVar[int]
     zstd: bytes
     def __init__(self, zstd: _Optional[bytes] = ...) -> None: ...
+
+class Publications(_message.Message):
+    __slots__ = ("origin", "publications")
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATIONS_FIELD_NUMBER: _ClassVar[int]
+    origin: int
+    publications: _containers.RepeatedCompositeFieldContainer[Publication]
+    def __init__(self, origin: _Optional[int] = ..., publications: _Optional[_Iterable[_Union[Publication, _Mapping]]] = ...) -> None: ...
+
+class Publication(_message.Message):
+    __slots__ = ("channel", "payload", "sharded", "after_n")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    SHARDED_FIELD_NUMBER: _ClassVar[int]
+    AFTER_N_FIELD_NUMBER: _ClassVar[int]
+    channel: bytes
+    payload: bytes
+    sharded: bool
+    after_n: int
+    def __init__(self, channel: _Optional[bytes] = ..., payload: _Optional[bytes] = ..., sharded: _Optional[bool] = ..., after_n: _Optional[int] = ...) -> None: ...
 
 class BatchList(_message.Message):
     __slots__ = ("batches",)

@@ -1,0 +1,252 @@
+"""Publishing between regions that are processes, through redis-py and networks that misbehave."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from toxiproxy import Proxy, Toxiproxy
+
+from crdtstream.v1 import admin_pb2 as pb
+from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, wait_until
+
+pytestmark = pytest.mark.live
+
+PROTOCOLS = pytest.mark.parametrize("protocol", [2, 3])
+
+
+@pytest.fixture
+def two_regions(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster_of(2, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        wait_until_linked(cluster)
+        yield cluster
+
+
+def wait_until_linked(cluster: Cluster) -> None:
+    """Until a publication of each region is heard in each other one."""
+    for region, node in cluster.nodes.items():
+        for peer in cluster.nodes.keys() - {region}:
+            wait_until(
+                lambda node=node, peer=peer: node.link(peer).state == pb.LinkStatus.State.UP,  # type: ignore[misc]
+                f"region {region} is linked to {peer}",
+            )
+
+
+class Listener:
+    """A redis-py subscriber."""
+
+    def __init__(self, node: Node, channel: str, protocol: int = 3) -> None:
+        self.client = redis.Redis(
+            port=node.resp_port, protocol=protocol, socket_timeout=WAIT_SECONDS
+        )
+        self.pubsub = self.client.pubsub(ignore_subscribe_messages=True)
+        self.pubsub.subscribe(channel)
+        wait_until(lambda: self._counts(channel), "it has subscribed")
+
+    def _counts(self, channel: str) -> int:
+        self.pubsub.get_message()
+        ((_, count),) = self.client.pubsub_numsub(channel)
+        return int(count)
+
+    def next(self) -> bytes:
+        """The next message's data, which must come."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < deadline:
+            message: Any = self.pubsub.get_message(timeout=1)
+            if message is not None:
+                data: bytes = message["data"]
+                return data
+        raise AssertionError("no message came")
+
+    def close(self) -> None:
+        self.pubsub.close()
+        self.client.close()
+
+
+@contextlib.contextmanager
+def listening(node: Node, channel: str, protocol: int = 3) -> Iterator[Listener]:
+    listener = Listener(node, channel, protocol)
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+@PROTOCOLS
+def test_another_region_hears(two_regions: Cluster, protocol: int) -> None:
+    publisher = two_regions[1].client
+    with (
+        listening(two_regions[1], "news", protocol) as here,
+        listening(two_regions[2], "news", protocol) as there,
+    ):
+        for index in range(200):
+            assert publisher.publish("news", index) == 1
+        for listener in (here, there):
+            assert [int(listener.next()) for _ in range(200)] == list(range(200))
+        two_regions[2].client.publish("news", "back")
+        assert here.next() == there.next() == b"back"
+
+
+@PROTOCOLS
+def test_patterns_and_shard_channels_reach_across(two_regions: Cluster, protocol: int) -> None:
+    with contextlib.closing(
+        redis.Redis(port=two_regions[2].resp_port, protocol=protocol, decode_responses=True)
+    ) as client:
+        there = client.pubsub()
+        there.psubscribe("room:*")
+        there.ssubscribe("room:7")
+        told = [there.get_message(timeout=WAIT_SECONDS) for _ in range(2)]
+        assert [message["type"] for message in told] == ["psubscribe", "ssubscribe"]
+        two_regions[1].client.publish("room:7", "by pattern")
+        two_regions[1].client.spublish("room:7", "by shard")
+        heard = [there.get_message(timeout=WAIT_SECONDS) for _ in range(2)]
+        there.close()
+    assert [(message["type"], message["channel"], message["data"]) for message in heard] == [
+        ("pmessage", "room:7", "by pattern"),
+        ("smessage", "room:7", "by shard"),
+    ]
+
+
+@PROTOCOLS
+async def test_another_region_hears_through_asyncio(two_regions: Cluster, protocol: int) -> None:
+    ports = [node.resp_port for node in two_regions.nodes.values()]
+    async with (
+        redis.asyncio.Redis(port=ports[0], protocol=protocol) as first,
+        redis.asyncio.Redis(port=ports[1], protocol=protocol) as second,
+        second.pubsub() as there,
+        asyncio.timeout(WAIT_SECONDS),
+    ):
+        await there.subscribe("news")
+        messages = there.listen()
+        assert (await anext(messages))["type"] == "subscribe"
+        heard = []
+        for index in range(100):
+            await first.publish("news", index)
+        async for message in messages:
+            heard.append(int(message["data"]))
+            if len(heard) == 100:
+                break
+        assert heard == list(range(100))
+
+
+def test_who_hears_of_an_entry_finds_it_there(two_regions: Cluster) -> None:
+    first, second = two_regions[1].client, two_regions[2].client
+    with listening(two_regions[2], "added") as there:
+        for index in range(50):
+            with first.pipeline(transaction=index % 2 == 0) as pipeline:
+                pipeline.xadd("s", {"index": index})
+                pipeline.publish("added", index)
+                pipeline.execute()
+        for index in range(50):
+            assert int(there.next()) == index
+            assert second.xlen("s") > index
+
+
+def test_a_paused_link_carries_no_publications(two_regions: Cluster) -> None:
+    first, second = two_regions[1], two_regions[2]
+    with listening(second, "probe") as there:
+        first.client.publish("probe", "before")
+        assert there.next() == b"before"
+        second.set_links(paused=True)
+        assert second.link(1).state == pb.LinkStatus.State.PAUSED
+        assert first.client.publish("probe", "lost") == 0
+        second.set_links(paused=False)
+        wait_until_linked(two_regions)
+        first.client.publish("probe", "after")
+        assert there.next() == b"after"
+
+
+def test_a_subscriber_that_does_not_read_is_cut_off_in_its_region_only(
+    two_regions: Cluster,
+) -> None:
+    first, second = two_regions[1], two_regions[2]
+    lazy = second.connect().pubsub()
+    lazy.subscribe("flood")
+    wait_until(lambda: second.client.pubsub_numsub("flood")[0][1] == 1, "it has subscribed")
+    with listening(second, "flood") as eager:
+        payload = b"x" * 500_000
+
+        def is_cut_off() -> bool:
+            first.client.publish("flood", payload)
+            assert eager.next() == payload
+            return bool(second.client.pubsub_numsub("flood")[0][1] == 1)
+
+        wait_until(is_cut_off, "the lazy one is cut off")
+        first.client.xadd("s", {"f": "v"})
+        two_regions.converge()
+    lazy.close()
+
+
+# --- Through a proxy ------------------------------------------------------------------------------
+
+
+class Proxied:
+    """Two regions; region 2 pulls from region 1 through a proxy."""
+
+    def __init__(self, cluster: Cluster, toxiproxy: Toxiproxy) -> None:
+        self.cluster = cluster
+        self.proxy: Proxy = toxiproxy.create(cluster[1].grpc_address, "2-pulls-1")
+        cluster.configure({(2, 1): self.proxy.listen})
+        cluster.start()
+        wait_until_linked(cluster)
+
+
+@pytest.fixture
+def proxied(tmp_path: Path, toxiproxy: Toxiproxy) -> Iterator[Proxied]:
+    with cluster_of(2, tmp_path) as cluster:
+        yield Proxied(cluster, toxiproxy)
+
+
+def test_what_is_published_while_a_link_is_cut_is_lost_and_what_comes_later_is_not(
+    proxied: Proxied,
+) -> None:
+    cluster = proxied.cluster
+    with listening(cluster[2], "probe") as there:
+        cluster[1].client.publish("probe", "before")
+        assert there.next() == b"before"
+        proxied.proxy.disable()
+        wait_until(
+            lambda: cluster[2].link(1).state == pb.LinkStatus.State.BACKOFF, "region 2 is cut off"
+        )
+        for index in range(10):
+            cluster[1].client.publish("probe", f"lost {index}")
+        cluster[1].client.xadd("s", {"f": "v"})
+        proxied.proxy.enable()
+        cluster.converge()
+        wait_until_linked(cluster)
+        cluster[1].client.publish("probe", "after")
+        assert there.next() == b"after"
+
+
+def rss_bytes(node: Node) -> int:
+    return int(node.client.info("memory")["used_memory_rss"])
+
+
+def test_a_flood_over_a_slow_link_delays_no_entries_and_fills_no_memory(proxied: Proxied) -> None:
+    """300 MB are published over a link of 500 KB/s; entries arrive meanwhile."""
+    cluster = proxied.cluster
+    first, second = cluster[1], cluster[2]
+    proxied.proxy.add_toxic(type="bandwidth", attributes={"rate": 500})
+    before = [rss_bytes(node) for node in (first, second)]
+    payload = b"x" * 10_000
+    reconnects = second.link(1).reconnects
+    for index in range(30):
+        with first.client.pipeline(transaction=False) as pipeline:
+            for _ in range(1_000):
+                pipeline.publish("flood", payload)
+            pipeline.execute()
+        first.client.xadd("s", {"index": index})
+    # What is waiting by now would alone take longer than anyone waits here.
+    cluster.converge()
+    assert second.client.xlen("s") == 30
+    grown = [rss_bytes(node) - was for node, was in zip((first, second), before, strict=True)]
+    assert max(grown) < 100 << 20
+    link = second.link(1)
+    assert link.reconnects == reconnects, link.error
