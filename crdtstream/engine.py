@@ -189,7 +189,8 @@ class Engine:
 
     def settle(self) -> None:
         """Serve blocked clients after something was applied; once per run of batches is enough."""
-        for session, reply in self.database.settle(self.now()):
+        now = self.now()
+        for session, reply in self.database.settle(now) + self.database.settle_acks(now):
             self.deliver(session, reply)
 
     def _end_tick(self) -> None:
@@ -198,6 +199,9 @@ class Engine:
             self._close_tick()
         except BaseException as error:  # noqa: BLE001 - a bug of ours: the node must stop
             self._crash = error
+            self._wake.set()
+        if self._stopping:
+            # ``run`` waits for the tick that was open when it was told to end.
             self._wake.set()
 
     def _close_tick(self) -> None:
@@ -381,7 +385,7 @@ class Engine:
 
     def _learn_stability(self) -> None:
         """Drop what is kept only for effects that can no longer arrive."""
-        if self.replica.tombstone_count:
+        if self.replica.tombstone_count or self.replica.idempotency_record_count:
             self.replica.forget_stable(self.stability.stable(self.durable_vv))
 
     def set_stale(self, reason: str | None) -> None:
@@ -392,7 +396,11 @@ class Engine:
         self._refuse_or_accept()
 
     def _refuse_or_accept(self) -> None:
+        refused_before = self.database.fault is not None
         self.database.fault = self.fault if self.fault is not None else self.stale
+        if refused_before and self.database.fault is None:
+            # Keys whose time came meanwhile are still to be deleted.
+            asyncio.get_running_loop().call_soon(self._expire)
 
     # --- Time ---------------------------------------------------------------------------------
 
@@ -411,6 +419,8 @@ class Engine:
             self._deadline_timer = loop.call_later(seconds, self._expire)
 
     def _expire(self) -> None:
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
         self._deadline = self._deadline_timer = None
         for session, reply in self.database.expire(self.now()):
             self.deliver(session, reply)

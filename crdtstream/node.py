@@ -7,6 +7,7 @@ import importlib.metadata
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
@@ -51,8 +52,11 @@ class NodeError(Exception):
     """The node cannot start; the text says why and what to do."""
 
 
-def run(settings: NodeSettings) -> None:
-    """Run a region node until SIGTERM or SIGINT.
+def run(settings: NodeSettings, *, config_file: Path | None = None) -> None:
+    """Run a region node until SIGTERM, SIGINT or SHUTDOWN.
+
+    Args:
+        config_file: where the settings came from, for CONFIG REWRITE.
 
     Raises:
         SystemExit: 1, with the reason on stderr, if it cannot start or has to stop.
@@ -61,7 +65,7 @@ def run(settings: NodeSettings) -> None:
         raise SystemExit("this program checks itself with assertions: run Python without -O")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(Node(settings).run())
+            runner.run(Node(settings, config_file=config_file).run())
     except (NodeError, StoreError) as error:
         sys.stderr.write(f"region {settings.region}: {error}\n")
         raise SystemExit(EXIT_FAILED) from error
@@ -70,8 +74,9 @@ def run(settings: NodeSettings) -> None:
 class Node:
     """The parts of a node, made one after the other by ``run``."""
 
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, settings: NodeSettings, *, config_file: Path | None = None) -> None:
         self.settings = settings
+        self.config_file = config_file
         self.region = Region(settings.region)
         self._stop = asyncio.Event()
 
@@ -111,6 +116,8 @@ class Node:
             node_entries_max=settings.stream_node_max_entries,
             node_bytes_max=settings.stream_node_max_bytes,
         )
+        replica.idmp_duration_s = settings.stream_idmp_duration
+        replica.idmp_maxsize = settings.stream_idmp_maxsize
         engine = Engine(
             replica,
             Database(replica),
@@ -136,7 +143,8 @@ class Node:
         applier = Applier(engine)
         pullers = self._pullers(engine, applier, identity, log_is_whole=_is_whole(log, engine))
         replication = ReplicationService(identity, engine, sorted(pullers), settings.limits)
-        resp = RespServer(engine, settings)
+        resp = RespServer(engine, settings, config_file=self.config_file)
+        resp.shut_down = self._stop.set
         admin = AdminService(
             NodeParts(
                 settings=settings,

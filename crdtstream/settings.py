@@ -38,6 +38,8 @@ RESP_PORT_BASE: Final = 6380
 GRPC_PORT_BASE: Final = 7380
 HTTP_PORT_BASE: Final = 8380
 
+I32_MAX: Final = (1 << 31) - 1
+
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]+):(?P<port>[0-9]{1,5})")
 
 
@@ -190,6 +192,18 @@ class NodeSettings(BaseSettings):
             cost a second, a killed process nothing; ``no``: when the system pleases.
         stream_node_max_entries: entries per macro node.  0: no limit.  100 as in Redis.
         stream_node_max_bytes: bytes per macro node.  0: no limit.  4096 as in Redis.
+        stream_idmp_duration: for how many seconds XADD recognises an idempotent ID, in streams of
+            which XCFGSET said nothing.  100 as in Redis.
+        stream_idmp_maxsize: how many it recognises of each producer.  100 as in Redis.
+        timeout: a client that sends nothing for so many seconds is hung up on, unless it waits
+            for something.  0: never, as in Redis.
+        tcp_keepalive: a connection that is silent for so many seconds is asked whether its client
+            is still there.  0: never.  300 as in Redis.
+        slowlog_log_slower_than: commands that take at least so many microseconds stand in SLOWLOG.
+            0: all; -1: none.  10,000 as in Redis.
+        slowlog_max_len: how many of them are kept.  128 as in Redis.
+        latency_monitor_threshold: what takes at least so many milliseconds stands in LATENCY.
+            0: nothing, as in Redis.
         log_level: least severe line of the log to print.
         limits: see Limits.
     """
@@ -217,6 +231,13 @@ class NodeSettings(BaseSettings):
     appendfsync: Literal["always", "everysec", "no"] = "always"
     stream_node_max_entries: int = Field(default=100, ge=0)
     stream_node_max_bytes: int = Field(default=4096, ge=0)
+    stream_idmp_duration: int = Field(default=100, ge=1, le=86_400)
+    stream_idmp_maxsize: int = Field(default=100, ge=1, le=10_000)
+    timeout: int = Field(default=0, ge=0, le=I32_MAX)
+    tcp_keepalive: int = Field(default=300, ge=0, le=I32_MAX)
+    slowlog_log_slower_than: int = Field(default=10_000, ge=-1)
+    slowlog_max_len: int = Field(default=128, ge=0)
+    latency_monitor_threshold: int = Field(default=0, ge=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     limits: Limits = Limits()
 

@@ -384,7 +384,7 @@ def test_deadlines_of_those_served_do_not_pile_up(clients: Clients) -> None:
         clients.say("a", "XREAD BLOCK 1000000 STREAMS s $")
         clients.say("w", "XADD s * f v")
     assert len(clients.take_served()) == 1000
-    assert len(clients.database._waiting._deadlines) < 200
+    assert len(clients.database._waiting._times) < 200
     assert clients.database.next_deadline() is None
 
 

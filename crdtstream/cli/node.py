@@ -28,13 +28,13 @@ def node(
         ),
     ] = False,
 ) -> None:
-    """Run one region node until SIGTERM or Ctrl-C.
+    """Run one region node until SIGTERM, Ctrl-C or SHUTDOWN.
 
     Variables CRDTSTREAM_<KEY> beat the file, e.g. CRDTSTREAM_APPENDFSYNC=everysec.
 
     Example: crdtstream node --config deploy/region-1.toml
 
-    Exit status: 0 stopped by a signal, 1 it cannot start or go on, 2 the settings are wrong.
+    Exit status: 0 stopped as it was told to, 1 it cannot start or go on, 2 the settings are wrong.
     """
     try:
         settings = load_settings(config)
@@ -43,14 +43,14 @@ def node(
     _configure_log(settings.log_level)
     if stop_at_end_of_input:
         threading.Thread(target=_stop_at_end_of_input, name="input", daemon=True).start()
-    _run(settings)
+    _run(settings, config)
 
 
-def _run(settings: NodeSettings) -> None:
+def _run(settings: NodeSettings, config: Path) -> None:
     # Here, not above: the other commands start faster without it.
     from crdtstream.node import run
 
-    run(settings)
+    run(settings, config_file=config)
 
 
 def _configure_log(level: str) -> None:

@@ -24,7 +24,8 @@ class Command:
             raises CommandError, and then nothing has changed.
         arity: how many arguments, the name included; negative: at least so many.
         flags: ``write``, ``readonly``, ``blocking``, ``fast``, ``denyoom`` … as in COMMAND INFO.
-            ``write`` decides: such a command is refused while the disk refuses.
+            ``write`` decides: such a command is refused while the disk refuses.  So does, though
+            clients are not told, ``names_dots``: no reply may name a dot that is not in the log.
         first_key, last_key, key_step: where the keys stand in argv; last_key -1 is the last
             argument, first_key 0 means none, or that the command's own syntax says (XREAD).
         group, summary, since: for COMMAND DOCS.

@@ -14,6 +14,8 @@ from typing import TypeAlias
 _Part: TypeAlias = list[frozenset[int]]
 
 _ANY = frozenset(range(256))
+# One set per literal byte, shared: a pattern may be long, and be kept (PSUBSCRIBE).
+_LITERAL = tuple(frozenset((byte,)) for byte in range(256))
 _CLOSING, _BACKSLASH, _DASH = b"]\\-"
 
 
@@ -36,7 +38,7 @@ def compile_glob(pattern: bytes) -> Callable[[bytes], bool]:
             if char == b"\\" and at < len(pattern):
                 char = pattern[at : at + 1]
                 at += 1
-            parts[-1].append(frozenset(char))
+            parts[-1].append(_LITERAL[char[0]])
     return lambda key: _matches(parts, key)
 
 

@@ -76,9 +76,13 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Pushes:
-    """What SUBSCRIBE answers: pushes, in the place of one reply; never empty."""
+    """What SUBSCRIBE answers: pushes, in the place of one reply."""
 
     pushes: list[Push]
+
+
+# Nothing is sent at all (SHUTDOWN).
+NO_REPLY: Final = Pushes([])
 
 
 class Null(Enum):

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from crdtstream.commands.command import RunCommand
 from crdtstream.commands.reply import Blocked, Reply
+from crdtstream.commands.statistics import CallStatistics
 from crdtstream.core.ids import Millis
 
 RESP2: Final = 2
@@ -34,6 +35,11 @@ class Row:
         writes: refused while the disk refuses.
         needs_auth: refused until the client has authenticated.
         immediate: runs inside MULTI, where others are queued (EXEC, DISCARD, QUIT …).
+        no_multi: refused inside MULTI.
+        may_write: waits while CLIENT PAUSE stops writes.
+        fast: what it takes counts as the event ``fast-command`` of LATENCY.
+        monitored, slowlogged: whether MONITOR and SLOWLOG tell of it.
+        stats, samples: its counters, and of these the durations that are not added up yet.
     """
 
     name: bytes
@@ -43,6 +49,13 @@ class Row:
     writes: bool
     needs_auth: bool
     immediate: bool
+    no_multi: bool
+    may_write: bool
+    fast: bool
+    monitored: bool
+    slowlogged: bool
+    stats: CallStatistics
+    samples: list[int]
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +71,8 @@ class Session:
         queue_broken: one of them was refused when it was queued, so EXEC will abort.
         watched: keys of WATCH.
         dirty: one of them changed, so EXEC will answer null.
+        in_exec: its transaction is running.
+        subscriptions: how many channels, patterns and shard channels it listens to.
         wrote_n: how many effects this region had issued when this client last wrote: what WAIT
             waits for.
         last_command: name of the last one, for CLIENT LIST.
@@ -74,6 +89,8 @@ class Session:
     queue_broken: bool = False
     watched: set[bytes] = field(default_factory=set)
     dirty: bool = False
+    in_exec: bool = False
+    subscriptions: int = 0
     wrote_n: int = 0
     last_command: bytes = b"NULL"
     library: dict[bytes, bytes] = field(default_factory=dict)

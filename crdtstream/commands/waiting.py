@@ -9,9 +9,9 @@ from crdtstream.commands.reply import Blocked
 from crdtstream.commands.session import Row, Session
 from crdtstream.core.ids import Millis
 
-# The deadlines of clients served before their time stay in the heap until so many more stand in
-# it than there are clients waiting: taking each out at once would mean a search.
-STALE_DEADLINES_MAX: Final = 64
+# The times of clients served before them stay in the heap until so many more stand in it than
+# there are clients waiting: taking each out at once would mean a search.
+STALE_TIMES_MAX: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -20,7 +20,10 @@ class Waiter:
 
     Attributes:
         seq: ascending in the order of arrival; the order of service.
+        blocked: what it waits for, as it said last.
         deadline: None is without end.
+        argv: the command as it came.
+        ns: how long it has run so far, without the waiting.
     """
 
     seq: int
@@ -28,6 +31,14 @@ class Waiter:
     row: Row
     blocked: Blocked
     deadline: Millis | None
+    argv: list[bytes]
+    ns: int
+
+    @property
+    def wakes_at(self) -> Millis | None:
+        """When something is to be done for it although no key changes."""
+        times = [at for at in (self.deadline, self.blocked.retry_at) if at is not None]
+        return min(times, default=None)
 
 
 class WaitingRoom:
@@ -42,7 +53,7 @@ class WaitingRoom:
         self._by_session: dict[int, Waiter] = {}
         self._by_key: dict[bytes, dict[int, Waiter]] = {}
         self._keyless: dict[int, Waiter] = {}
-        self._deadlines: list[tuple[Millis, int, int]] = []  # deadline, seq, session id
+        self._times: list[tuple[Millis, int, int]] = []  # wakes_at, seq, session id
 
     def __len__(self) -> int:
         return len(self._by_session)
@@ -55,20 +66,39 @@ class WaitingRoom:
     def of(self, session_id: int) -> Waiter | None:
         return self._by_session.get(session_id)
 
-    def add(self, session: Session, row: Row, blocked: Blocked, now: Millis) -> None:
+    def add(
+        self,
+        session: Session,
+        row: Row,
+        blocked: Blocked,
+        now: Millis,
+        *,
+        argv: list[bytes],
+        ns: int,
+    ) -> None:
         """Let a client wait.  O(keys + log waiters)."""
         assert session.id not in self._by_session, "a blocked client calls nothing"
         self._seq += 1
         deadline = Millis(now + blocked.timeout_ms) if blocked.timeout_ms else None
-        waiter = Waiter(self._seq, session, row, blocked, deadline)
+        waiter = Waiter(self._seq, session, row, blocked, deadline, argv, ns)
         self._by_session[session.id] = waiter
         for key in blocked.keys:
             self._by_key.setdefault(key, {})[waiter.seq] = waiter
         if not blocked.keys:
             self._keyless[waiter.seq] = waiter
-        if deadline is not None:
-            self._forget_stale_deadlines()
-            heappush(self._deadlines, (deadline, waiter.seq, session.id))
+        self._note_time(waiter)
+
+    def keep(self, waiter: Waiter, blocked: Blocked) -> None:
+        """It was tried again and still waits, for the same keys."""
+        if blocked is not waiter.blocked:
+            waiter.blocked = blocked
+            self._note_time(waiter)
+
+    def _note_time(self, waiter: Waiter) -> None:
+        when = waiter.wakes_at
+        if when is not None:
+            self._forget_stale_times()
+            heappush(self._times, (when, waiter.seq, waiter.session.id))
 
     def remove(self, waiter: Waiter) -> None:
         del self._by_session[waiter.session.id]
@@ -86,36 +116,44 @@ class WaitingRoom:
             found.update(self._by_key.get(key, {}))
         return [found[seq] for seq in sorted(found)]
 
+    def all(self) -> list[Waiter]:
+        """Everyone, in order of arrival."""
+        return sorted(self._by_session.values(), key=lambda waiter: waiter.seq)
+
     def keyless(self) -> list[Waiter]:
         """Those who wait for something that is not a key, in order of arrival."""
         return list(self._keyless.values())
 
-    def next_deadline(self) -> Millis | None:
-        """When the first of the waiting clients loses patience; None if nobody will."""
-        while self._deadlines:
-            deadline, seq, session_id = self._deadlines[0]
-            if self._is_current(seq, session_id):
-                return deadline
-            heappop(self._deadlines)
+    def next_time(self) -> Millis | None:
+        """When ``take_due`` is to be asked next; None if no waiting client has a time."""
+        while self._times:
+            if self._is_current(*self._times[0]):
+                return self._times[0][0]
+            heappop(self._times)
         return None
 
-    def take_expired(self, now: Millis) -> list[Waiter]:
-        """Those whose time is over, removed; by deadline, and of one deadline by arrival."""
+    def take_due(self, now: Millis) -> tuple[list[Waiter], list[Waiter]]:
+        """Those to be tried again, and those whose patience is over, which are removed.
+
+        Both by time, and of one time by arrival.
+        """
+        retried = []
         expired = []
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            waiter = self._by_session[heappop(self._deadlines)[2]]
-            self.remove(waiter)
-            expired.append(waiter)
-        return expired
+        while (when := self.next_time()) is not None and when <= now:
+            waiter = self._by_session[heappop(self._times)[2]]
+            if waiter.deadline is not None and waiter.deadline <= now:
+                self.remove(waiter)
+                expired.append(waiter)
+            else:
+                retried.append(waiter)
+        return retried, expired
 
-    def _is_current(self, seq: int, session_id: int) -> bool:
+    def _is_current(self, when: Millis, seq: int, session_id: int) -> bool:
         waiter = self._by_session.get(session_id)
-        return waiter is not None and waiter.seq == seq
+        return waiter is not None and waiter.seq == seq and waiter.wakes_at == when
 
-    def _forget_stale_deadlines(self) -> None:
-        if len(self._deadlines) < len(self._by_session) + STALE_DEADLINES_MAX:
+    def _forget_stale_times(self) -> None:
+        if len(self._times) < len(self._by_session) + STALE_TIMES_MAX:
             return
-        self._deadlines = [
-            entry for entry in self._deadlines if self._is_current(entry[1], entry[2])
-        ]
-        heapify(self._deadlines)
+        self._times = [entry for entry in self._times if self._is_current(*entry)]
+        heapify(self._times)

@@ -1,25 +1,30 @@
 """CLIENT: names, lists, and what one client may do to another."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, parse_i64, shown
-from crdtstream.commands.reply import OK, CommandError, Reply, Verbatim
+from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, shown
+from crdtstream.commands.database import Pause
+from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, RespSet, Verbatim
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand, Talk
 from crdtstream.core.ids import Millis
+from crdtstream.resp.client_list import Filter, describe, kill_filter, of_ids, of_type
 from crdtstream.resp.connection import Connection
-from crdtstream.resp.connection_commands import BAD_NAME, DEFAULT_USER, is_name
+from crdtstream.resp.connection_commands import BAD_NAME, is_name
 from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.wait import BAD_TIMEOUT
 
 if TYPE_CHECKING:
     from crdtstream.resp.server import RespServer
 
 HELP: Final = (
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "GETNAME",
-    "    Return the name of the current connection.",
+    "CACHING (YES|NO)",
+    "    Refused: tracking is not supported.",
     "GETREDIR",
     "    Return -1: tracking is not supported.",
+    "GETNAME",
+    "    Return the name of the current connection.",
     "ID",
     "    Return the ID of the current connection.",
     "INFO",
@@ -27,27 +32,59 @@ HELP: Final = (
     "KILL <ip:port>",
     "    Kill connection made from <ip:port>.",
     "KILL <option> <value> [<option> <value> [...]]",
-    "    Kill connections. Options are ADDR, LADDR, ID, TYPE, USER, SKIPME.",
-    "LIST [TYPE NORMAL] [ID <id> ...]",
-    "    Return information about client connections.",
-    "NO-EVICT (ON|OFF)",
-    "    Accepted; there is no eviction.",
-    "NO-TOUCH (ON|OFF)",
-    "    Accepted; there is no eviction.",
+    "    Kill connections. Options are:",
+    "    * ADDR (<ip:port>|<unixsocket>:0)",
+    "      Kill connections made from the specified address",
+    "    * LADDR (<ip:port>|<unixsocket>:0)",
+    "      Kill connections made to specified local address",
+    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+    "      Kill connections by type.",
+    "    * USER <username>",
+    "      Kill connections authenticated by <username>.",
+    "    * SKIPME (YES|NO)",
+    "      Skip killing current connection (default: yes).",
+    "    * ID <client-id>",
+    "      Kill connections by client id.",
+    "    * MAXAGE <maxage>",
+    "      Kill connections older than the specified age.",
+    "LIST [options ...]",
+    "    Return information about client connections. Options:",
+    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+    "      Return clients of specified type.",
+    "    * ID <client-id> [<client-id> ...]",
+    "      Return clients of these ids.",
+    "UNPAUSE",
+    "    Stop the current client pause, resuming traffic.",
+    "PAUSE <timeout> [WRITE|ALL]",
+    "    Suspend all, or just write, clients for <timeout> milliseconds.",
     "REPLY (ON|OFF|SKIP)",
     "    Control the replies sent to the current connection.",
-    "SETINFO <option> <value>",
-    "    Set client meta attr. Options are LIB-NAME, LIB-VER.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
+    "SETINFO <option> <value>",
+    "    Set client meta attr. Options are:",
+    "    * LIB-NAME: the client lib name.",
+    "    * LIB-VER: the client lib version.",
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
     "    Unblock the specified blocked client.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    OFF is so; ON is refused, as nobody would tell a cache that it is stale.",
+    "TRACKINGINFO",
+    "    Report tracking status for the current connection.",
+    "NO-EVICT (ON|OFF)",
+    "    Accepted; nothing is ever evicted.",
+    "NO-TOUCH (ON|OFF)",
+    "    Accepted; nothing is ever evicted.",
     "HELP",
     "    Print this help.",
 )
-CLIENT_TYPES: Final = frozenset({b"normal", b"master", b"replica", b"slave", b"pubsub"})
-
-Filter = Callable[[Connection], bool]
+ADMIN: Final = (b"kill", b"list", b"no-evict", b"pause", b"unblock", b"unpause")
+NO_TRACKING: Final = "ERR client-side caching is not supported by this server"
+NO_CACHING: Final = (
+    "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
+    "OPTOUT mode enabled"
+)
 
 
 class ClientCommands:
@@ -67,13 +104,17 @@ class ClientCommands:
             (b"unblock", self._unblock, -3, "5.0.0"),
             (b"kill", self._kill, -3, "2.4.0"),
             (b"reply", self._reply, 3, "3.2.0"),
-            (b"no-evict", self._on_or_off, 3, "7.0.0"),
-            (b"no-touch", self._on_or_off, 3, "7.2.0"),
+            (b"no-evict", self._no_evict, 3, "7.0.0"),
+            (b"no-touch", self._no_touch, 3, "7.2.0"),
+            (b"pause", self._pause, -3, "3.0.0"),
+            (b"unpause", self._unpause, 2, "6.2.0"),
             (b"tracking", self._tracking, -3, "6.0.0"),
+            (b"trackinginfo", self._trackinginfo, 2, "6.2.0"),
+            (b"caching", self._caching, 3, "6.0.0"),
             (b"getredir", self._getredir, 2, "6.0.0"),
             (b"help", self._help, 2, "5.0.0"),
         )
-        return container(b"client", "connection", "2.4.0", rows)
+        return container(b"client", "connection", "2.4.0", rows, admin=ADMIN)
 
     # --- About oneself ------------------------------------------------------------------------
 
@@ -110,21 +151,40 @@ class ClientCommands:
             session.talk = talk
         return OK
 
-    def _on_or_off(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """NO-EVICT, NO-TOUCH: nothing is ever evicted, so this is so whatever the client says."""
-        if argv[2].lower() not in (b"on", b"off"):
-            raise CommandError(SYNTAX_ERROR)
+    def _no_evict(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
+        """CLIENT NO-EVICT ON|OFF: nothing is ever evicted, whatever the client says."""
+        self._server.connections[session.id].no_evict = _is_on(argv[2])
+        return OK
+
+    def _no_touch(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
+        """CLIENT NO-TOUCH ON|OFF: nothing is ever evicted, so nobody counts touches."""
+        self._server.connections[session.id].no_touch = _is_on(argv[2])
         return OK
 
     def _tracking(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT TRACKING OFF.  ON is refused: a cache that is told of nothing would go stale."""
-        match argv[2].lower():
-            case b"off":
-                return OK
-            case b"on":
-                raise CommandError("ERR client-side caching is not supported by this server")
-            case _:
-                raise CommandError(SYNTAX_ERROR)
+        at = 3
+        while at < len(argv):
+            match argv[at].lower():
+                case b"bcast" | b"optin" | b"optout" | b"noloop":
+                    at += 1
+                case b"redirect" | b"prefix" if at + 1 < len(argv):
+                    at += 2
+                case _:
+                    raise CommandError(SYNTAX_ERROR)
+        if _is_on(argv[2]):
+            raise CommandError(NO_TRACKING)
+        return OK
+
+    def _trackinginfo(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """CLIENT TRACKINGINFO: it is off."""
+        return RespMap(
+            [(b"flags", RespSet([b"off"])), (b"redirect", -1), (b"prefixes", [])],
+        )
+
+    def _caching(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """CLIENT CACHING YES|NO: there is no tracking that it could concern."""
+        raise CommandError(NO_CACHING)
 
     def _getredir(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         return -1
@@ -136,7 +196,7 @@ class ClientCommands:
 
     def _info(self, session: Session, now: Millis, _argv: list[bytes]) -> Reply:
         connection = self._server.connections[session.id]
-        return Verbatim(self._describe(connection, now) + b"\n")
+        return Verbatim(describe(self._server, connection, now) + b"\n")
 
     def _list(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT LIST [TYPE type] [ID id …], by id."""
@@ -145,20 +205,23 @@ class ClientCommands:
         while at < len(argv):
             option = argv[at].lower()
             if option == b"type" and at + 1 < len(argv):
-                chosen.append(_of_type(argv[at + 1]))
+                chosen.append(of_type(argv[at + 1]))
                 at += 2
             elif option == b"id" and at + 1 < len(argv):
-                chosen.append(_of_ids(argv[at + 1 :]))
+                chosen.append(of_ids(argv[at + 1 :]))
                 at = len(argv)
             else:
                 raise CommandError(SYNTAX_ERROR)
-        lines = [self._describe(connection, now) + b"\n" for connection in self._choose(chosen)]
+        lines = [
+            describe(self._server, connection, now) + b"\n" for connection in self._choose(chosen)
+        ]
         return Verbatim(b"".join(lines))
 
     def _unblock(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT UNBLOCK id [TIMEOUT|ERROR]: 1 if it was blocked."""
+        _refuse_more_than(4, argv)
         reason = argv[3].lower() if len(argv) == 4 else b"timeout"
-        if reason not in (b"timeout", b"error") or len(argv) > 4:
+        if reason not in (b"timeout", b"error"):
             raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
         session_id = integer(argv[2])
         served = self._server.database.unblock(session_id, with_error=reason == b"error")
@@ -167,8 +230,36 @@ class ClientCommands:
         self._server.connections[session_id].deliver(served[1])
         return 1
 
-    def _kill(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """CLIENT KILL addr, or CLIENT KILL option value …: how many; OK in the old form."""
+    def _pause(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
+        """CLIENT PAUSE ms [WRITE|ALL]: stop what writes, or every command, of all clients.
+
+        A client learns so only by waiting: what it sends is kept, and runs when the time is over
+        or CLIENT UNPAUSE comes (which a pause of ALL stops, too).  Wrong requests are answered.
+        """
+        _refuse_more_than(4, argv)
+        pause = {b"write": Pause.WRITE, b"all": Pause.ALL}.get(
+            argv[3].lower() if len(argv) == 4 else b"all"
+        )
+        if pause is None:
+            raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
+        timeout_ms = integer(argv[2], error=BAD_TIMEOUT)
+        if timeout_ms < 0:
+            raise CommandError("ERR timeout is negative")
+        if timeout_ms > I64_MAX - now:
+            raise CommandError("ERR timeout is out of range")
+        self._server.pause.begin(pause, timeout_ms)
+        return OK
+
+    def _unpause(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """CLIENT UNPAUSE: everyone goes on."""
+        self._server.pause.end()
+        return OK
+
+    def _kill(self, session: Session, now: Millis, argv: list[bytes]) -> Reply:
+        """CLIENT KILL addr, or CLIENT KILL option value …: how many; OK in the old form.
+
+        All options have to hold; of one given twice the later counts, as in Redis.
+        """
         if len(argv) == 3:
             victims = list(self._choose([lambda connection: connection.address == shown(argv[2])]))
             if not victims:
@@ -178,17 +269,17 @@ class ClientCommands:
         if len(argv) % 2:
             raise CommandError(SYNTAX_ERROR)
         spares_me = True
-        chosen: list[Filter] = []
+        chosen: dict[bytes, Filter] = {}
         for option, value in zip(argv[2::2], argv[3::2], strict=True):
             if option.lower() == b"skipme":
                 if value.lower() not in (b"yes", b"no"):
                     raise CommandError(SYNTAX_ERROR)
                 spares_me = value.lower() == b"yes"
             else:
-                chosen.append(_kill_filter(option.lower(), value))
+                chosen[option.lower()] = kill_filter(option.lower(), value, now)
         victims = [
             connection
-            for connection in self._choose(chosen)
+            for connection in self._choose(list(chosen.values()))
             if not (spares_me and connection.session is session)
         ]
         self._hang_up(victims, session)
@@ -206,87 +297,16 @@ class ClientCommands:
             if all(accepts(connection) for accepts in filters):
                 yield connection
 
-    def _describe(self, connection: Connection, now: Millis) -> bytes:
-        """One line of CLIENT LIST; the fields are Redis's, those without meaning here are 0."""
-        session = connection.session
-        blocked = self._server.database.is_waiting(session)
-        flags = "b" * blocked + "x" * (session.queue is not None) + "d" * session.dirty
-        pairs = (
-            ("id", session.id),
-            ("addr", connection.address),
-            ("laddr", connection.local_address),
-            ("fd", connection.fd),
-            ("name", shown(session.name)),
-            ("age", max(0, now - connection.connected_ms) // 1000),
-            ("idle", max(0, now - connection.active_ms) // 1000),
-            ("flags", flags or "N"),
-            ("db", 0),
-            ("sub", 0),
-            ("psub", 0),
-            ("ssub", 0),
-            ("multi", -1 if session.queue is None else len(session.queue)),
-            ("watch", len(session.watched)),
-            ("qbuf", connection.held_bytes),
-            ("qbuf-free", 0),
-            ("argv-mem", 0),
-            ("multi-mem", 0),
-            ("rbs", 0),
-            ("rbp", 0),
-            ("obl", 0),
-            ("oll", 0),
-            ("omem", connection.unsent_bytes),
-            ("tot-mem", connection.held_bytes + connection.unsent_bytes),
-            ("events", "r"),
-            ("cmd", shown(session.last_command)),
-            ("user", shown(DEFAULT_USER)),
-            ("redir", -1),
-            ("resp", session.protocol),
-            ("lib-name", shown(session.library.get(b"lib-name", b""))),
-            ("lib-ver", shown(session.library.get(b"lib-ver", b""))),
-            ("io-thread", 0),
-            ("tot-net-in", connection.bytes_in),
-            ("tot-net-out", connection.bytes_out),
-            ("tot-cmds", connection.commands),
+
+def _is_on(text: bytes) -> bool:
+    if text.lower() not in (b"on", b"off"):
+        raise CommandError(SYNTAX_ERROR)
+    return text.lower() == b"on"
+
+
+def _refuse_more_than(count: int, argv: list[bytes]) -> None:
+    if len(argv) > count:
+        raise CommandError(
+            f"ERR unknown subcommand or wrong number of arguments for '{shown(argv[1])}'. "
+            "Try CLIENT HELP."
         )
-        return " ".join(f"{name}={value}" for name, value in pairs).encode()
-
-
-def _client_id(text: bytes) -> int:
-    client_id = parse_i64(text)
-    if client_id is None or not 0 < client_id <= I64_MAX:
-        raise CommandError("ERR Invalid client ID")
-    return client_id
-
-
-def _of_ids(texts: list[bytes]) -> Filter:
-    ids = {_client_id(text) for text in texts}
-    return lambda connection: connection.session.id in ids
-
-
-def _of_type(text: bytes) -> Filter:
-    kind = text.lower()
-    if kind not in CLIENT_TYPES:
-        raise CommandError(f"ERR Unknown client type '{shown(text)}'")
-    return lambda _connection: kind == b"normal"
-
-
-def _kill_filter(option: bytes, value: bytes) -> Filter:
-    text = shown(value)
-    match option:
-        case b"id":
-            client_id = parse_i64(value)
-            if client_id is None or client_id <= 0:
-                raise CommandError("ERR client-id should be greater than 0")
-            return lambda connection: connection.session.id == client_id
-        case b"addr":
-            return lambda connection: connection.address == text
-        case b"laddr":
-            return lambda connection: connection.local_address == text
-        case b"type":
-            return _of_type(value)
-        case b"user":
-            if value != DEFAULT_USER:
-                raise CommandError(f"ERR No such user '{text}'")
-            return lambda _connection: True
-        case _:
-            raise CommandError(SYNTAX_ERROR)

@@ -9,24 +9,30 @@ A connection *holds* - keeps requests instead of running them - while one of its
 blocked, while the client does not fetch its replies, and while the disk is behind.  When it holds
 much, it stops reading, so that TCP slows the client down.
 
+Messages of channels come from other clients' requests and leave by the same way, held or not.
+
 Always so: replies leave in the order of the requests; requests are run in order; a held
-connection runs nothing.
+connection runs nothing; a message leaves after the replies that were owed before it, and never
+between the parts of one.
 """
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
-from crdtstream.commands.database import WAITING
-from crdtstream.commands.reply import CommandError, Reply
+from crdtstream.commands.database import WAITING, PostponedError
+from crdtstream.commands.reply import CommandError, Pushes, Reply
 from crdtstream.commands.session import Session, Talk
 from crdtstream.core.ids import Millis
 from crdtstream.resp.encode import encode, encode_error
 from crdtstream.resp.parser import RequestError, RequestParser
+from crdtstream.resp.pubsub import UnreadBound
 
 if TYPE_CHECKING:
     from crdtstream.resp.server import RespServer
@@ -44,6 +50,8 @@ MEASURE_CHUNKS: Final = 64
 # After an error that ends the connection the client gets so long to read it: closing at once with
 # its bytes unread would make TCP throw the error away.
 LINGER_SECONDS: Final = 1.0
+# What Linux takes.
+KEEPALIVE_SECONDS_MAX: Final = 32_767
 # Web pages can make a browser send commands; these words are its, no client's (as in Redis).
 FOREIGN_WORDS: Final = frozenset({b"post", b"host:"})
 
@@ -60,7 +68,9 @@ class Connection(asyncio.Protocol):
         session: the client as the commands see it.
         address, local_address: host:port of both ends.
         connected_ms, active_ms: when it came, and when it last sent something.
-        bytes_in, bytes_out, commands: how much it sent, got, and ran.
+        bytes_in, bytes_out, commands: how much it sent, got, and asked for.
+        no_evict, no_touch: what CLIENT NO-EVICT and NO-TOUCH said; nothing is ever evicted.
+        is_postponed: its next command waits for the end of CLIENT PAUSE.
     """
 
     def __init__(self, server: "RespServer") -> None:
@@ -71,6 +81,9 @@ class Connection(asyncio.Protocol):
         self.bytes_in = 0
         self.bytes_out = 0
         self.commands = 0
+        self.no_evict = False
+        self.no_touch = False
+        self.is_postponed = False
         self._server = server
         self._engine = server.engine
         self._database = server.database
@@ -88,14 +101,19 @@ class Connection(asyncio.Protocol):
         self._pending_flushes = 0
         self._pending_replies = 0
         self._pending_bytes = 0
+        # What the command that is running told this very client, besides its reply.
+        self._is_running = False
+        self._pushes: list[bytes] = []
+        self._shown: list[bytes] = []
+        self._unread_bound = UnreadBound()
         self._ended = False
         self._linger = False
 
     @property
     def fd(self) -> int:
         """The socket's number, -1 when it is closed."""
-        socket = self._transport.get_extra_info("socket")
-        return -1 if socket is None else int(socket.fileno())
+        own = self._transport.get_extra_info("socket")
+        return -1 if own is None else int(own.fileno())
 
     @property
     def held_bytes(self) -> int:
@@ -114,6 +132,7 @@ class Connection(asyncio.Protocol):
         self.address = _host_and_port(transport.get_extra_info("peername"))
         self.local_address = _host_and_port(transport.get_extra_info("sockname"))
         self._transport.set_write_buffer_limits(high=self._server.limits.output_pause_bytes)
+        _keep_alive(transport.get_extra_info("socket"), self._server.tcp_keepalive_s)
         refusal = self._server.admit(self)
         if refusal is not None:
             self._ended = True
@@ -129,6 +148,8 @@ class Connection(asyncio.Protocol):
         if self._ended or self._broken:
             return
         self.active_ms = now = self._engine.now()
+        if now >= self._server.rates_due_ms:
+            self._server.sample_rates(now)
         self._parser.trusted = self.session.authenticated
         requests = iter(self._parser.parse(data))
         if self._held or self._must_hold():
@@ -166,19 +187,26 @@ class Connection(asyncio.Protocol):
         room = self._server.limits.output_pause_bytes - self._pending_bytes
         chunks: list[bytes] = []
         replies = size = measured = 0
+        self._is_running = True
         try:
             for argv in requests:
                 self.commands += 1
                 reply = call(session, now, argv)
                 if replica.touched:
                     self._server.settle(now)
+                if self._shown:
+                    chunks += self._shown
+                    self._shown.clear()
                 if reply is WAITING:
                     self._waiting = True
                     self._engine.schedule()
                     break
                 if untrusted:
                     self._parser.trusted = session.authenticated
-                if session.talk is Talk.ON or not self._is_silenced():
+                is_silent = session.talk is not Talk.ON and self._is_silenced()
+                if type(reply) is Pushes:
+                    self._pushes.append(_encoded(reply, session.protocol))
+                elif not is_silent:
                     encode(reply, session.protocol, chunks)
                     replies += 1
                 if isinstance(reply, CommandError) and argv[0].lower() in FOREIGN_WORDS:
@@ -186,15 +214,27 @@ class Connection(asyncio.Protocol):
                     return
                 if session.closing:
                     break
+                if self._pushes:
+                    self._send_with_pushes(chunks, replies)
+                    chunks, replies, size, measured = [], 0, 0, 0
+                    room = self._server.limits.output_pause_bytes - self._pending_bytes
+                    if self._ended or room < 0:
+                        break
                 # Measured now and then: it costs more than a PING.
                 if len(chunks) - measured >= MEASURE_CHUNKS or (chunks and len(chunks[-1]) > 4096):
                     size += sum(map(len, chunks[measured:]))
                     measured = len(chunks)
                     if size > room:
                         break
+        except PostponedError:
+            self.is_postponed = True
+            self.commands -= 1
+            requests = chain([argv], requests)
         except RequestError as error:
             self._refuse(error, chunks)
             replies += 1
+        finally:
+            self._is_running = False
         size += sum(map(len, chunks[measured:]))
         if chunks:
             self._send_when_durable(chunks, replies, size)
@@ -215,6 +255,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: RequestError, chunks: list[bytes]) -> None:
         """Malformed input: one last reply, and nothing more is read."""
+        self._database.statistics.note_error(error.text)
         chunks.append(encode_error(error.text))
         self._linger = True
         self._end()
@@ -225,6 +266,7 @@ class Connection(asyncio.Protocol):
         limits = self._server.limits
         return (
             self._waiting
+            or self.is_postponed
             or self._write_paused
             or self._engine.congested
             or self._pending_bytes > limits.output_pause_bytes
@@ -248,6 +290,12 @@ class Connection(asyncio.Protocol):
             self._held_bytes = 0
         self._steer_reading()
 
+    def go_on(self) -> None:
+        """CLIENT PAUSE is over."""
+        if self.is_postponed:
+            self.is_postponed = False
+            self.resume()
+
     def _steer_reading(self) -> None:
         if self._waiting and self._held_bytes > HELD_BLOCKED_BYTES_MAX:
             self._cut_off("it sends without end behind a blocked command")
@@ -261,7 +309,41 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.pause_reading()
 
-    # --- Replies ------------------------------------------------------------------------------
+    # --- Replies and messages -----------------------------------------------------------------
+
+    def push(self, message: bytes) -> None:
+        """Send a message of a channel, behind all that this client is owed by now.
+
+        One that the client's own command publishes stands behind the reply of that command.  A
+        client that leaves too much unread is cut off.
+        """
+        if self._ended:
+            return
+        if self._is_running:
+            self._pushes.append(message)
+            return
+        self._send_when_durable([message], 0, len(message))
+        excess = self._unread_bound.excess(self.unsent_bytes, self._engine.now())
+        if excess is not None:
+            self._server.cut_off_unread += 1
+            self._cut_off(excess)
+
+    def show(self, line: bytes) -> None:
+        """Send a line of MONITOR: as ``push``, but its own command's before that one's reply."""
+        if self._is_running and not self._ended:
+            self._shown.append(line)
+        else:
+            self.push(line)
+
+    def _send_with_pushes(self, chunks: list[bytes], replies: int) -> None:
+        """Send the replies so far, and what the last command told this client besides."""
+        if chunks:
+            self._send_when_durable(chunks, replies, sum(map(len, chunks)))
+        pushes, self._pushes = self._pushes, []
+        self._is_running = False
+        for message in pushes:
+            self.push(message)
+        self._is_running = True
 
     def deliver(self, reply: Reply) -> None:
         """The reply of the blocked command."""
@@ -286,16 +368,23 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport.is_closing():
             return
-        data = b"".join(chunks) if durable else encode_error(OUTCOME_UNKNOWN) * replies
+        # Messages are no replies, and promise nothing: they leave in any case.
+        is_told = durable or not replies
+        data = b"".join(chunks) if is_told else self._unknown_outcomes(replies)
         transport.write(data)
         self.bytes_out += len(data)
         bytes_max = self._server.limits.output_buffer_bytes_max
         if bytes_max and transport.get_write_buffer_size() > bytes_max:
+            self._server.cut_off_unread += 1
             self._cut_off(f"it leaves more than {bytes_max} bytes of replies unread")
         elif self._ended:
             self._close_if_done()
         elif self._held:
             self.resume()
+
+    def _unknown_outcomes(self, replies: int) -> bytes:
+        self._database.statistics.note_error(OUTCOME_UNKNOWN, replies)
+        return encode_error(OUTCOME_UNKNOWN) * replies
 
     # --- Ending -------------------------------------------------------------------------------
 
@@ -330,11 +419,28 @@ class Connection(asyncio.Protocol):
         self.abort()
 
 
+def _encoded(reply: Reply, protocol: int) -> bytes:
+    chunks: list[bytes] = []
+    encode(reply, protocol, chunks)
+    return b"".join(chunks)
+
+
 def _released(held: Iterable[list[bytes] | RequestError]) -> Iterator[list[bytes]]:
     for request in held:
         if isinstance(request, RequestError):
             raise request
         yield request
+
+
+def _keep_alive(own: socket.socket | None, interval_s: int) -> None:
+    """Have TCP ask a silent peer every ``interval_s`` whether it is there; 0: never."""
+    if own is None or not interval_s:
+        return
+    interval_s = min(interval_s, KEEPALIVE_SECONDS_MAX)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, interval_s)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, interval_s // 3))
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 def _host_and_port(name: object) -> str:

@@ -1,13 +1,15 @@
 """Commands about the connection itself: HELLO, AUTH, PING and the like."""
 
 import hmac
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer, parse_i64, shown
-from crdtstream.commands.database import Database
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.commands.session import RESP2, RESP3, Session, SessionCommand, Talk
 from crdtstream.core.ids import Millis
+
+if TYPE_CHECKING:
+    from crdtstream.resp.server import RespServer
 
 # The Redis whose stream commands and replies these are; clients switch features by it.
 REDIS_VERSION: Final = "8.2.0"
@@ -36,15 +38,13 @@ def is_name(text: bytes) -> bool:
 
 
 class ConnectionCommands:
-    """Who a client is and how it wants to talk.
+    """Who a client is and how it wants to talk."""
 
-    Args:
-        password: of the user ``default``, the only one; empty: none is asked for.
-    """
-
-    def __init__(self, password: bytes, database: Database) -> None:
-        self._password = password
-        self._database = database
+    def __init__(self, server: "RespServer") -> None:
+        self._server = server
+        self._database = server.database
+        # Of the user ``default``, the only one; empty: none is asked for.
+        self._password = server.settings.requirepass.encode()
 
     def commands(self) -> list[SessionCommand]:
         rows = (
@@ -61,13 +61,13 @@ class ConnectionCommands:
             for name, run, arity, flags, summary, since in rows
         ]
 
-    def _ping(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """PING [message]."""
-        if len(argv) == 1:
-            return PONG
+    def _ping(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
+        """PING [message]; a RESP2 client that listens to a channel expects the shape of one."""
         if len(argv) > 2:
             raise CommandError("ERR wrong number of arguments for 'ping' command")
-        return argv[1]
+        if session.subscriptions and session.protocol == RESP2:
+            return [b"pong", argv[1] if len(argv) == 2 else b""]
+        return PONG if len(argv) == 1 else argv[1]
 
     def _echo(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """ECHO message."""
@@ -87,6 +87,10 @@ class ConnectionCommands:
     def _reset(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """RESET: as if the client had just connected."""
         self._database.end_transaction(session)
+        self._database.channels.forget(session)
+        self._server.monitors.leave(session)
+        connection = self._server.connections[session.id]
+        connection.no_evict = connection.no_touch = False
         session.name = b""
         session.protocol = RESP2
         session.talk = Talk.ON

@@ -1,6 +1,6 @@
 """Commands that consist of subcommands: CLIENT, CONFIG, COMMAND."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from crdtstream.commands.reply import Reply, Status
@@ -8,12 +8,22 @@ from crdtstream.commands.session import RunSessionCommand, Session, SessionComma
 from crdtstream.core.ids import Millis
 
 _FLAGS: Final = frozenset({"noscript", "loading", "stale"})
+_ADMIN: Final = _FLAGS | {"admin"}
 
 
 def container(
-    name: bytes, group: str, since: str, rows: Iterable[tuple[bytes, RunSessionCommand, int, str]]
+    name: bytes,
+    group: str,
+    since: str,
+    rows: Iterable[tuple[bytes, RunSessionCommand, int, str]],
+    *,
+    admin: Collection[bytes] = (),
 ) -> list[SessionCommand]:
-    """The command and its subcommands, each given as name, function, arity, since."""
+    """The command and its subcommands, each given as name, function, arity, since.
+
+    Args:
+        admin: subcommands that are an operator's; MONITOR does not show them.
+    """
     words = name.decode().upper()
     parent = SessionCommand(
         name, _is_no_command, -2, frozenset(), 0, 0, 0, group, f"A container for {words} commands.",
@@ -23,7 +33,7 @@ def container(
         parent,
         *(
             SessionCommand(
-                name + b"|" + sub, run, arity, _FLAGS, 0, 0, 0, group,
+                name + b"|" + sub, run, arity, _ADMIN if sub in admin else _FLAGS, 0, 0, 0, group,
                 (run.__doc__ or f"{words} {sub.decode().upper()}.").split("\n")[0], sub_since,
             )
             for sub, run, arity, sub_since in rows

@@ -11,8 +11,11 @@ from crdtstream.commands.reply import (
     Encoded,
     Null,
     PerKey,
+    Push,
+    Pushes,
     Reply,
     RespMap,
+    RespSet,
     Status,
     Verbatim,
 )
@@ -62,11 +65,22 @@ def encode(reply: Reply, protocol: int, chunks: list[bytes]) -> None:
         for key, value in reply.pairs:
             encode(key, protocol, chunks)
             encode(value, protocol, chunks)
+    elif isinstance(reply, RespSet):
+        chunks.append((b"~%d\r\n" if protocol == RESP3 else b"*%d\r\n") % len(reply.members))
+        for item in reply.members:
+            encode(item, protocol, chunks)
     elif isinstance(reply, Verbatim):
         if protocol == RESP3:
             chunks.append(b"=%d\r\ntxt:%b\r\n" % (len(reply.text) + 4, reply.text))
         else:
             chunks.append(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
+    elif isinstance(reply, Push):
+        chunks.append((b">%d\r\n" if protocol == RESP3 else b"*%d\r\n") % len(reply.items))
+        for item in reply.items:
+            encode(item, protocol, chunks)
+    elif isinstance(reply, Pushes):
+        for push in reply.pushes:
+            encode(push, protocol, chunks)
     else:
         assert_never(reply)
 

@@ -1,13 +1,22 @@
-"""COMMAND: what commands there are, for clients that complete, hint and route."""
+"""COMMAND: what commands there are, for clients that complete, hint and route.
+
+What is told of a command is what its page in the manual says; only the arity is the dispatcher's.
+A command without a page is not shown, and a test sees to it that there is none.
+"""
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Final
 
-from crdtstream.commands.arguments import SYNTAX_ERROR
+from crdtstream.commands.arguments import SYNTAX_ERROR, shown
 from crdtstream.commands.command import Command
 from crdtstream.commands.database import Database
+from crdtstream.commands.documentation.key_specs import KeySpec, key_range
+from crdtstream.commands.documentation.manual import pages
+from crdtstream.commands.documentation.pages import Page
+from crdtstream.commands.documentation.syntax import Argument
 from crdtstream.commands.glob import compile_glob
-from crdtstream.commands.reply import CommandError, Null, Reply, RespMap, Status
+from crdtstream.commands.reply import CommandError, Null, Reply, RespMap, RespSet, Status
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.core.ids import Millis
 from crdtstream.resp.containers import container, help_reply
@@ -18,19 +27,19 @@ HELP: Final = (
     "    Return details about all commands.",
     "COUNT",
     "    Return the total number of commands in this server.",
-    "LIST [FILTERBY PATTERN <pattern>]",
-    "    Return a list of all commands in this server.",
+    "LIST [FILTERBY (MODULE <module-name>|ACLCAT <category>|PATTERN <pattern>)]",
+    "    Return the names of all commands in this server, or of some.",
     "INFO [<command-name> ...]",
-    "    Return details about multiple commands.",
+    "    Return details about multiple commands, or about all.",
     "DOCS [<command-name> ...]",
-    "    Return documentation details about multiple commands.",
+    "    Return documentation details about multiple commands, or about all.",
     "GETKEYS <full-command>",
     "    Return the keys from a full command.",
+    "GETKEYSANDFLAGS <full-command>",
+    "    Return the keys from a full command, and what it does to them.",
     "HELP",
     "    Print this help.",
 )
-# Flags of ours that Redis does not know.
-PRIVATE_FLAGS: Final = frozenset({"immediate"})
 
 AnyCommand = Command | SessionCommand
 
@@ -48,15 +57,12 @@ class Introspection:
             (b"info", self._info, -2, "2.8.13"),
             (b"list", self._list, -2, "7.0.0"),
             (b"getkeys", self._getkeys, -3, "2.8.13"),
+            (b"getkeysandflags", self._getkeysandflags, -3, "7.0.0"),
             (b"help", self._help, 2, "5.0.0"),
         )
         _, *subcommands = container(b"command", "server", "2.8.13", rows)
-        summary = "Returns detailed information about all commands."
         flags = frozenset({"loading", "stale"})
-        parent = SessionCommand(
-            b"command", self._all, -1, flags, group="server", summary=summary, since="2.8.13"
-        )
-        return [parent, *subcommands]
+        return [SessionCommand(b"command", self._all, -1, flags), *subcommands]
 
     # --- Subcommands --------------------------------------------------------------------------
 
@@ -65,7 +71,7 @@ class Introspection:
         return [self._describe(command) for command in self._top_level()]
 
     def _count(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """COMMAND COUNT: how many there are."""
+        """COMMAND COUNT: how many there are, without subcommands."""
         return len(self._top_level())
 
     def _info(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
@@ -81,92 +87,165 @@ class Introspection:
         )
 
     def _list(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """COMMAND LIST [FILTERBY PATTERN pattern]."""
-        names = [command.name for command in self._top_level()]
+        """COMMAND LIST [FILTERBY …]: names, those of subcommands too."""
         match [argument.lower() for argument in argv[2:4]], argv[4:]:
             case [], []:
-                return list(names)
+                return [*self._known]
             case [b"filterby", b"pattern"], [pattern]:
-                glob = compile_glob(pattern.lower())
-                return [name for name in names if glob(name)]
-            case [b"filterby", b"aclcat" | b"module"], [_]:
+                matches = compile_glob(pattern.lower())
+                return [name for name in self._known if matches(name)]
+            case [b"filterby", b"aclcat"], [category]:
+                wanted = shown(category).lower()
+                return [name for name in self._known if wanted in _page(name).categories]
+            case [b"filterby", b"module"], [_]:
                 return []
             case _:
                 raise CommandError(SYNTAX_ERROR)
 
     def _getkeys(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """COMMAND GETKEYS command argument …: which of the arguments are keys."""
-        command = self._database.commands.get(argv[2].lower())
-        if command is None:
-            raise CommandError("ERR Invalid command specified")
-        arguments = argv[2:]
-        arity = command.arity
-        if len(arguments) != arity and (arity >= 0 or len(arguments) < -arity):
-            raise CommandError("ERR Invalid number of arguments specified for command")
-        keys = keys_of(command, arguments)
-        if not keys:
-            raise CommandError("ERR The command has no key arguments")
-        return list(keys)
+        return [key for key, _ in self._keys(argv[2:])]
+
+    def _getkeysandflags(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
+        """COMMAND GETKEYSANDFLAGS command argument …: and what the command does to them."""
+        return [[key, _statuses(spec.flags)] for key, spec in self._keys(argv[2:])]
 
     def _help(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """COMMAND HELP."""
         return help_reply(HELP)
 
-    # --- What is said of one ------------------------------------------------------------------
+    # --- Looking up ---------------------------------------------------------------------------
+
+    @cached_property
+    def _known(self) -> dict[bytes, AnyCommand]:
+        """Commands that have a page, by name, subcommands too.
+
+        Kept, as no command is registered any more when clients come.
+        """
+        commands = self._database.commands
+        return {name: commands[name] for name in sorted(commands) if name.decode() in pages()}
+
+    @cached_property
+    def _subcommands(self) -> dict[bytes, list[AnyCommand]]:
+        found: dict[bytes, list[AnyCommand]] = {}
+        for name, command in self._known.items():
+            parent, bar, _ = name.partition(b"|")
+            if bar:
+                found.setdefault(parent, []).append(command)
+        return found
 
     def _top_level(self) -> list[AnyCommand]:
-        commands = self._database.commands
-        return [commands[name] for name in sorted(commands) if b"|" not in name]
+        return [command for name, command in self._known.items() if b"|" not in name]
 
     def _named(self, names: Iterable[bytes]) -> list[AnyCommand | None]:
-        return [self._database.commands.get(name.lower()) for name in names]
+        return [self._known.get(name.lower()) for name in names]
 
-    def _subcommands(self, command: AnyCommand) -> list[AnyCommand]:
-        prefix = command.name + b"|"
-        commands = self._database.commands
-        return [commands[name] for name in sorted(commands) if name.startswith(prefix)]
+    def _called(self, argv: list[bytes]) -> AnyCommand | None:
+        """The command, or subcommand, that such a request would run."""
+        name = argv[0].lower()
+        if b"|" in name:
+            return None
+        if name in self._subcommands and len(argv) > 1:
+            name += b"|" + argv[1].lower()
+        return self._known.get(name)
+
+    def _keys(self, argv: list[bytes]) -> list[tuple[bytes, KeySpec]]:
+        """The keys of a request.  Raises what Redis answers where there are none."""
+        command = self._called(argv)
+        if command is None:
+            raise CommandError("ERR Invalid command specified")
+        specs = [spec for spec in _page(command.name).key_specs if spec.finds_keys]
+        if not specs:
+            raise CommandError("ERR The command has no key arguments")
+        arity = command.arity
+        if len(argv) != arity and (arity >= 0 or len(argv) < -arity):
+            raise CommandError("ERR Invalid number of arguments specified for command")
+        found: list[tuple[bytes, KeySpec]] = []
+        for spec in specs:
+            keys = spec.find(argv)
+            if not keys:
+                raise CommandError("ERR Invalid arguments specified for command")
+            found += [(key, spec) for key in keys]
+        return found
+
+    # --- What is said of one ------------------------------------------------------------------
 
     def _describe(self, command: AnyCommand) -> Reply:
         """Name, arity, flags, key positions, ACL categories, tips, key specs, subcommands."""
-        flags = sorted(command.flags - PRIVATE_FLAGS)
-        categories = [f"@{flag}" for flag in flags if flag in ("write", "fast", "blocking")]
-        categories += ["@read"] * ("readonly" in flags) + ["@slow"] * ("fast" not in flags)
-        categories += [f"@{command.group}"]
+        page = _page(command.name)
         return [
             command.name,
             command.arity,
-            [Status(flag.encode()) for flag in flags],
-            command.first_key,
-            command.last_key,
-            command.key_step,
-            [Status(category.encode()) for category in categories],
-            [],
-            [],
-            [self._describe(sub) for sub in self._subcommands(command)],
+            _statuses(page.flags),
+            *key_range(page.key_specs),
+            _statuses(f"@{category}" for category in page.categories),
+            RespSet([tip.encode() for tip in page.tips]),
+            RespSet([_key_spec(spec) for spec in page.key_specs]),
+            [self._describe(one) for one in self._subcommands.get(command.name, ())],
         ]
 
     def _document(self, command: AnyCommand) -> Reply:
-        pairs: list[tuple[Reply, Reply]] = [
-            (b"summary", command.summary.encode()),
-            (b"since", command.since.encode()),
-            (b"group", command.group.encode()),
+        page = _page(command.name)
+        subcommands = self._subcommands.get(command.name, ())
+        return _map(
+            summary=page.summary,
+            since=page.since,
+            group=page.group,
+            complexity=page.complexity,
+            doc_flags=_statuses(page.doc_flags),
+            deprecated_since=page.deprecated_since,
+            replaced_by=page.replaced_by,
+            history=RespSet([[at.encode(), change.encode()] for at, change in page.history]),
+            arguments=[_argument(argument) for argument in page.arguments],
+            subcommands=RespMap([(one.name, self._document(one)) for one in subcommands]),
+        )
+
+
+def _page(name: bytes) -> Page:
+    return pages()[name.decode()]
+
+
+def _argument(argument: Argument) -> Reply:
+    return _map(
+        name=argument.name,
+        type=argument.type,
+        display_text="" if argument.is_composed else argument.display or argument.name,
+        key_spec_index=argument.key_spec,
+        token=argument.token,
+        since=argument.since,
+        deprecated_since=argument.deprecated_since,
+        flags=_statuses(argument.flags),
+        arguments=[_argument(one) for one in argument.arguments],
+    )
+
+
+def _key_spec(spec: KeySpec) -> Reply:
+    """How keys are found, in Redis's two steps: where they begin, and how far they go."""
+    if spec.word:
+        begin = _map(type="keyword", spec=_map(keyword=spec.word, startfrom=spec.start))
+    else:
+        begin = _map(type="index", spec=_map(index=spec.start))
+    reach = _map(lastkey=spec.last, keystep=1, limit=spec.share)
+    return _map(
+        flags=_statuses(spec.flags),
+        begin_search=begin,
+        find_keys=_map(type="range", spec=reach),
+    )
+
+
+def _map(**fields: str | Reply) -> RespMap:
+    """A map of the fields that say something."""
+    return RespMap(
+        [
+            (name.encode(), value.encode() if isinstance(value, str) else value)
+            for name, value in fields.items()
+            if value not in _NOTHING
         ]
-        subcommands = self._subcommands(command)
-        if subcommands:
-            documents = [(sub.name, self._document(sub)) for sub in subcommands]
-            pairs.append((b"subcommands", RespMap([*documents])))
-        return RespMap(pairs)
+    )
 
 
-def keys_of(command: AnyCommand, argv: list[bytes]) -> list[bytes]:
-    """The keys among a command's arguments; a command that says STREAMS has them after it."""
-    if "movablekeys" in command.flags:
-        words = [word.lower() for word in argv]
-        if b"streams" not in words:
-            return []
-        rest = argv[words.index(b"streams") + 1 :]
-        return rest[: len(rest) // 2]
-    if not command.first_key:
-        return []
-    last = command.last_key if command.last_key >= 0 else len(argv) + command.last_key
-    return argv[command.first_key : last + 1 : command.key_step]
+def _statuses(words: Iterable[str]) -> RespSet:
+    return RespSet([Status(word.encode()) for word in words])
+
+
+_NOTHING: Final[tuple[str | Reply, ...]] = (None, "", [], RespSet([]), RespMap([]))

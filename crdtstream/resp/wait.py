@@ -1,8 +1,8 @@
-"""WAIT and TIME."""
+"""WAIT, WAITAOF and TIME."""
 
 from typing import Final
 
-from crdtstream.commands.arguments import integer
+from crdtstream.commands.arguments import integer, parse_i64
 from crdtstream.commands.reply import Blocked, CommandError, Reply
 from crdtstream.commands.session import Session, SessionCommand
 from crdtstream.core.ids import Millis
@@ -23,6 +23,11 @@ class Wait:
             SessionCommand(
                 b"wait", self._wait, 3, frozenset({"blocking"}), group="generic", since="3.0.0",
                 summary="Blocks until regions have durably applied the connection's last write.",
+            ),
+            SessionCommand(
+                b"waitaof", self._waitaof, 4, frozenset({"blocking"}), group="generic",
+                summary="Blocks until the connection's last write is durable here and elsewhere.",
+                since="7.2.0",
             ),
             SessionCommand(
                 b"time", self._time, 1, frozenset({"fast", "loading", "stale"}), group="server",
@@ -57,6 +62,45 @@ class Wait:
 
         blocked = Blocked((), timeout_ms, retry, on_timeout=self._peers_with(wrote_n))
         return retry(self._engine.replica, now)
+
+    def _waitaof(self, session: Session, now: Millis, argv: list[bytes]) -> Reply | Blocked:
+        """WAITAOF numlocal numregions timeout-ms: as WAIT, and whether a power cut here would
+        spare the write.  That matters unless ``appendfsync`` is ``always``, where every reply
+        says so.
+
+        Returns:
+            [1 if it is durable here else 0, how many peers durably have it].
+
+        Source: redis.io/commands/waitaof.
+        """
+        locally = integer(argv[1])
+        if not 0 <= locally <= 1:
+            raise CommandError("ERR value is out of range, value must between 0 and 1")
+        wanted = parse_i64(argv[2])
+        if wanted is None or wanted < 0:
+            raise CommandError("ERR value is out of range, must be positive")
+        timeout_ms = integer(argv[3], error=BAD_TIMEOUT)
+        if timeout_ms < 0:
+            raise CommandError("ERR timeout is negative")
+        wrote_n = session.wrote_n
+
+        def reached() -> tuple[int, int]:
+            return int(self._is_durable_here(wrote_n)), self._peers_with(wrote_n)
+
+        deadline = now + timeout_ms
+
+        def retry(_replica: Replica, now: Millis) -> Reply | Blocked:
+            here, elsewhere = reached()
+            over = bool(timeout_ms) and now >= deadline
+            if over or (here >= locally and elsewhere >= wanted):
+                return [here, elsewhere]
+            return blocked
+
+        blocked = Blocked((), timeout_ms, retry, on_timeout=[*reached()])
+        return retry(self._engine.replica, now)
+
+    def _is_durable_here(self, n: int) -> bool:
+        return self._engine.durable_vv.get(self._engine.replica.region, 0) >= n
 
     def _peers_with(self, n: int) -> int:
         region = self._engine.replica.region

@@ -5,11 +5,12 @@ delivery; its records are committed before replies are handed out or peers can p
 """
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from crdtstream.commands.database import WAITING as DATABASE_WAITING
 from crdtstream.commands.database import Database
-from crdtstream.commands.reply import Reply
+from crdtstream.commands.reply import Push, Pushes, Reply
 from crdtstream.commands.session import Session
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.codec import decode_batch
@@ -56,6 +57,8 @@ class SimNode:
         for record in self._disk.durable():
             self.replica.replay(record)
         self._database = Database(self.replica)
+        self._database.channels.deliver = self._note_push
+        self._pushed: list[tuple[Session, Push]] = []
         self._inbox = Inbox(
             self.replica, batches_max=_INBOX_BATCHES_MAX, bytes_max=_INBOX_BYTES_MAX
         )
@@ -69,8 +72,7 @@ class SimNode:
         assert self.is_up
         session = self._session(client)
         reply = self._database.call(session, self.clock, list(argv))
-        answered = [] if reply is DATABASE_WAITING else [(session, reply)]
-        self._end_tick(answered)
+        self._end_tick([] if reply is DATABASE_WAITING else [(session, reply)])
 
     def take_reply(self, client: str) -> bytes | None:
         """The next reply for this client, as the bytes that it would receive."""
@@ -115,13 +117,23 @@ class SimNode:
     # --- Ticks, crashes -----------------------------------------------------------------------
 
     def _end_tick(self, answered: list[tuple[Session, Reply]]) -> None:
-        answered = [*answered, *self._database.settle(self.clock)]
+        answered += self._database.settle(self.clock)
+        answered += self._database.settle_acks(self.clock)
         self._disk.write(self.replica.take_records(self.clock))
         self._disk.commit()
-        for session, reply in answered:
-            chunks: list[bytes] = []
-            encode(reply, session.protocol, chunks)
-            self._replies[session.id].append(b"".join(chunks))
+        pushed, self._pushed = self._pushed, []
+        for session, reply in [*answered, *pushed]:
+            for one in reply.pushes if isinstance(reply, Pushes) else [reply]:
+                chunks: list[bytes] = []
+                encode(one, session.protocol, chunks)
+                self._replies[session.id].append(b"".join(chunks))
+
+    def _note_push(self, listeners: Collection[Session], push: Push) -> None:
+        """A publication, for who listens in this region.
+
+        It goes to no other: between two syncs links are held, and a publication does not wait.
+        """
+        self._pushed += [(session, push) for session in listeners]
 
     def crash(self) -> None:
         """End the process: connections, blocked commands and what is not durable are gone."""

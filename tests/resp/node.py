@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,13 +44,13 @@ class ObstinateLog(MemoryLog):
 class Node:
     """What a test may ask of the node; everything goes through its event loop."""
 
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, settings: NodeSettings, config_file: Path | None = None) -> None:
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self.log = ObstinateLog()
         self.replica = Replica(Region(settings.region))
         self.database = Database(self.replica)
         self.engine = Engine(self.replica, self.database, self.log)
-        self.server = RespServer(self.engine, settings)
+        self.server = RespServer(self.engine, settings, config_file=config_file)
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self._is_up = threading.Event()
         self._task: asyncio.Task[None] | None = None
@@ -83,6 +84,17 @@ class Node:
 
     def client(self) -> "RawClient":
         return RawClient(self.port)
+
+    @contextmanager
+    def each_command_taking(self, ms: int) -> Iterator[None]:
+        """Let every command take exactly so long, by the clock that measures commands."""
+        kept = self.database.clock
+        ticks = count(0, ms * 1_000_000)
+        self.call(lambda: setattr(self.database, "clock", lambda: next(ticks)))
+        try:
+            yield
+        finally:
+            self.call(lambda: setattr(self.database, "clock", kept))
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -138,8 +150,10 @@ def settings(requirepass: str = "", **limits: int) -> NodeSettings:
 
 
 @contextmanager
-def running(node_settings: NodeSettings | None = None) -> Iterator[Node]:
-    node = Node(node_settings or settings())
+def running(
+    node_settings: NodeSettings | None = None, config_file: Path | None = None
+) -> Iterator[Node]:
+    node = Node(node_settings or settings(), config_file)
     node.start()
     try:
         yield node

@@ -1,4 +1,4 @@
-"""Commands about connections and the server: HELLO, CLIENT, COMMAND, CONFIG, INFO, WAIT …"""
+"""Commands about connections and the server: HELLO, CLIENT, CONFIG, INFO, WAIT …"""
 
 import contextlib
 from collections.abc import Iterator
@@ -207,46 +207,6 @@ def test_client_reply_silences(client: RawClient) -> None:
     client.expect(b"$1\r\nx\r\n")
 
 
-# --- COMMAND ------------------------------------------------------------------------------------
-
-
-def test_command_describes_what_there_is(r: Any) -> None:
-    count = r.command_count()
-    names = r.command_list()
-    assert len(names) == count == len(r.command())
-    assert {b"xadd", b"xreadgroup", b"client", b"exec", b"info", b"wait"} <= set(names)
-    (xadd, nothing) = r.execute_command("COMMAND INFO", "XADD", "nosuch")
-    assert xadd[:2] == [b"xadd", -5]
-    assert xadd[3:6] == [1, 1, 1]
-    assert nothing is None
-
-
-def test_every_command_is_documented(r: Any) -> None:
-    docs = r.execute_command("COMMAND DOCS")
-    documented = dict(zip(docs[::2], docs[1::2], strict=True))
-    assert set(documented) == set(r.command_list())
-    for name, fields in documented.items():
-        facts = dict(zip(fields[::2], fields[1::2], strict=True))
-        assert facts[b"summary"], name
-        assert facts[b"group"], name
-        assert facts[b"since"], name
-
-
-@pytest.mark.parametrize(
-    ("line", "keys"),
-    [
-        ("XADD k * f v", "k"),
-        ("DEL a b c", "a b c"),
-        ("RENAME a b", "a b"),
-        ("XREAD COUNT 1 STREAMS a b 0 0", "a b"),
-        ("XREADGROUP GROUP g c STREAMS a >", "a"),
-        ("XGROUP CREATE k g 0", "k"),
-    ],
-)
-def test_getkeys_finds_the_keys(r: Any, line: str, keys: str) -> None:
-    assert r.execute_command("COMMAND GETKEYS", *line.split()) == keys.split()
-
-
 # --- CONFIG, INFO -------------------------------------------------------------------------------
 
 
@@ -282,7 +242,7 @@ def test_info_has_what_clients_look_for(r: Any) -> None:
     assert everything["connected_clients"] >= 1
     assert everything["db0"]["keys"] >= 1
     assert everything["crdt_region"] == 1
-    assert r.info("replication").keys() == {"role", "connected_slaves", "master_repl_offset"}
+    assert {"role", "connected_slaves", "master_repl_offset"} <= r.info("replication").keys()
     assert r.info("nosuch") == {}
 
 

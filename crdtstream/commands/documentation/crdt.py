@@ -1,0 +1,50 @@
+"""Commands that only this program has.  ``pages`` explains the form; the versions are ours."""
+
+from typing import Final
+
+TEXT: Final = """
+CRDT.DIGEST [key]
+    since 0.1.0; flags readonly; keys 1 RO
+    A digest of all that is replicated, or of a key: regions with equal ones agree.
+    O(N) for N entries.
+
+CRDT.TOKEN
+    since 0.1.0; flags readonly fast @connection
+    A token for what this region has seen so far; CRDT.WAITFOR elsewhere waits for it.
+    O(1)
+
+CRDT.WAITFOR token timeout
+    since 0.1.0; flags blocking @connection
+    Waits until this region has seen all that a token of another region stands for.
+    O(1)
+
+CRDT.WHY key id
+    since 0.1.0; flags readonly @stream; keys 1 RO access
+    Tells where an entry comes from, and what became of it here.
+    O(log N) for N entries.
+
+CRDT.XGROUP
+    since 0.1.0
+    Holds the commands on which regions hand out the entries of a consumer group.
+    Depends on the subcommand.
+
+CRDT.XGROUP|GETMODE key group
+    since 0.1.0; flags readonly @stream; keys 2 RO access
+    Tells who hands out the entries of a group.
+    O(1)
+
+CRDT.XGROUP|HELP
+    since 0.1.0; flags loading stale @stream
+    Lists the subcommands.
+    O(1)
+
+CRDT.XGROUP|SETMODE key group <mode: AT-LEAST-ONCE | HOME region | PARTITIONED> [FORCE]
+    since 0.1.0; flags write @stream; keys 2 RW update
+    Sets who hands out the entries of a group: every region, one, or each what was added there.
+    O(1)
+
+CRDT.XREAD key cursor=string [COUNT count] [BLOCK milliseconds]
+    since 0.1.0; flags readonly blocking @stream; keys 1 RO access
+    Shows the entries that a cursor has not had, whichever region they come from; skips none.
+    O(log N) for each region, and O(M) for M entries.
+"""

@@ -1,0 +1,80 @@
+"""Where a command's keys stand among its arguments, and what it does to them.
+
+    1 RW update           argument 1
+    1.. RM delete         argument 1 and all that follow
+    STREAMS@4 RO access   after the word STREAMS, sought from argument 4 on: the first half of what
+                          follows it, as keys come first and then as many IDs
+
+Source: redis.io/docs/latest/develop/reference/key-specs; the flags are explained there.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_SPEC: Final = re.compile(r"(?:(\d+)(\.\.)?|([A-Z]+)@(\d+))((?: \w+)+)")
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """Finds some of a command's keys.
+
+    Attributes:
+        start: the argument where the keys begin, or from which on the word is sought.
+        word: the keys begin after it; empty: at ``start``.
+        last: the argument of the last key, counted from the first one; negative: from the end.
+        share: 2 if of what follows the word only the first half are keys, else 0.
+        flags: ``RO``, ``RW``, ``OW`` or ``RM``, then what of it the command wants: ``access``,
+            ``update`` …; ``not_key`` for what only routes like a key (shard channels).
+    """
+
+    start: int
+    word: str
+    last: int
+    share: int
+    flags: tuple[str, ...]
+
+    @property
+    def finds_keys(self) -> bool:
+        return "not_key" not in self.flags
+
+    def find(self, argv: Sequence[bytes]) -> Sequence[bytes] | None:
+        """The keys; none if the word is not there; None if they would stand beyond the end."""
+        first = self.start
+        if self.word:
+            # The last argument cannot be the word, as nothing would follow it.
+            words = [word.upper() for word in argv[first:-1]]
+            if self.word.encode() not in words:
+                return ()
+            first += words.index(self.word.encode()) + 1
+        if self.last >= 0:
+            last = first + self.last
+        elif self.share:
+            last = first + (len(argv) - first) // self.share + self.last
+        else:
+            last = len(argv) + self.last
+        return argv[first : last + 1] if first <= last < len(argv) else None
+
+
+def parse_key_spec(text: str) -> KeySpec:
+    """A specification from the notation above.
+
+    Raises:
+        ValueError: the text is not of that notation.
+    """
+    match = _SPEC.fullmatch(text)
+    if match is None:
+        raise ValueError(f"no key specification: {text!r}")
+    argument, dots, word, start, flags = match.groups()
+    if word is not None:
+        return KeySpec(int(start), word, -1, 2, tuple(flags.split()))
+    return KeySpec(int(argument), "", -1 if dots else 0, 0, tuple(flags.split()))
+
+
+def key_range(specs: Sequence[KeySpec]) -> tuple[int, int, int]:
+    """First key, last key and step, as clients before Redis 7 ask for; zeros if words decide."""
+    if not specs or any(spec.word for spec in specs):
+        return 0, 0, 0
+    final = specs[-1]
+    return specs[0].start, final.last if final.last < 0 else final.start + final.last, 1

@@ -1,0 +1,152 @@
+"""Pages of the manual: a text per group of commands, and what one says of a command.
+
+    XADD key [NOMKSTREAM@6.2.0] <id-selector: * | id> (data: field value)...
+        since 5.0.0; flags write denyoom fast; keys 1 RW update; tips nondeterministic_output
+        Appends an entry to a stream.
+        O(log N) for N entries.
+        6.2.0: NOMKSTREAM.
+
+The name and the syntax, the facts, a summary, what it costs, and what changed when.  A subcommand
+is called ``XGROUP|CREATE``.  Of the facts only ``since`` is always there; lists of key
+specifications and tips have commas.  ``deprecated 7.2.0: …`` names the version and the substitute.
+Lines that go on are indented deeper, and an empty line ends a page.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from crdtstream.commands.documentation.key_specs import KeySpec, parse_key_spec
+from crdtstream.commands.documentation.syntax import Argument, parse_syntax
+
+# In the order in which Redis lists the categories of a command.
+CATEGORIES: Final = (
+    *("keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap"),
+    *("hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous"),
+    *("connection", "transaction", "scripting"),
+)
+CATEGORIES_OF_GROUPS: Final = {
+    "stream": "stream",
+    "generic": "keyspace",
+    "connection": "connection",
+    "transactions": "transaction",
+}
+# What follows from a flag.
+CATEGORIES_OF_FLAGS: Final = {
+    "write": ("write",),
+    "readonly": ("read",),
+    "admin": ("admin", "dangerous"),
+    "pubsub": ("pubsub",),
+    "fast": ("fast",),
+    "blocking": ("blocking",),
+}
+
+_GOES_ON: Final = re.compile(r"\n {5,}")
+_CHANGE: Final = re.compile(r"(deprecated )?(\d+\.\d+\.\d+): (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is said of a command.
+
+    Attributes:
+        name: lower case; ``xgroup|create`` of a subcommand.
+        group: of related commands, in Redis's words; ``crdt`` for those that Redis lacks.
+        arguments: its syntax.
+        since: version of Redis, or of this program if the group is ``crdt``.
+        summary, complexity: for people.
+        flags: what clients and proxies may rely on; Redis explains them at COMMAND.
+        own_categories: ACL categories that neither the group nor a flag implies; they stand for
+            the group's.
+        key_specs: where the keys are.
+        tips: for clients of clusters, and for who compares replies.
+        doc_flags: ``deprecated``, and ``syscmd`` for those who work on the server itself.
+        history: versions and what they changed.
+        deprecated_since, replaced_by: where there is something better.
+    """
+
+    name: str
+    group: str
+    arguments: tuple[Argument, ...]
+    since: str
+    summary: str
+    complexity: str
+    flags: tuple[str, ...]
+    own_categories: tuple[str, ...]
+    key_specs: tuple[KeySpec, ...]
+    tips: tuple[str, ...]
+    doc_flags: tuple[str, ...]
+    history: tuple[tuple[str, str], ...]
+    deprecated_since: str
+    replaced_by: str
+
+    @property
+    def categories(self) -> list[str]:
+        """The ACL categories, without the ``@``, in Redis's order."""
+        found = set(self.own_categories)
+        if self.flags and not found and self.group in CATEGORIES_OF_GROUPS:
+            found.add(CATEGORIES_OF_GROUPS[self.group])
+        for flag in self.flags:
+            found.update(CATEGORIES_OF_FLAGS.get(flag, ()))
+        if "fast" not in found:
+            found.add("slow")
+        return [category for category in CATEGORIES if category in found]
+
+
+def parse_pages(group: str, text: str) -> Iterator[Page]:
+    """The pages of a text in the form above.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    for block in text.strip("\n").split("\n\n"):
+        yield _page(group, block)
+
+
+def _page(group: str, block: str) -> Page:
+    lines = [line.strip() for line in _GOES_ON.sub(" ", block).split("\n")]
+    head, facts_line, summary, complexity, *changes = lines
+    name, _, syntax = head.partition(" ")
+    facts = dict(fact.split(" ", 1) for fact in facts_line.split("; "))
+    words = facts.pop("flags", "").split()
+    history, deprecated = _changes(changes)
+    page = Page(
+        name=name.lower(),
+        group=group,
+        arguments=parse_syntax(syntax),
+        since=facts.pop("since"),
+        summary=summary,
+        complexity=complexity,
+        flags=tuple(word for word in words if word[0] != "@"),
+        own_categories=tuple(word[1:] for word in words if word[0] == "@"),
+        key_specs=tuple(map(parse_key_spec, _listed(facts.pop("keys", "")))),
+        tips=_listed(facts.pop("tips", "")),
+        doc_flags=("deprecated",) * bool(deprecated) + _listed(facts.pop("doc", "")),
+        history=history,
+        deprecated_since=deprecated[0] if deprecated else "",
+        replaced_by=deprecated[1] if deprecated else "",
+    )
+    if facts:
+        raise ValueError(f"{name}: unknown facts {sorted(facts)}")
+    return page
+
+
+def _changes(lines: Iterable[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, str] | None]:
+    """The history; and since when there is something better, and what."""
+    history = []
+    deprecated = None
+    for line in lines:
+        match = _CHANGE.fullmatch(line)
+        if match is None:
+            raise ValueError(f"no change of a version: {line!r}")
+        is_deprecation, version, text = match.groups()
+        if is_deprecation:
+            deprecated = version, text
+        else:
+            history.append((version, text))
+    return tuple(history), deprecated
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(text.split(", ")) if text else ()

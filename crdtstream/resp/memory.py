@@ -1,0 +1,83 @@
+"""MEMORY, as far as it is about the server; MEMORY USAGE is about keys and stands with them."""
+
+import gc
+import resource
+from typing import TYPE_CHECKING, Final
+
+from crdtstream.commands.reply import OK, Reply, RespMap, Verbatim
+from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.core.ids import Millis
+from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.info import buffered_bytes, resident_bytes
+
+if TYPE_CHECKING:
+    from crdtstream.resp.server import RespServer
+
+HELP: Final = (
+    "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DOCTOR",
+    "    Return memory problems reports.",
+    "MALLOC-STATS",
+    "    Return internal statistics report from the memory allocator.",
+    "PURGE",
+    "    Collect garbage.",
+    "STATS",
+    "    Return information about the memory usage of the server.",
+    "USAGE <key> [SAMPLES <count>]",
+    "    Return memory in bytes used by <key> and its value.",
+    "HELP",
+    "    Print this help.",
+)
+
+
+class MemoryCommands:
+    """MEMORY and its subcommands."""
+
+    def __init__(self, server: "RespServer") -> None:
+        self._server = server
+
+    def commands(self) -> list[SessionCommand]:
+        rows: tuple[tuple[bytes, RunSessionCommand, int, str], ...] = (
+            (b"doctor", self._doctor, 2, "4.0.0"),
+            (b"malloc-stats", self._malloc_stats, 2, "4.0.0"),
+            (b"purge", self._purge, 2, "4.0.0"),
+            (b"stats", self._stats, 2, "4.0.0"),
+            (b"help", self._help, 2, "4.0.0"),
+        )
+        return container(b"memory", "server", "4.0.0", rows)
+
+    def _doctor(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """MEMORY DOCTOR: what is unread or unrun, as that is all that can be done about."""
+        buffered = buffered_bytes(self._server)
+        return Verbatim(
+            f"The process takes {resident_bytes()} bytes, of which {buffered} are requests and "
+            "replies of clients. Streams grow until they are trimmed (XTRIM, XADD MAXLEN): ask "
+            "MEMORY USAGE of the keys that you suspect.\n".encode()
+        )
+
+    def _malloc_stats(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """MEMORY MALLOC-STATS: Redis's own words where the allocator tells nothing."""
+        return b"Stats not supported for the current allocator"
+
+    def _purge(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """MEMORY PURGE: collect what nobody refers to, of what the node did not freeze."""
+        gc.collect()
+        return OK
+
+    def _stats(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """MEMORY STATS: the numbers of Redis's list that mean something here."""
+        numbers = (
+            (b"peak.allocated", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
+            (b"total.allocated", resident_bytes()),
+            (b"replication.backlog", 0),
+            (b"clients.slaves", 0),
+            (b"clients.normal", buffered_bytes(self._server)),
+            (b"cluster.links", 0),
+            (b"aof.buffer", 0),
+            (b"keys.count", len(self._server.engine.replica)),
+        )
+        return RespMap([*numbers])
+
+    def _help(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """MEMORY HELP."""
+        return help_reply(HELP)

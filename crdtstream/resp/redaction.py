@@ -1,0 +1,33 @@
+"""Commands without the passwords in them, for whoever looks over clients' shoulders."""
+
+from typing import Final
+
+REDACTED: Final = b"(redacted)"
+SECRET_PARAMETERS: Final = frozenset({b"requirepass", b"masterauth", b"masteruser"})
+
+
+def without_secrets(argv: list[bytes]) -> list[bytes]:
+    """The arguments as MONITOR and SLOWLOG may show them; the same list if none is secret."""
+    match argv[0].lower():
+        case b"auth":
+            return [argv[0], *[REDACTED] * (len(argv) - 1)]
+        case b"hello":
+            return _hello(argv)
+        case b"config" if len(argv) > 2 and argv[1].lower() == b"set":
+            return [
+                REDACTED
+                if at > 2 and at % 2 and argv[at - 1].lower() in SECRET_PARAMETERS
+                else argument
+                for at, argument in enumerate(argv)
+            ]
+    return argv
+
+
+def _hello(argv: list[bytes]) -> list[bytes]:
+    """What follows AUTH: two arguments."""
+    words = [word.lower() for word in argv]
+    if b"auth" not in words[2:]:
+        return argv
+    at = words.index(b"auth", 2) + 1
+    secrets = argv[at : at + 2]
+    return [*argv[:at], *[REDACTED] * len(secrets), *argv[at + 2 :]]

@@ -1,0 +1,53 @@
+"""What needs a whole node: SHUTDOWN ends its process, CONFIG REWRITE changes its next start."""
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.live.cluster import cluster_of
+
+pytestmark = pytest.mark.live
+
+
+def test_shutdown_ends_the_process_with_everything_acknowledged(tmp_path: Path) -> None:
+    with cluster_of(1, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        node = cluster[1]
+        client = node.connect()
+        writer = node.connect().pipeline(transaction=False)
+        for n in range(1_000):
+            writer.xadd("s", {"n": n})
+        acknowledged = writer.execute()
+        client.shutdown(nosave=True)
+        assert node.process is not None
+        assert node.process.wait(timeout=30) == 0
+        with pytest.raises(redis.ConnectionError):
+            node.connect().ping()
+
+        cluster.start()
+        assert [entry_id for entry_id, _ in node.connect().xrange("s")] == acknowledged
+
+
+def test_what_rewrite_wrote_counts_after_the_next_start(tmp_path: Path) -> None:
+    with cluster_of(1, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        node = cluster[1]
+        client = node.connect()
+        client.config_set("maxclients", 77)
+        client.config_set("slowlog-max-len", 3)
+        client.config_set("loglevel", "debug")
+        path = Path(client.info("server")["config_file"])
+        before = path.read_text()
+        client.config_rewrite()
+        assert path.read_text() != before
+        client.shutdown(nosave=True)
+        assert node.process is not None
+        node.process.wait(timeout=30)
+
+        cluster.start()
+        client = node.connect()
+        for name, value in (("maxclients", "77"), ("slowlog-max-len", "3"), ("loglevel", "debug")):
+            assert client.config_get(name) == {name: value}
