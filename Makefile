@@ -17,6 +17,9 @@ SEEDS ?= 10000
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 IREDIS_STAMP := $(TOOLS)/iredis/.installed
+NODE_STAMP := $(TOOLS)/node/.installed
+# Without npm the tests that want it are skipped, and say so.
+NODE_STAMP_IF_NPM := $(if $(shell command -v npm),$(NODE_STAMP))
 GENERATED := crdtstream/v1/effects_pb2.py
 FORMATTED := $(wildcard crdtstream tests tools benchmarks)
 
@@ -33,7 +36,7 @@ up: $(RUN_STAMP) $(GENERATED)  ## start three regions here; Ctrl-C stops them (A
 demo: $(DEV_STAMP) $(GENERATED)  ## a year of weather, written in three regions at once
 	$(BIN)/crdtstream demo $(ARGS)
 
-test: $(DEV_STAMP) $(IREDIS_STAMP) $(GENERATED)  ## all tests (ARGS='-k name' for some, JOBS=2 for two at a time)
+test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## all tests (ARGS='-k name' for some, JOBS=2 for two at a time)
 	$(BIN)/python -m pytest -m "not soak" $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile) $(ARGS)
 
 check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, generated code
@@ -42,6 +45,7 @@ check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, 
 	$(BIN)/mypy
 	$(BIN)/python tools/proto.py --check
 	$(BIN)/python tools/commands.py --check
+	$(BIN)/python tools/semantics.py --check
 	$(BIN)/crdtstream scenario lint scenarios
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
@@ -52,10 +56,11 @@ format: $(DEV_STAMP)  ## bring the sources into shape
 proto: $(DEV_STAMP)  ## generate crdtstream/v1 from proto/
 	$(BIN)/python tools/proto.py
 
-docs: $(DEV_STAMP)  ## write docs/commands.md from the help of the programs
+docs: $(DEV_STAMP)  ## write what the programs know of themselves into docs/
 	$(BIN)/python tools/commands.py
+	$(BIN)/python tools/semantics.py
 
-tools: $(BIN)/toxiproxy-server $(IREDIS_STAMP)  ## programs that some tests drive (wants Go)
+tools: $(BIN)/toxiproxy-server $(IREDIS_STAMP) $(NODE_STAMP)  ## programs that some tests drive (wants Go, npm)
 
 bench: $(DEV_STAMP) $(GENERATED)  ## our throughput beside redis-server's, in one run
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -87,6 +92,15 @@ $(DEV_STAMP): pyproject.toml | $(BIN)/python
 $(IREDIS_STAMP): | $(BIN)/python
 	$(BIN)/python -m venv $(TOOLS)/iredis
 	$(TOOLS)/iredis/bin/python -m pip --disable-pip-version-check install --quiet 'iredis==1.16.1'
+	@touch $@
+
+# Clients for Node.js; the copies keep what npm writes out of the sources.
+$(NODE_STAMP): tests/clients/node/package.json tests/clients/node/package-lock.json
+	@command -v npm >/dev/null || \
+		{ echo "npm is missing; on Debian: apt-get install nodejs npm" >&2; exit 1; }
+	@mkdir -p $(@D)
+	cp $^ $(@D)
+	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(BIN)/toxiproxy-server: | $(BIN)/python

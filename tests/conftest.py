@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -82,13 +83,13 @@ def _base_ports() -> Iterator[int]:
     """Base ports that this process has not handed out yet.
 
     Workers of one run never meet: theirs differ modulo the step between RESP, gRPC and HTTP ports.
+    Two runs at once seldom do: each begins with another remainder.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    workers = 1000 // _PORTS_STEP
-    own = range(
-        _PORTS_FIRST + worker % workers * _PORTS_STEP, _PORTS_LAST - 2 * 1000, workers * _PORTS_STEP
-    )
-    # Two runs at once begin in different places.
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    slots = 1000 // _PORTS_STEP
+    slot = (crc32(run.encode()) + worker) % slots
+    own = range(_PORTS_FIRST + slot * _PORTS_STEP, _PORTS_LAST - 2 * 1000, slots * _PORTS_STEP)
     for step in count(os.getpid()):
         yield own[step % len(own)]
 

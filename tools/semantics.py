@@ -1,0 +1,115 @@
+"""Fills docs/semantics.md with how commands are written and with scenarios, or checks it.
+
+What stands between two comments is written by this program:
+
+    <!-- usage: xadd -->
+    <!-- scenario: aa/del-is-observed-remove -->
+    <!-- commands: connection, server -->       (whole groups of commands, in a table)
+    …
+    <!-- end -->
+
+It also refuses a page that leaves a command out, and a stream command without any scenario in its
+section: the scenarios are tests, so what the page shows is what regions do.
+
+Usage: python tools/semantics.py [--check]
+
+Exit status: 0 written, or current; 1 stale (--check), or something is left out.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from crdtstream.commands.documentation.manual import pages, usage, usage_markdown
+from crdtstream.scenario.scenario import Scenario
+from crdtstream.scenario.words import markdown
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "semantics.md"
+SCENARIOS = ROOT / "scenarios"
+
+_BLOCK = re.compile(r"(<!-- (usage|scenario|commands): ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+# Groups of commands whose effects on other regions a scenario must show.
+_SHOWN_GROUPS = frozenset({"stream", "crdt"})
+_NOTHING_TO_SHOW = frozenset({"help"})
+
+
+def filled(text: str) -> str:
+    """The page with every block written anew."""
+    return _BLOCK.sub(lambda block: block[1] + _content(block[2], block[3]) + block[4], text)
+
+
+def _content(kind: str, what: str) -> str:
+    if kind == "usage":
+        lines = [usage(name.strip()) for name in what.split(",")]
+        return "```\n" + "\n".join(lines) + "\n```\n"
+    if kind == "commands":
+        return _table({group.strip() for group in what.split(",")})
+    return "".join(_scenario(name.strip()) for name in what.split(","))
+
+
+def _table(groups: set[str]) -> str:
+    rows = [
+        f"| {usage_markdown(name)} | {page.summary} |\n"
+        for name, page in sorted(pages().items())
+        if page.group in groups and not _is_told_by_others(name)
+    ]
+    return "| | |\n| --- | --- |\n" + "".join(rows)
+
+
+def _is_told_by_others(name: str) -> bool:
+    """A container, of which its subcommands tell; or HELP."""
+    is_container = any(other.startswith(name + "|") for other in pages())
+    return is_container or name.rpartition("|")[2] in _NOTHING_TO_SHOW
+
+
+def _scenario(name: str) -> str:
+    path = SCENARIOS / f"{name}.yaml"
+    script = Scenario.load(path).script
+    title, _, table = markdown(script).partition("\n")
+    link = f"../{path.relative_to(ROOT)}"
+    return f"<details><summary>{title}</summary>\n\n[`{name}`]({link})\n{table}\n\n</details>\n"
+
+
+def left_out(text: str) -> Iterator[str]:
+    """What the page should have and has not."""
+    shown = {
+        name.strip(): block
+        for block in _BLOCK.finditer(text)
+        if block[2] == "usage"
+        for name in block[3].split(",")
+    }
+    sections = [match.start() for match in re.finditer(r"^#{2,4} ", text, re.MULTILINE)]
+    for name, page in pages().items():
+        if _is_told_by_others(name):
+            continue
+        if page.group not in _SHOWN_GROUPS:
+            if f"`{name.upper().replace('|', ' ')}" not in text:
+                yield f"{name} is not mentioned"
+            continue
+        if name not in shown:
+            yield f"{name} has no usage block"
+            continue
+        at = shown[name].start()
+        end = min((start for start in sections if start > at), default=len(text))
+        if "<!-- scenario: " not in text[at:end]:
+            yield f"the section of {name} has no scenario"
+
+
+def main(check_only: bool) -> int:
+    before = PAGE.read_text()
+    text = filled(before)
+    problems = list(left_out(text))
+    for problem in problems:
+        print(f"docs/{PAGE.name}: {problem}", file=sys.stderr)
+    if check_only and text != before:
+        print(f"docs/{PAGE.name} is not current: run `make docs`", file=sys.stderr)
+        problems.append("stale")
+    if not check_only:
+        PAGE.write_text(text)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(check_only="--check" in sys.argv[1:]))
