@@ -251,6 +251,8 @@ class Engine:
             syncer = None
             if self.fsync is not Fsync.ALWAYS:
                 syncer = tasks.create_task(self._sync_now_and_then(SYNC_SECONDS[self.fsync]))
+            # The clock goes on while a process is down: keys may be over that nobody asks for.
+            self.schedule()
             while True:
                 await self._wake.wait()
                 self._wake.clear()

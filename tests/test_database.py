@@ -105,7 +105,10 @@ def flat(reply: Reply | Waiting) -> bytes:
         ("xadd|x", "ERR unknown command 'xadd|x', with args beginning with: "),
         ("xadd s", "ERR wrong number of arguments for 'xadd' command"),
         ("XLEN a b", "ERR wrong number of arguments for 'xlen' command"),
-        ("EXEC a", "ERR wrong number of arguments for 'exec' command"),
+        (
+            "EXEC a",
+            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+        ),
         ("EXEC", "ERR EXEC without MULTI"),
         ("DISCARD", "ERR DISCARD without MULTI"),
     ],

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from crdtstream.commands.arguments import BAD_ID
+from crdtstream.commands.idempotence import IdempotenceOption, recognise, take_option
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.trimming import Trimming, TrimmingParser, trim
 from crdtstream.core.fields import encode_fields
@@ -15,6 +16,7 @@ from crdtstream.core.ids import (
     Millis,
     Region,
     StreamId,
+    format_id,
     id_ms,
     id_seq,
     make_id,
@@ -45,11 +47,27 @@ class IdRequest:
 _AUTO = IdRequest(None, None)
 
 
+@dataclass(slots=True)
+class _Options:
+    """What stands between the key and the fields."""
+
+    request: IdRequest
+    fields_at: int
+    trimming: Trimming | None = None
+    make_stream: bool = True
+    idempotence: IdempotenceOption | None = None
+
+
+_PLAIN = _Options(_AUTO, 3)
+
+
 def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT n]] id field value …
+    """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMP producer id | IDMPAUTO producer]
+    [MAXLEN|MINID [=|~] threshold [LIMIT n]] id field value …
 
     Returns:
-        The entry's ID; null with NOMKSTREAM if the key does not exist.
+        The entry's ID; null with NOMKSTREAM if the key does not exist.  Of an idempotent append
+        that is recognised the first entry's ID: nothing is added, and nothing trimmed.
 
     Raises:
         CommandError: an argument is wrong, the mode forbids the ID, or it is not above the
@@ -57,30 +75,37 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
     Source: redis.io/commands/xadd; AA, "ID generation modes".
     """
-    if argv[2] == b"*":
-        request, trimming, make_stream, fields_at = _AUTO, None, True, 3
-    else:
-        request, trimming, make_stream, fields_at = _parse(replica, argv)
+    options = _PLAIN if argv[2] == b"*" else _parse(replica, argv)
+    fields_at = options.fields_at
     argc = len(argv) - fields_at
     if argc < 2 or argc & 1:
         raise CommandError("ERR wrong number of arguments for 'xadd' command")
 
     key = argv[1]
+    request = options.request
     _refuse_by_mode(request, replica.id_mode)
     stream = replica.stream(key)
-    if stream is None and not make_stream:
+    if stream is None and not options.make_stream:
         return None
+    fields = argv[fields_at:]
+    name = None
+    if options.idempotence is not None:
+        name = options.idempotence.named(fields)
+        known = None if stream is None else recognise(replica, key, stream, name)
+        if known is not None:
+            return format_id(known)
     last = ID_MIN if stream is None else stream.last_id
     entry_id = choose_id(request, replica.region, replica.id_mode, now=now, last=last)
-    replica.append(key, entry_id, encode_fields(argv[fields_at:]))
-    if trimming is not None:
-        trim(replica, key, trimming)
+    replica.append(key, entry_id, encode_fields(fields), name)
+    if options.trimming is not None:
+        trim(replica, key, options.trimming)
     return b"%d-%d" % (id_ms(entry_id), id_seq(entry_id))
 
 
-def _parse(replica: Replica, argv: list[bytes]) -> tuple[IdRequest, Trimming | None, bool, int]:
+def _parse(replica: Replica, argv: list[bytes]) -> _Options:
     parser = TrimmingParser()
     make_stream = True
+    idempotence: IdempotenceOption | None = None
     at = 2
     while at < len(argv):
         if argv[at] == b"*":
@@ -90,12 +115,20 @@ def _parse(replica: Replica, argv: list[bytes]) -> tuple[IdRequest, Trimming | N
         elif argv[at].lower() == b"nomkstream":
             make_stream = False
             at += 1
+        elif (option := take_option(argv, at)) is not None:
+            if idempotence is not None:
+                raise CommandError("ERR IDMP/IDMPAUTO specified multiple times")
+            idempotence, taken = option
+            at += taken
         else:
             break
     if at == len(argv):
         raise CommandError("ERR wrong number of arguments for 'xadd' command")
     request = parse_request(argv[at])
-    return request, parser.finish(replica.node_limits.entries_max), make_stream, at + 1
+    if idempotence is not None and request is not _AUTO:
+        raise CommandError("ERR IDMP/IDMPAUTO can be used only with auto-generated IDs")
+    trimming = parser.finish_if_any(replica.node_limits.entries_max)
+    return _Options(request, at + 1, trimming, make_stream, idempotence)
 
 
 def parse_request(text: bytes) -> IdRequest:

@@ -10,10 +10,13 @@ from crdtstream.core.stream import Stream
 
 I64_MAX: Final = (1 << 63) - 1
 I64_MIN: Final = -(1 << 63)
+I32_MAX: Final = (1 << 31) - 1
+I32_MIN: Final = -(1 << 31)
 
 NOT_AN_INTEGER: Final = "ERR value is not an integer or out of range"
 BAD_ID: Final = "ERR Invalid stream ID specified as stream command argument"
 SYNTAX_ERROR: Final = "ERR syntax error"
+NO_SUCH_DATABASE: Final = "ERR DB index is out of range"
 
 
 def parse_i64(text: bytes) -> int | None:
@@ -31,6 +34,30 @@ def integer(text: bytes, *, error: str = NOT_AN_INTEGER) -> int:
     if value is None:
         raise CommandError(error)
     return value
+
+
+def timeout_ms(text: bytes) -> int:
+    """For how long to wait at most; 0 is without end."""
+    timeout = integer(text, error="ERR timeout is not an integer or out of range")
+    if timeout < 0:
+        raise CommandError("ERR timeout is negative")
+    return timeout
+
+
+def int32(text: bytes, *, error: str | None = None) -> int:
+    """A signed 32-bit number, or a CommandError with the given text, or else Redis's own."""
+    value = integer(text, error=error or NOT_AN_INTEGER)
+    if not I32_MIN <= value <= I32_MAX:
+        raise CommandError(
+            error or f"ERR value is out of range, value must between {I32_MIN} and {I32_MAX}"
+        )
+    return value
+
+
+def only_database(text: bytes) -> None:
+    """The number of a database, of which there is one, 0; or a CommandError."""
+    if int32(text) != 0:
+        raise CommandError(NO_SUCH_DATABASE)
 
 
 def strict_id(text: bytes, *, missing_seq: int = 0) -> StreamId:

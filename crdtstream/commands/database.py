@@ -282,7 +282,7 @@ class Database:
 
     def _wrong_arity(self, session: Session, row: Row) -> Reply:
         what = f"wrong number of arguments for '{row.name.decode()}' command"
-        if row.name == b"exec" and session.queue is not None:
+        if row.name == b"exec":
             self.end_transaction(session)
             return self._refuse(
                 session, CommandError(f"EXECABORT Transaction discarded because of: {what}"), row
@@ -364,6 +364,9 @@ class Database:
 
     def next_deadline(self) -> Millis | None:
         """When ``expire`` is to be called next; None if nothing depends on time."""
+        if self.fault is None and self.replica.has_due:
+            # A command or batch has come before the clock's turn and found keys that are over.
+            return self.replica.now
         times = (self._waiting.next_time(), self.replica.next_deadline())
         return min((time for time in times if time is not None), default=None)
 
@@ -453,13 +456,15 @@ class Database:
 
     def _transaction_commands(self) -> list[SessionCommand]:
         fast = frozenset({"noscript", "fast", "immediate"})
+        # Within a transaction it waits its turn: EXEC has to look at the watches first.
+        for_unwatch = fast - {"immediate"}
         for_exec = frozenset({"noscript", "immediate", "skip_slowlog"})
         return [
             SessionCommand(
                 name,
                 run,
                 arity,
-                for_exec if name == b"exec" else fast,
+                {b"exec": for_exec, b"unwatch": for_unwatch}.get(name, fast),
                 group="transactions",
                 summary=summary,
                 since=since,

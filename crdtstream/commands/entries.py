@@ -18,6 +18,14 @@ def encode_entry(entry_id: StreamId, node: MacroNode, index: int) -> bytes:
     return b"*2\r\n$%d\r\n%b\r\n" % (len(text), text) + fields
 
 
+def encode_claimable(
+    entry_id: StreamId, node: MacroNode, index: int, *, idle_ms: int = 0, delivery_count: int = 0
+) -> bytes:
+    """``[id, [field, value, …], idle ms, deliveries before this one]``, as CLAIM answers."""
+    entry = encode_entry(entry_id, node, index)
+    return b"*4%b:%d\r\n:%d\r\n" % (entry[2:], idle_ms, delivery_count)
+
+
 def encode_entries(found: Iterable[Found], count: int | None = None) -> tuple[Encoded, int]:
     """The first ``count`` entries (None: all) as one array, and how many they are."""
     chosen = found if count is None else islice(found, count)

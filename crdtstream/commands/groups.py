@@ -21,6 +21,9 @@ _NO_KEY: Final = (
     "use the MKSTREAM option to create an empty stream automatically."
 )
 
+# With each option once; options that stand twice are one argument too many.
+CREATE_ARGC_MAX: Final = 8
+
 HELP: Final = (
     "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "CREATE <key> <groupname> <id|$> [option]",
@@ -56,6 +59,8 @@ def create(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     ``$`` starts at each lane's last ID as this region has observed it, so an entry that another
     region added meanwhile is not missed.
     """
+    if len(argv) > CREATE_ARGC_MAX:
+        raise bad_subcommand(argv)
     key, name, position = argv[2:5]
     make_stream, entries_read = _create_options(argv)
     stream = replica.stream(key)

@@ -3,12 +3,14 @@
 from itertools import islice
 from typing import Final
 
-from crdtstream.commands.arguments import SYNTAX_ERROR, integer, shown
+from crdtstream.commands.arguments import integer, shown
 from crdtstream.commands.entries import encode_entries, encode_entry
 from crdtstream.commands.groups import bad_subcommand
+from crdtstream.commands.handing_out import undelivered_count
+from crdtstream.commands.idempotence import window_facts
 from crdtstream.commands.reply import CommandError, Encoded, Reply, RespMap, Status
 from crdtstream.core.group import Consumer, Group, Nack, lane_lag
-from crdtstream.core.ids import Millis, format_id
+from crdtstream.core.ids import Millis, Region, format_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -39,11 +41,13 @@ def _stream_or_error(replica: Replica, key: bytes) -> Stream:
 
 def show_stream(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XINFO STREAM key [FULL [COUNT n]]: radix-tree numbers are the sum over the lanes."""
+    key = argv[2]
+    stream = _stream_or_error(replica, key)
     full_count = _full_count(argv)
-    stream = _stream_or_error(replica, argv[2])
+    pairs = _stream_facts(stream) + window_facts(replica, now, key, stream)
     if full_count is not None:
-        return _stream_full(stream, full_count)
-    pairs = _stream_facts(stream)
+        pairs += _full_parts(stream, replica.region, full_count or None)
+        return RespMap(pairs)
     pairs += [
         (b"groups", len(stream.groups)),
         (b"first-entry", _end_entry(stream, reverse=False)),
@@ -61,7 +65,7 @@ def _full_count(argv: list[bytes]) -> int | None:
     if len(argv) == 4:
         return FULL_COUNT_DEFAULT
     if argv[4].lower() != b"count":
-        raise CommandError(SYNTAX_ERROR)
+        raise bad_subcommand(argv)
     count = integer(argv[5])
     return count if count >= 0 else FULL_COUNT_DEFAULT
 
@@ -89,20 +93,14 @@ def _end_entry(stream: Stream, *, reverse: bool) -> Reply:
     return None
 
 
-def _stream_full(stream: Stream, count: int) -> Reply:
-    limit = count or None
-    pairs = _stream_facts(stream)
-    pairs.append((b"entries", encode_entries(stream.scan(), limit)[0]))
-    pairs.append(
-        (
-            b"groups",
-            [_group_full(stream, name, limit) for name in sorted(stream.groups)],
-        )
-    )
-    return RespMap(pairs)
+def _full_parts(stream: Stream, region: Region, limit: int | None) -> list[tuple[Reply, Reply]]:
+    return [
+        (b"entries", encode_entries(stream.scan(), limit)[0]),
+        (b"groups", [_group_full(stream, region, name, limit) for name in sorted(stream.groups)]),
+    ]
 
 
-def _group_full(stream: Stream, name: bytes, limit: int | None) -> Reply:
+def _group_full(stream: Stream, region: Region, name: bytes, limit: int | None) -> Reply:
     group = stream.groups[name]
     pending: list[Reply] = [
         [format_id(nack.id), owner_name(nack), nack.delivered_ms, nack.delivery_count]
@@ -120,6 +118,9 @@ def _group_full(stream: Stream, name: bytes, limit: int | None) -> Reply:
             (b"pel-count", group.pending_count),
             (b"pending", pending),
             (b"consumers", consumers),
+            (b"nacked-count", len(group.unowned)),
+            # Not in Redis, and last: some clients know the others by their place.
+            (b"undelivered", undelivered_count(region, stream, group)),
         ]
     )
 
@@ -162,12 +163,16 @@ def lag(stream: Stream, group: Group) -> int | None:
 
 
 def show_groups(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XINFO GROUPS key: by name; pending and positions are this region's."""
+    """XINFO GROUPS key: by name; pending and positions are this region's.
+
+    ``undelivered``, which Redis does not have, is always known: how many entries ``>`` would still
+    hand out here, whatever was deleted.
+    """
     stream = _stream_or_error(replica, argv[2])
-    return [_group_row(stream, name) for name in sorted(stream.groups)]
+    return [_group_row(stream, replica.region, name) for name in sorted(stream.groups)]
 
 
-def _group_row(stream: Stream, name: bytes) -> Reply:
+def _group_row(stream: Stream, region: Region, name: bytes) -> Reply:
     group = stream.groups[name]
     return RespMap(
         [
@@ -177,6 +182,7 @@ def _group_row(stream: Stream, name: bytes) -> Reply:
             (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
             (b"entries-read", group.entries_read(stream.lanes)),
             (b"lag", lag(stream, group)),
+            (b"undelivered", undelivered_count(region, stream, group)),
         ]
     )
 

@@ -1,17 +1,25 @@
-"""DEL, EXISTS, TYPE, KEYS, SCAN, RENAME, DBSIZE, FLUSHALL: whole keys.  All of them are streams."""
+"""DEL, EXISTS, TYPE, TOUCH, KEYS, SCAN, RANDOMKEY, FLUSHALL: whole keys.  All of them are streams.
 
-from itertools import groupby
+A key whose time is over is not among them, though its DeleteKey may not have come yet.
+"""
+
 from typing import Final
 
-from crdtstream.commands.arguments import SYNTAX_ERROR, integer
+from crdtstream.commands.arguments import (
+    NO_SUCH_DATABASE,
+    SYNTAX_ERROR,
+    int32,
+    integer,
+    only_database,
+)
+from crdtstream.commands.copying import SAME_OBJECT
 from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import OK, CommandError, Reply, Status
-from crdtstream.core.effects import DeleteKey, SetLastId
+from crdtstream.core.effects import DeleteKey
 from crdtstream.core.ids import U64_MAX, Millis, parse_u64
 from crdtstream.core.replica import Replica
 
 SCAN_COUNT_DEFAULT: Final = 10
-RENAME_BYTES_MAX: Final = 256 << 20
 
 
 def delete(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -31,6 +39,11 @@ def delete(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def exists(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """EXISTS key [key …]: how many of them exist; one named twice counts twice."""
     return sum(replica.stream(key) is not None for key in argv[1:])
+
+
+def touch(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """TOUCH key [key …]: how many of them exist.  When a key was last read is not kept."""
+    return exists(replica, now, argv)
 
 
 def type_of(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -81,58 +94,29 @@ def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     return [b"%d" % next_cursor, reply_keys]
 
 
-def rename(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """RENAME key newkey: the observed entries move under the new name, groups do not (AA)."""
-    _require(replica, argv[1])
-    if argv[1] != argv[2]:
-        _move(replica, argv[1], argv[2])
-    return OK
-
-
-def renamenx(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """RENAMENX key newkey: 0, and nothing changes, if the new key exists."""
-    _require(replica, argv[1])
-    if replica.stream(argv[2]) is not None:
-        return 0
-    _move(replica, argv[1], argv[2])
-    return 1
-
-
-def _require(replica: Replica, key: bytes) -> None:
-    if replica.stream(key) is None:
-        raise CommandError("ERR no such key")
-
-
-def _move(replica: Replica, source: bytes, target: bytes) -> None:
-    """``rules`` 14: delete both, append again in ascending order, restore the last-generated ID.
-
-    All entries land in this region's lane with the IDs they had; of equal IDs one remains.
-    """
-    stream = replica.stream(source)
-    assert stream is not None
-    entries = [
-        (entry_id, bytes(node.fields_at(index)))
-        for entry_id, same_id in groupby(stream.scan(), key=lambda found: found[0])
-        for _, _, node, index in [next(same_id)]
-    ]
-    # One batch is one row of the log and one message: what no peer could take must not be issued.
-    if sum(len(fields) for _, fields in entries) > RENAME_BYTES_MAX:
-        raise CommandError(
-            f"ERR the stream holds more than {RENAME_BYTES_MAX >> 20} MiB, too much to rename at "
-            "once: read it and add its entries under the new name"
-        )
-    last_id = stream.last_id
-    replica.issue(DeleteKey(source))
-    if replica.stream(target) is not None:
-        replica.issue(DeleteKey(target))
-    for entry_id, fields in entries:
-        replica.append(target, entry_id, fields)
-    replica.issue(SetLastId(target, last_id))
+def randomkey(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """RANDOMKEY: another key each time, spread over all of them; null without any."""
+    return replica.draw_key()
 
 
 def dbsize(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """DBSIZE: how many keys exist."""
     return len(replica)
+
+
+def move(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """MOVE key db: refused, as there is one database."""
+    only_database(argv[2])
+    raise CommandError(SAME_OBJECT)
+
+
+def swapdb(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """SWAPDB index1 index2: the one database with itself."""
+    first = int32(argv[1], error="ERR invalid first DB index")
+    second = int32(argv[2], error="ERR invalid second DB index")
+    if first != 0 or second != 0:
+        raise CommandError(NO_SUCH_DATABASE)
+    return OK
 
 
 def flushall(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:

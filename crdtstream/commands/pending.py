@@ -1,4 +1,4 @@
-"""XACK, XPENDING, XCLAIM, XAUTOCLAIM: entries that were delivered and not yet acknowledged.
+"""XACK, XPENDING, XNACK: entries that were delivered and not yet acknowledged.
 
 Pending entries are local to a region.  One ID may be pending in several lanes; a command that
 names the ID acts on all of them.
@@ -6,8 +6,8 @@ names the ID acts on all of them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
+from enum import Enum
+from typing import assert_never
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
@@ -18,20 +18,14 @@ from crdtstream.commands.arguments import (
     interval_start,
     parse_i64,
     shown,
-    strict_id,
     strict_ids,
 )
-from crdtstream.commands.entries import entry_or_null
 from crdtstream.commands.reply import CommandError, Null, Reply
-from crdtstream.core.effects import Ack, Claim
-from crdtstream.core.group import Group, Nack
-from crdtstream.core.ids import ID_MIN, Millis, Region, StreamId, format_id, parse_id
+from crdtstream.core.effects import Ack, Release
+from crdtstream.core.group import DELIVERY_COUNT_MAX, Group, Nack
+from crdtstream.core.ids import Millis, Region, StreamId, format_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
-
-# XAUTOCLAIM looks at no more than this many pending entries per entry asked for.
-ATTEMPTS_PER_COUNT: Final = 10
-AUTOCLAIM_COUNT_DEFAULT: Final = 100
 
 
 def xack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -89,9 +83,8 @@ def xpending(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     for nack in nacks:
         if nack.id > end or len(replies) >= count:
             break
-        idle = _idle(nack, now)
-        if idle >= min_idle:
-            replies.append(_pending_row(nack, idle))
+        if is_idle(nack, now, min_idle):
+            replies.append(_pending_row(nack, now))
     return replies
 
 
@@ -110,214 +103,131 @@ def _summary(group: Group) -> Reply:
     return [total, format_id(lowest), format_id(highest), consumers]
 
 
-def _pending_row(nack: Nack, idle: int) -> Reply:
+def _pending_row(nack: Nack, now: Millis) -> Reply:
     """An entry that nobody owns has no name and is -1 ms idle."""
     if nack.consumer is None:
         return [format_id(nack.id), b"", -1, nack.delivery_count]
-    return [format_id(nack.id), nack.consumer.name, idle, nack.delivery_count]
+    return [format_id(nack.id), nack.consumer.name, idle_ms(nack, now), nack.delivery_count]
 
 
-def _idle(nack: Nack, now: Millis) -> int:
+def is_idle(nack: Nack, now: Millis, min_idle_ms: int) -> bool:
+    """Whether an entry has been pending for so long; what nobody owns has, in any case."""
+    return nack.consumer is None or idle_ms(nack, now) >= min_idle_ms
+
+
+def idle_ms(nack: Nack, now: Millis) -> int:
     return max(0, now - nack.delivered_ms)
 
 
-# --- XCLAIM -------------------------------------------------------------------------------------
+# --- XNACK --------------------------------------------------------------------------------------
+
+
+class FailureMode(Enum):
+    """Why an entry is given back: what becomes of its delivery count."""
+
+    SILENT = b"silent"  # as if it had not been delivered
+    FAIL = b"fail"  # it counts
+    FATAL = b"fatal"  # nobody should try again
+
+    def count_after(self, count: int) -> int:
+        match self:
+            case FailureMode.SILENT:
+                return max(0, count - 1)
+            case FailureMode.FAIL:
+                return count
+            case FailureMode.FATAL:
+                return DELIVERY_COUNT_MAX
+            case _:
+                assert_never(self)
 
 
 @dataclass(slots=True)
-class _ClaimOptions:
-    """XCLAIM's options; ``delivered_ms`` and ``count`` are None where they were not given."""
+class _NackOptions:
+    """XNACK's arguments; ``count`` is RETRYCOUNT, None where it was not given."""
 
-    delivered_ms: Millis | None = None
+    mode: FailureMode
+    ids: list[bytes]
     count: int | None = None
     force: bool = False
-    just_id: bool = False
-    last_id: StreamId | None = None
 
 
-@dataclass(slots=True)
-class _Claimed:
-    """What a claim is going to change."""
+def xnack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """XNACK key group SILENT|FAIL|FATAL IDS n id … [RETRYCOUNT n] [FORCE]: give entries back.
 
-    nacks: dict[Region, list[tuple[StreamId, Millis, int]]]
-    dropped: dict[Region, list[StreamId]]
+    They stay pending in this region, owned by nobody, and are the first that XREADGROUP CLAIM
+    takes, in this order; any min-idle-time is met.  Other regions do not hear of it.
 
-    def change(
-        self, key: bytes, group: bytes, consumer: bytes, now: Millis, last_id: StreamId | None
-    ) -> Claim:
-        return Claim(
-            key,
-            group,
-            consumer,
-            now,
-            {region: tuple(nacks) for region, nacks in self.nacks.items()},
-            {region: tuple(ids) for region, ids in self.dropped.items()},
-            last_id,
-        )
-
-
-def xclaim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XCLAIM key group consumer min-idle id … [IDLE ms] [TIME ms] [RETRYCOUNT n] [FORCE] [JUSTID]
-    [LASTID id]: pending entries get a new owner in this region.
+    FORCE makes entries pending that are not.
 
     Returns:
-        The claimed entries (with JUSTID their IDs).  An entry that was deleted meanwhile is not
-        among them and stops being pending.
+        How many pending entries were given back.  One that is named twice counts twice; an ID
+        that is pending in several lanes, once for each.
+
+    Raises:
+        CommandError: NOGROUP; an argument is wrong.  Nothing has changed then.
+
+    Source: redis.io/commands/xnack.
     """
-    key, name, consumer = argv[1:4]
+    key, name = argv[1:3]
     stream, group = group_or_error(replica, key, name)
-    min_idle = max(0, integer(argv[4], error="ERR Invalid min-idle-time argument for XCLAIM"))
-    ids, options = _claim_arguments(argv, now)
-    claimed = _Claimed({}, {})
-    replies: list[Reply] = []
-    for entry_id in ids:
-        for region in _lanes_with(stream, group, entry_id, force=options.force):
-            pel = group.progress(region).pel
-            nack = pel.get(entry_id)
-            lane = stream.lanes.get(region)
-            if lane is None or lane.find(entry_id) is None:
-                if nack is not None:
-                    claimed.dropped.setdefault(region, []).append(entry_id)
-                continue
-            if nack is not None and _idle(nack, now) < min_idle:
-                continue
-            count = 1 if nack is None else nack.delivery_count
-            if options.count is not None:
-                count = options.count
-            elif not options.just_id:
-                count += 1
-            delivered_ms = now if options.delivered_ms is None else options.delivered_ms
-            claimed.nacks.setdefault(region, []).append((entry_id, delivered_ms, count))
-            if options.just_id:
-                replies.append(format_id(entry_id))
+    options = _nack_options(argv)
+    counts: dict[tuple[Region, StreamId], int] = {}
+    nacks: list[tuple[Region, StreamId, int]] = []
+    for entry_id in strict_ids(options.ids):
+        for lane in lanes_with(stream, group, entry_id, force=options.force):
+            place = lane, entry_id
+            if place not in counts:
+                nack = group.progress(lane).pel.get(entry_id)
+                counts[place] = 0 if nack is None else nack.delivery_count
+            if options.count is None:
+                counts[place] = options.mode.count_after(counts[place])
             else:
-                replies.append(entry_or_null(stream, region, entry_id))
-    _note_claim(replica, group, claimed.change(key, name, consumer, now, options.last_id))
-    return replies
+                counts[place] = options.count
+            nacks.append((lane, entry_id, counts[place]))
+    if nacks:
+        replica.note(Release(key, name, tuple(nacks)))
+    return len(nacks)
 
 
-def _claim_arguments(argv: list[bytes], now: Millis) -> tuple[list[StreamId], _ClaimOptions]:
-    ids: list[StreamId] = []
-    at = 5
-    while at < len(argv) and (entry_id := parse_id(argv[at], missing_seq=0)) is not None:
-        ids.append(entry_id)
-        at += 1
-    options = _ClaimOptions()
+def _nack_options(argv: list[bytes]) -> _NackOptions:
+    try:
+        options = _NackOptions(FailureMode(argv[3].lower()), [])
+    except ValueError as error:
+        raise CommandError("ERR mode must be SILENT, FAIL, or FATAL") from error
+    at = 4
     while at < len(argv):
-        at += _claim_option(options, argv, at, now)
-    # A repeated ID is claimed once.
-    return list(dict.fromkeys(ids)), options
+        at += _nack_option(options, argv, at)
+    if not options.ids:
+        raise CommandError("ERR syntax error, expected IDS keyword")
+    return options
 
 
-def _claim_option(options: _ClaimOptions, argv: list[bytes], at: int, now: Millis) -> int:
+def _nack_option(options: _NackOptions, argv: list[bytes], at: int) -> int:
     """Read the option at ``at``; tell how many arguments it took."""
-    option = argv[at].lower()
-    if option == b"force":
-        options.force = True
-        return 1
-    if option == b"justid":
-        options.just_id = True
-        return 1
-    if at + 1 < len(argv):
-        value = argv[at + 1]
-        if option == b"idle":
-            idle = integer(value, error="ERR Invalid IDLE option argument for XCLAIM")
-            options.delivered_ms = Millis(max(0, min(now, now - idle)))
+    more = len(argv) - 1 - at
+    match argv[at].lower():
+        case b"force":
+            options.force = True
+            return 1
+        case b"retrycount" if more:
+            options.count = integer(argv[at + 1])
+            if options.count < 0:
+                raise CommandError("ERR Invalid RETRYCOUNT value, must be >= 0")
             return 2
-        if option == b"time":
-            at_ms = integer(value, error="ERR Invalid TIME option argument for XCLAIM")
-            options.delivered_ms = Millis(at_ms if 0 <= at_ms <= now else now)
-            return 2
-        if option == b"retrycount":
-            count = integer(value, error="ERR Invalid RETRYCOUNT option argument for XCLAIM")
-            options.count = count if count >= 0 else None
-            return 2
-        if option == b"lastid":
-            options.last_id = strict_id(value)
-            return 2
-    raise CommandError(f"ERR Unrecognized XCLAIM option '{shown(argv[at])}'")
+        case b"ids" if more:
+            count = parse_i64(argv[at + 1])
+            if count is None or count < 1:
+                raise CommandError("ERR numids must be a positive integer")
+            options.ids = argv[at + 2 : at + 2 + count]
+            if len(options.ids) < count:
+                raise CommandError("ERR number of IDs doesn't match numids")
+            return 2 + count
+    raise CommandError(f"ERR Unrecognized XNACK option '{shown(argv[at])}'")
 
 
-def _lanes_with(
-    stream: Stream, group: Group, entry_id: StreamId, *, force: bool
-) -> Iterator[Region]:
+def lanes_with(stream: Stream, group: Group, entry_id: StreamId, *, force: bool) -> list[Region]:
     """Lanes in which the ID is pending; with FORCE also those in which it merely stands."""
-    pending = [region for region, progress in group.lanes.items() if entry_id in progress.pel]
+    lanes = {region for region, progress in group.lanes.items() if entry_id in progress.pel}
     if force:
-        pending += [region for _, region, _, _ in stream.find(entry_id) if region not in pending]
-    return iter(sorted(pending))
-
-
-def _note_claim(replica: Replica, group: Group, change: Claim) -> None:
-    """A claim of nothing by a known consumer is only seen, not recorded."""
-    consumer = group.consumers.get(change.consumer)
-    if consumer is None or change.nacks or change.dropped or change.last_id is not None:
-        replica.note(change)
-    else:
-        consumer.seen_ms = change.now
-
-
-# --- XAUTOCLAIM ---------------------------------------------------------------------------------
-
-
-def xautoclaim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XAUTOCLAIM key group consumer min-idle start [COUNT n] [JUSTID].
-
-    Returns:
-        The next pending ID to look at (0-0 at the end), the claimed entries or IDs, and the IDs
-        that were pending but deleted: they are not pending any more and count towards COUNT.
-    """
-    key, name, consumer = argv[1:4]
-    min_idle = max(0, integer(argv[4], error="ERR Invalid min-idle-time argument for XAUTOCLAIM"))
-    start = interval_start(argv[5])
-    count, just_id = _autoclaim_options(argv)
-    stream, group = group_or_error(replica, key, name)
-
-    claimed = _Claimed({}, {})
-    replies: list[Reply] = []
-    deleted: list[Reply] = []
-    cursor = ID_MIN
-    attempts = count * ATTEMPTS_PER_COUNT
-    for nack in islice(group.pending_from(start), attempts + 1):
-        if not attempts or not count:
-            cursor = nack.id
-            break
-        attempts -= 1
-        lane = stream.lanes.get(nack.lane)
-        if lane is None or lane.find(nack.id) is None:
-            claimed.dropped.setdefault(nack.lane, []).append(nack.id)
-            deleted.append(format_id(nack.id))
-            count -= 1
-            continue
-        if _idle(nack, now) < min_idle:
-            continue
-        delivery_count = nack.delivery_count + (not just_id)
-        claimed.nacks.setdefault(nack.lane, []).append((nack.id, now, delivery_count))
-        entry = format_id(nack.id) if just_id else entry_or_null(stream, nack.lane, nack.id)
-        replies.append(entry)
-        count -= 1
-    _note_claim(replica, group, claimed.change(key, name, consumer, now, None))
-    return [format_id(cursor), replies, deleted]
-
-
-def _autoclaim_options(argv: list[bytes]) -> tuple[int, bool]:
-    count = AUTOCLAIM_COUNT_DEFAULT
-    just_id = False
-    at = 6
-    while at < len(argv):
-        option = argv[at].lower()
-        if option == b"count" and at + 1 < len(argv):
-            value = parse_i64(argv[at + 1])
-            if value is None or not 0 < value <= _COUNT_MAX:
-                raise CommandError("ERR COUNT must be > 0")
-            count = value
-            at += 2
-        elif option == b"justid":
-            just_id = True
-            at += 1
-        else:
-            raise CommandError(SYNTAX_ERROR)
-    return count, just_id
-
-
-_COUNT_MAX: Final = ((1 << 63) - 1) // ATTEMPTS_PER_COUNT
+        lanes.update(region for _, region, _, _ in stream.find(entry_id))
+    return sorted(lanes)

@@ -12,7 +12,7 @@ from crdtstream.commands.arguments import (
 )
 from crdtstream.commands.entries import encode_entries
 from crdtstream.commands.reply import OK, CommandError, Null, Reply
-from crdtstream.commands.trimming import TrimmingParser, require_trimming, trim
+from crdtstream.commands.trimming import TrimmingParser, trim
 from crdtstream.core.effects import Remove, SetLastId
 from crdtstream.core.group import Found
 from crdtstream.core.ids import Millis, Region, StreamId
@@ -93,7 +93,8 @@ def xdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 
 def xtrim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT n]: how many entries went."""
+    """XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT n] [KEEPREF|DELREF|ACKED]: how many entries
+    went."""
     parser = TrimmingParser()
     at = 2
     while at < len(argv):
@@ -101,8 +102,7 @@ def xtrim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         if not taken:
             raise CommandError(SYNTAX_ERROR)
         at += taken
-    trimming = require_trimming(parser.finish(replica.node_limits.entries_max))
-    return trim(replica, argv[1], trimming)
+    return trim(replica, argv[1], parser.finish(replica.node_limits.entries_max))
 
 
 def xsetid(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:

@@ -163,10 +163,11 @@ def _decode_positions(
 def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
     message = effects_pb2.Effect(offset=offset)
     match effect:
-        case Remove(key, ids, with_references):
+        case Remove(key, ids, with_references, trims):
             message.remove.key = key
             message.remove.lanes.extend(_encode_lane_ids(ids))
             message.remove.with_references = with_references
+            message.remove.trims = trims
         case Trim(key, up_to):
             message.trim.key = key
             message.trim.up_to.extend(_encode_positions(up_to))
@@ -247,7 +248,7 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
         case "remove":
             remove = message.remove
             ids = _decode_lane_ids(remove.lanes, field="remove.lanes")
-            return Remove(remove.key, ids, remove.with_references)
+            return Remove(remove.key, ids, remove.with_references, remove.trims)
         case "trim":
             return Trim(message.trim.key, _decode_positions(message.trim.up_to, field="trim.up_to"))
         case "delete_key":

@@ -57,6 +57,7 @@ class Remove:
         ids: per lane (origin region) the IDs to remove; no lane empty, ascending, no repeats.
         with_references: what is pending of these entries in any group stops being so, in every
             region (DELREF).  Without it a pending entry stays and reads as nil.
+        trims: removed by a trim, which unlike XDEL leaves max-deleted-entry-id where it is.
 
     Applying it takes, of the named entries, those whose dot the context covers.  The ID alone
     would not do: after a delete a region may append the same ID again.
@@ -66,6 +67,7 @@ class Remove:
     key: bytes
     ids: Mapping[Region, tuple[StreamId, ...]]
     with_references: bool = False
+    trims: bool = False
 
 
 @dataclass(frozen=True, slots=True)

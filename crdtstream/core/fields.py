@@ -6,8 +6,14 @@ node, log, link and reply carry the same bytes.
     *2\r\n $4\r\n text\r\n $5\r\n hello\r\n        (blanks only here, for reading)
 """
 
+import re
 from collections.abc import Sequence
 from functools import cache
+from typing import Final
+
+# A length is written in one way only: without a sign, and without zeros in front.
+_ARRAY: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
+_BULK: Final = re.compile(rb"\$(0|[1-9][0-9]{0,9})\r\n")
 
 
 @cache
@@ -29,3 +35,22 @@ def encode_fields(arguments: Sequence[bytes]) -> bytes:
     for argument in arguments:
         flat += (len(argument), argument)
     return _template(len(arguments)) % tuple(flat)
+
+
+def are_fields(data: bytes, start: int, stop: int) -> bool:
+    """Whether ``data[start:stop]`` is just what :func:`encode_fields` makes of some arguments.
+
+    Clients get these bytes as they are, so what comes from outside must be looked at first.
+    """
+    array = _ARRAY.match(data, start, stop)
+    if array is None or int(array[1]) % 2:
+        return False
+    at = array.end()
+    for _ in range(int(array[1])):
+        bulk = _BULK.match(data, at, stop)
+        if bulk is None:
+            return False
+        at = bulk.end() + int(bulk[1]) + 2
+        if at > stop or data[at - 2 : at] != b"\r\n":
+            return False
+    return at == stop

@@ -250,23 +250,35 @@ class Group:
             )
         return handovers
 
-    def set_mode(self, effect: SetGroupMode, issuer: Region, here: Region) -> None:
+    def set_mode(
+        self, effect: SetGroupMode, issuer: Region, context: VersionVector, here: Region
+    ) -> None:
         """A SetGroupMode; if it wins, this region takes over the lanes that fall to it."""
-        before = self.mode
         register = ModeRegister(effect.epoch, issuer, effect.mode, effect.home)
-        if not register.beats(before):
+        if not register.beats(self.mode):
             return
         self.mode = register
-        if register.mode is Mode.AT_LEAST_ONCE:
+        is_taken_over = effect.forced or (bool(effect.handover) and here != issuer)
+        if register.mode is Mode.AT_LEAST_ONCE or not is_taken_over:
             return
+        if register.is_handed_out_by(here, here):
+            # XGROUP SETID spoke of this region's own reading; now it reads for the others, too.
+            self._position = None
         for region in sorted({*self.lanes, *effect.handover}):
             if not register.is_handed_out_by(here, region):
                 continue
-            if effect.forced:
-                if self.lanes.get(region) is not None:
-                    self._take_back(region, self.start_of(region))
-            elif here != issuer and region in effect.handover:
+            if not effect.forced and region in effect.handover:
                 self._take_over(region, effect.handover[region])
+                self._take_back_behind(region, context)
+            elif effect.forced and region in self.lanes:
+                self._take_back(region, self.start_of(region))
+
+    def _take_back_behind(self, region: Region, context: VersionVector) -> None:
+        """Go back if a create with a lower start is here of which the old home had not heard."""
+        seen = [start for dot, start in self.creates.items() if covers_dot(context, dot)]
+        start = self.start_of(region)
+        if start < min(_position_in(one, region) for one in seen):
+            self._take_back(region, start)
 
     def _take_over(self, region: Region, handover: LaneHandover) -> None:
         """Go on where the old home stopped.
@@ -291,7 +303,11 @@ class Group:
             for entry_id in list(progress.pel.irange(start, end, inclusive=(False, True))):
                 if entry_id not in pending:
                     self._drop_nack(progress.pel[entry_id])
+        known = self.intervals.get(region, Intervals())
         for entry_id, count in pending.items():
+            if entry_id > handover.ignore_until and known.contains(entry_id):
+                # Acknowledged in a third region, of which the old home had not heard.
+                continue
             if entry_id not in progress.pel:
                 nack = Nack(region, entry_id, None, Millis(0), count)
                 progress.pel[entry_id] = nack
@@ -529,12 +545,16 @@ class Group:
             for entry_id in lane_ids:
                 self._drop_nack(pel[entry_id])
 
-    def claim(self, change: Claim, lanes: Iterable[Region]) -> None:
+    def claim(self, change: Claim, lanes: Collection[Region]) -> None:
         """Pending entries get a new owner; some turned out to be gone; LASTID moves on."""
         consumer = self.consumer(change.consumer, change.now)
         if change.nacks:
             consumer.active_ms = change.now
         if change.last_id is not None:
+            if not lanes and self.last_delivered_id(lanes) < change.last_id:
+                # Nothing was appended yet: it will count for the lanes to come.
+                self._position = change.last_id
+                self._position_create_count = len(self.creates)
             for region in lanes:
                 progress = self._kept_progress(region)
                 if progress.last_delivered < change.last_id:

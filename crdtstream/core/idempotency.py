@@ -19,6 +19,7 @@ Source: ``rules`` 20.
 """
 
 from collections import deque
+from typing import NamedTuple
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import IdempotentId
@@ -118,12 +119,28 @@ def _is_over(tracked: Tracked, now: Millis, duration_s: int) -> bool:
     return now - id_ms(tracked.entry_id) >= duration_s * 1000
 
 
+class Collapsed(NamedTuple):
+    """An entry that went because a concurrent append of the same id stayed.
+
+    Attributes:
+        dot, idempotent: of the entry that went.
+        stays, stays_id: dot and ID of the one that stayed.
+    """
+
+    dot: Dot
+    idempotent: IdempotentId
+    stays: Dot
+    stays_id: StreamId
+
+
 class IdempotencyRecords:
     """Every idempotent append that is not causally stable yet, of all keys."""
 
-    __slots__ = ("_by_name", "_queues")
+    __slots__ = ("_by_name", "_collapsed", "_queues")
 
     def __init__(self) -> None:
+        # Of these, the ones that lost, by their IDs: for people who ask where an entry went.
+        self._collapsed: dict[tuple[bytes, StreamId], dict[Dot, Collapsed]] = {}
         self._by_name: dict[tuple[bytes, IdempotentId], dict[Dot, StreamId]] = {}
         # In the order of each origin's dots, so that forgetting costs what is forgotten.
         self._queues: dict[Region, deque[tuple[int, bytes, IdempotentId]]] = {}
@@ -147,6 +164,18 @@ class IdempotencyRecords:
             (dot, entry_id) for dot, entry_id in records.items() if not covers_dot(context, dot)
         )
 
+    def note_collapsed(self, key: bytes, entry_id: StreamId, collapsed: Collapsed) -> None:
+        self._collapsed.setdefault((key, entry_id), {})[collapsed.dot] = collapsed
+
+    def collapsed(self, key: bytes, entry_id: StreamId) -> list[Collapsed]:
+        """What went of the entries with this ID, for as long as their records are kept."""
+        return [row for _, row in sorted(self._collapsed.get((key, entry_id), {}).items())]
+
+    def _forget_collapsed(self, key: bytes, entry_id: StreamId, dot: Dot) -> None:
+        rows = self._collapsed.get((key, entry_id), {})
+        if rows.pop(dot, None) is not None and not rows:
+            del self._collapsed[key, entry_id]
+
     def forget_stable(self, stable: VersionVector) -> None:
         """Drop the records that the causally stable version vector covers."""
         for region, queue in self._queues.items():
@@ -154,6 +183,7 @@ class IdempotencyRecords:
             while queue and queue[0][0] <= n_stable:
                 n, key, idempotent = queue.popleft()
                 records = self._by_name[key, idempotent]
-                del records[Dot(region, n)]
+                dot = Dot(region, n)
+                self._forget_collapsed(key, records.pop(dot), dot)
                 if not records:
                     del self._by_name[key, idempotent]

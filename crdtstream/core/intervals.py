@@ -36,6 +36,10 @@ class Intervals:
         at = bisect_right(self._froms, position) - 1
         return max(position, self._tos[at]) if at >= 0 else position
 
+    def contains(self, entry_id: StreamId) -> bool:
+        at = bisect_left(self._tos, entry_id)
+        return at < len(self._tos) and self._froms[at] < entry_id
+
     def next_after(self, position: StreamId) -> tuple[StreamId, StreamId] | None:
         """The first interval that ends beyond ``position``."""
         at = bisect_right(self._tos, position)

@@ -80,6 +80,7 @@ class MacroNode:
         "added",
         "arrivals",
         "fields",
+        "highest_removed_id",
         "idempotent",
         "key",
         "lengths",
@@ -102,6 +103,7 @@ class MacroNode:
         self.added = 0
         self.arrivals = array("Q")
         self.idempotent: dict[int, IdempotentId] | None = None
+        self.highest_removed_id = ID_MIN
         self.prev: MacroNode | None = None
         self.next: MacroNode | None = None
 
@@ -118,6 +120,11 @@ class MacroNode:
     @property
     def last_id(self) -> StreamId:
         return self.id_at(-1)
+
+    @property
+    def highest_id(self) -> StreamId:
+        """The highest ID that was ever put in, also if its entry is gone."""
+        return max(self.last_id, self.highest_removed_id)
 
     def fields_at(self, index: int) -> bytearray:
         start = self.starts[index]
@@ -140,6 +147,8 @@ class MacroNode:
 
     def remove(self, start: int, stop: int) -> None:
         """Remove the entries of a slice; the fields' bytes go once half of them are holes."""
+        if stop == len(self):
+            self.highest_removed_id = self.highest_id
         if self.idempotent is not None:
             for n in self.n[start:stop]:
                 self.idempotent.pop(n, None)

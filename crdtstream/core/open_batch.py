@@ -42,8 +42,8 @@ class OpenBatch:
     @property
     def append_bytes(self) -> int:
         """What the columns of the appends take, without idempotent ids."""
-        numbers = len(self._ms) * (2 * self._ms.itemsize + self._lengths.itemsize)
-        return numbers + sum(self._lengths)
+        columns = (self._key_index, self._ms, self._seq, self._lengths)
+        return len(self._ms) * sum(column.itemsize for column in columns) + sum(self._lengths)
 
     def append(
         self, key: bytes, entry_id: StreamId, fields: bytes, idempotent: IdempotentId | None

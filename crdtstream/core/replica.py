@@ -21,7 +21,7 @@ Always so:
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
 from typing import Final, TypeAlias, assert_never
 from zlib import crc32
 
@@ -71,7 +71,7 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.group import Group
-from crdtstream.core.idempotency import IdempotencyRecords, Tracked, Window
+from crdtstream.core.idempotency import Collapsed, IdempotencyRecords, Tracked, Window
 from crdtstream.core.ids import ID_MIN, SEQ_BITS, U64_MAX, IdMode, Millis, Region, StreamId
 from crdtstream.core.lane import (
     NODE_BYTES_MAX_DEFAULT,
@@ -91,6 +91,8 @@ IDMP_MAXSIZE_DEFAULT: Final = 100
 # Deadlines that were overwritten stay in the heap until so many more stand in it than twice the
 # keys with registers: clearing them out costs a look at each of these keys.
 STALE_DEADLINES_MAX: Final = 64
+# Keys that one tick deletes because their time is over: a tick should take some ten milliseconds.
+EXPIRED_AT_ONCE_MAX: Final = 500
 # 2^64 divided by the golden ratio.
 GOLDEN_SECTION: Final = 0x9E3779B97F4A7C15
 # After so many idempotent appends to a stream those of producers who went silent are looked for.
@@ -144,7 +146,8 @@ class Replica:
         self._registers: dict[bytes, KeyRegisters] = {}
         self._deadlines: list[tuple[Millis, bytes]] = []
         self._due: set[bytes] = set()
-        self._due_here: set[bytes] = set()  # of these, whose deadline this region set
+        # Of these, whose deadline this region set, in the order of the deadlines.
+        self._due_here: dict[bytes, None] = {}
         self._open = OpenBatch(1)
         self._changes: list[tuple[int, LocalChange]] = []
         self._records: list[Record] = []
@@ -229,6 +232,10 @@ class Replica:
             return None
         return stream.window.find(idempotent, now=self.now, duration_s=self.idmp_duration_of(key))
 
+    def collapsed(self, key: bytes, entry_id: StreamId) -> list[Collapsed]:
+        """Which concurrent idempotent appends stayed where entries with this ID went."""
+        return self._idempotency.collapsed(key, entry_id)
+
     def idmp_duration_of(self, key: bytes) -> int:
         """For how many seconds a stream recognises idempotent ids."""
         registers = self._registers.get(key)
@@ -265,7 +272,7 @@ class Replica:
             self._due.add(key)
             self.touched.add(key)
             if found[1].region == self.region:
-                self._due_here.add(key)
+                self._due_here[key] = None
 
     def deadline_of(self, key: bytes) -> Millis | None:
         """When the key expires; None: it does not."""
@@ -289,14 +296,22 @@ class Replica:
         """When ``advance`` will find the next key to expire; may be of a deadline long changed."""
         return self._deadlines[0][0] if self._deadlines else None
 
+    @property
+    def has_due(self) -> bool:
+        """Whether ``expire_due`` has something to do: any ``advance`` may have found it."""
+        return bool(self._due_here)
+
     def expire_due(self) -> None:
-        """Issue the DeleteKeys that fall to this region: those whose deadline it set."""
-        for key in sorted(self._due_here):
+        """Issue the DeleteKeys that fall to this region: those whose deadline it set.
+
+        Many keys may end at once: no more than EXPIRED_AT_ONCE_MAX go with one call.
+        """
+        for key in list(islice(self._due_here, EXPIRED_AT_ONCE_MAX)):
             self.issue(DeleteKey(key))
 
     def _forget_due(self, key: bytes) -> None:
         self._due.discard(key)
-        self._due_here.discard(key)
+        self._due_here.pop(key, None)
 
     def _note_deadline(self, key: bytes) -> None:
         """A value of the key's expiry came."""
@@ -621,6 +636,10 @@ class Replica:
         for rival, rival_id in rivals:
             if rival > dot:
                 stream.remove_entry(rival_id, rival)
+        for lost, lost_id in [*rivals, (dot, entry_id)]:
+            if lost >= dot and lost != stays:
+                row = Collapsed(lost, idempotent, stays, stays_id)
+                self._idempotency.note_collapsed(key, lost_id, row)
         if stays != dot:
             lane = stream.lanes[dot.region]
             lane.remove(entry_id, n_max=dot.n)
@@ -639,9 +658,9 @@ class Replica:
     def _apply(self, effect: RareEffect, dot: Dot, context: VersionVector) -> None:
         """What each effect means; the rules are in ``effects.py``."""
         match effect:
-            case Remove(key, ids, with_references):
+            case Remove(key, ids, with_references, trims):
                 if (stream := self._streams.get(key)) is not None:
-                    stream.remove(ids, context)
+                    stream.remove(ids, context, trims=trims)
                     if with_references:
                         self._forget_references(key, stream, ids)
                     self._drop_if_gone(key, stream)
@@ -697,7 +716,7 @@ class Replica:
         stream = self._streams.get(effect.key)
         group = None if stream is None else stream.groups.get(effect.group)
         if group is not None and group.has_create_covered_by(context):
-            group.set_mode(effect, dot.region, self.region)
+            group.set_mode(effect, dot.region, context, self.region)
 
     def _registers_of(self, key: bytes) -> KeyRegisters:
         registers = self._registers.get(key)

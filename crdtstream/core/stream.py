@@ -126,7 +126,9 @@ class Stream:
         if self.window is not None:
             self.window.clear_covered_by(context)
 
-    def remove(self, ids: Mapping[Region, tuple[StreamId, ...]], context: VersionVector) -> None:
+    def remove(
+        self, ids: Mapping[Region, tuple[StreamId, ...]], context: VersionVector, *, trims: bool
+    ) -> None:
         """Remove: of the named entries those whose dot the context covers."""
         for region, lane_ids in ids.items():
             lane = self.lanes.get(region)
@@ -134,7 +136,10 @@ class Stream:
                 continue
             n_max = context.get(region, 0)
             for entry_id in lane_ids:
-                _remove(lane, entry_id, n_max)
+                if trims:
+                    lane.remove(entry_id, n_max=n_max)
+                else:
+                    _remove(lane, entry_id, n_max)
 
     def remove_entry(self, entry_id: StreamId, dot: Dot) -> None:
         """Remove one entry by its dot, if it is still there."""

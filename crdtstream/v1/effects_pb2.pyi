@@ -122,14 +122,16 @@ class LaneInterval(_message.Message):
     def __init__(self, lane: _Optional[int] = ..., to: _Optional[_Union[Id, _Mapping]] = ..., **kwargs) -> None: ...
 
 class Remove(_message.Message):
-    __slots__ = ("key", "lanes", "with_references")
+    __slots__ = ("key", "lanes", "with_references", "trims")
     KEY_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     WITH_REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    TRIMS_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     lanes: _containers.RepeatedCompositeFieldContainer[LaneIds]
     with_references: bool
-    def __init__(self, key: _Optional[bytes] = ..., lanes: _Optional[_Iterable[_Union[LaneIds, _Mapping]]] = ..., with_references: _Optional[bool] = ...) -> None: ...
+    trims: bool
+    def __init__(self, key: _Optional[bytes] = ..., lanes: _Optional[_Iterable[_Union[LaneIds, _Mapping]]] = ..., with_references: _Optional[bool] = ..., trims: _Optional[bool] = ...) -> None: ...
 
 class Trim(_message.Message):
     __slots__ = ("key", "up_to")

@@ -125,4 +125,4 @@ def _entries(data: bytes) -> object:
     value = reader.gets()
     if value and isinstance(value[0], bytes):
         return value[0].decode()
-    return [entry_id.decode() for entry_id, _ in value]
+    return [entry[0].decode() for entry in value]

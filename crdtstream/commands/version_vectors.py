@@ -1,0 +1,57 @@
+"""Version vectors as clients carry them about: cursors and tokens, ``1:42,2:17``.
+
+The text is ours, but it comes back from clients: it is checked as strictly as any argument.
+"""
+
+from typing import Final
+
+from crdtstream.commands.arguments import I64_MAX, parse_i64, shown
+from crdtstream.commands.reply import CommandError
+from crdtstream.core.clock import MutableVersionVector, VersionVector, format_vv
+from crdtstream.core.ids import REGION_MAX, Region
+
+# Nothing has been seen: there are no dots to name.
+NOTHING: Final = b"0"
+# Every region with the longest number, and a comma behind it.
+_BYTES_MAX: Final = REGION_MAX * len(f"{REGION_MAX}:{I64_MAX},")
+_SHOWN_BYTES_MAX: Final = 32
+
+
+def encode_version_vector(vv: VersionVector) -> bytes:
+    """Regions ascending; ``0`` if there are none."""
+    return format_vv(vv).encode() or NOTHING
+
+
+def parse_version_vector(text: bytes, *, what: str) -> MutableVersionVector:
+    """The version vector that a client sent back; regions may stand in any order.
+
+    Args:
+        what: how errors call it.
+
+    Raises:
+        CommandError: it is none, saying where it stops being one.
+    """
+    if text == NOTHING:
+        return {}
+    if len(text) > _BYTES_MAX:
+        raise CommandError(f"ERR Invalid {what}: longer than {_BYTES_MAX} bytes")
+    vv: MutableVersionVector = {}
+    for part in text.split(b","):
+        region, n = _parse_component(part, what)
+        if region in vv:
+            raise CommandError(f"ERR Invalid {what}: region {region} stands in it twice")
+        vv[region] = n
+    return {region: n for region, n in vv.items() if n}
+
+
+def _parse_component(part: bytes, what: str) -> tuple[Region, int]:
+    region_text, colon, n_text = part.partition(b":")
+    region, n = parse_i64(region_text), parse_i64(n_text)
+    if not colon or region is None or n is None or n < 0:
+        found = shown(part[:_SHOWN_BYTES_MAX])
+        raise CommandError(
+            f"ERR Invalid {what}: '{found}' is no region:number with a number below 2^63"
+        )
+    if not 1 <= region <= REGION_MAX:
+        raise CommandError(f"ERR Invalid {what}: regions are numbered from 1 to {REGION_MAX}")
+    return Region(region), n

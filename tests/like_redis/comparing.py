@@ -1,0 +1,92 @@
+"""What is compared: replies without the time at which the comparison happens to run.
+
+Only times are normalised, and only where a command is known to put one.  "Just now" and "long ago"
+stay apart, as do -1 (never) and a time.
+"""
+
+import time
+from collections.abc import Sequence
+
+from .sides import Answer, Blocked
+from .wire import Failure, Pairs, Read
+
+# Between "just now" and what scripts call long ago; nothing compared takes that long.
+LONG_MS = 5_000_000
+
+_IDLE_NAMES = (b"idle", b"inactive")
+_CLOCK_NAMES = (b"seen-time", b"active-time")
+# What XINFO tells of besides: Redis since 8.6 and 8.8, and, the last one, only ours.
+_NEWER_NAMES = (
+    b"idmp-duration",
+    b"idmp-maxsize",
+    b"pids-tracked",
+    b"iids-tracked",
+    b"iids-added",
+    b"iids-duplicates",
+    b"nacked-count",
+    b"undelivered",
+)
+
+
+def comparable(argv: Sequence[bytes], reply: Answer) -> Answer:
+    """The reply to a command, with its times as words."""
+    if isinstance(reply, Failure | Blocked):
+        return reply
+    match argv[0].upper():
+        case b"XPENDING" if isinstance(reply, list):
+            return [_idle_at(2, row) if _is_row(row, 4) else row for row in reply]
+        case b"XINFO":
+            return _without_times(reply)
+        case b"PTTL" if isinstance(reply, int) and reply > 0:
+            return b"ms"
+        case b"KEYS" if isinstance(reply, list):
+            return sorted(reply, key=repr)
+        case b"SCAN" if isinstance(reply, list) and isinstance(reply[1], list):
+            return [reply[0], sorted(reply[1], key=repr)]
+    return reply
+
+
+def _is_row(value: Read, length: int) -> bool:
+    return isinstance(value, list) and len(value) == length
+
+
+def _idle_at(index: int, row: Read) -> Read:
+    assert isinstance(row, list)
+    return [*row[:index], _idle(row[index]), *row[index + 1 :]]
+
+
+def _clock_at(index: int, row: Read) -> Read:
+    assert isinstance(row, list)
+    return [*row[:index], _clock(row[index]), *row[index + 1 :]]
+
+
+def _idle(value: Read) -> Read:
+    if not isinstance(value, int) or value < 0:
+        return value
+    return b"just now" if value < LONG_MS else b"long ago"
+
+
+def _clock(value: Read) -> Read:
+    """A point in time, by the clock of this machine."""
+    if not isinstance(value, int) or value < 0:
+        return value
+    return _idle(max(0, time.time_ns() // 1_000_000 - value))
+
+
+def _without_times(value: Read) -> Read:
+    """XINFO's replies: times follow their names; pending entries are rows that hold one."""
+    if not isinstance(value, list):
+        return value
+    items: list[Read] = []
+    for name, item in zip([b"", *value], value, strict=False):
+        if item in _NEWER_NAMES or name in _NEWER_NAMES:
+            continue
+        if name in _IDLE_NAMES:
+            items.append(_idle(item))
+        elif name in _CLOCK_NAMES:
+            items.append(_clock(item))
+        elif name == b"pending" and isinstance(item, list):
+            items.append([_clock_at(len(row) - 2, row) for row in item if isinstance(row, list)])
+        else:
+            items.append(_without_times(item))
+    return Pairs(items) if isinstance(value, Pairs) else items

