@@ -81,7 +81,8 @@ def xcfgset(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XCFGSET key [IDMP-DURATION s] [IDMP-MAXSIZE n]: how much the stream's window recognises.
 
     A bound that changes makes the stream forget the ids it recognises, in every region; one that
-    stays as it is does not.
+    stays as it is does not.  It is issued all the same: of concurrent values the greatest counts,
+    and so one has to be told.
 
     Raises:
         CommandError: no option, a bound out of range, or no such key.
@@ -92,12 +93,7 @@ def xcfgset(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     duration_s, maxsize = _bounds(argv)
     if replica.stream(key) is None:
         raise CommandError("ERR no such key")
-    if duration_s == replica.idmp_duration_of(key):
-        duration_s = None
-    if maxsize == replica.idmp_maxsize_of(key):
-        maxsize = None
-    if duration_s is not None or maxsize is not None:
-        replica.issue(SetStreamConfig(key, duration_s, maxsize))
+    replica.issue(SetStreamConfig(key, duration_s, maxsize))
     return OK
 
 

@@ -46,13 +46,20 @@ def answer_or_block(
     attempt: Attempt,
     next_time: NextTime | None = None,
 ) -> Reply | Blocked:
-    """What the attempt gives; with BLOCK, when it gives null, it is made again and again."""
+    """What the attempt gives; with BLOCK, when it gives null, it is made again and again.
+
+    Args:
+        next_time: when it may give something although no key changed; None: never.
+    """
     reply = attempt(replica, now)
     if reply is not Null.ARRAY or options.block_ms is None:
         return reply
 
     keys = tuple(dict.fromkeys(options.keys))
-    blocked = Blocked(keys, options.block_ms, lambda replica, now: retry(replica, now))
+    wants = None
+    if options.group is not None and next_time is None:
+        wants = frozenset((key, options.group) for key in keys)
+    blocked = Blocked(keys, options.block_ms, lambda replica, now: retry(replica, now), wants=wants)
 
     def retry(replica: Replica, now: Millis) -> Reply | Blocked:
         reply = attempt(replica, now)

@@ -103,6 +103,8 @@ class Blocked:
         on_timeout: the reply when time is over or CLIENT UNBLOCK … TIMEOUT comes.
         retry_at: when the command may succeed although no key changed (XREADGROUP CLAIM: an entry
             becomes old enough); None: never.  What ``retry`` returns says it anew.
+        wants: what it would share with others, as (key, group): where one who wants it found
+            nothing, nobody does.  None: it shares with nobody.
     """
 
     keys: tuple[bytes, ...]
@@ -110,6 +112,7 @@ class Blocked:
     retry: "Callable[[Replica, Millis], Reply | Blocked]"
     on_timeout: "Reply" = Null.ARRAY
     retry_at: Millis | None = None
+    wants: frozenset[tuple[bytes, bytes]] | None = None
 
 
 Reply: TypeAlias = Union[

@@ -9,8 +9,8 @@ from crdtstream.commands.reply import Blocked
 from crdtstream.commands.session import Row, Session
 from crdtstream.core.ids import Millis
 
-# The times of clients served before them stay in the heap until so many more stand in it than
-# there are clients waiting: taking each out at once would mean a search.
+# Times that were overtaken stay in the heap until they are the greater part of it, and so many:
+# taking each out at once would mean a search.
 STALE_TIMES_MAX: Final = 64
 
 
@@ -24,6 +24,8 @@ class Waiter:
         deadline: None is without end.
         argv: the command as it came.
         ns: how long it has run so far, without the waiting.
+        scheduled_at, generation: when it is to be woken, and which entry of the heap says so; the
+            entries of earlier generations are stale.
     """
 
     seq: int
@@ -33,6 +35,8 @@ class Waiter:
     deadline: Millis | None
     argv: list[bytes]
     ns: int
+    scheduled_at: Millis | None = None
+    generation: int = 0
 
     @property
     def wakes_at(self) -> Millis | None:
@@ -45,7 +49,8 @@ class WaitingRoom:
     """The blocked clients.
 
     Always so: a session waits for one command at most; a waiter stands under each of its keys,
-    and one without keys (WAIT) in a list of its own; no key without a waiter is kept.
+    and one without keys (WAIT) in a list of its own; no key without a waiter is kept.  At most
+    one entry of the heap is current for a waiter.
     """
 
     def __init__(self) -> None:
@@ -53,7 +58,7 @@ class WaitingRoom:
         self._by_session: dict[int, Waiter] = {}
         self._by_key: dict[bytes, dict[int, Waiter]] = {}
         self._keyless: dict[int, Waiter] = {}
-        self._times: list[tuple[Millis, int, int]] = []  # wakes_at, seq, session id
+        self._times: list[tuple[Millis, int, int, int]] = []  # when, seq, generation, session id
 
     def __len__(self) -> int:
         return len(self._by_session)
@@ -90,15 +95,18 @@ class WaitingRoom:
 
     def keep(self, waiter: Waiter, blocked: Blocked) -> None:
         """It was tried again and still waits, for the same keys."""
-        if blocked is not waiter.blocked:
-            waiter.blocked = blocked
-            self._note_time(waiter)
+        waiter.blocked = blocked
+        self._note_time(waiter)
 
     def _note_time(self, waiter: Waiter) -> None:
         when = waiter.wakes_at
+        if when == waiter.scheduled_at:
+            return
+        waiter.scheduled_at = when
+        waiter.generation += 1
         if when is not None:
             self._forget_stale_times()
-            heappush(self._times, (when, waiter.seq, waiter.session.id))
+            heappush(self._times, (when, waiter.seq, waiter.generation, waiter.session.id))
 
     def remove(self, waiter: Waiter) -> None:
         del self._by_session[waiter.session.id]
@@ -140,7 +148,8 @@ class WaitingRoom:
         retried = []
         expired = []
         while (when := self.next_time()) is not None and when <= now:
-            waiter = self._by_session[heappop(self._times)[2]]
+            waiter = self._by_session[heappop(self._times)[-1]]
+            waiter.scheduled_at = None
             if waiter.deadline is not None and waiter.deadline <= now:
                 self.remove(waiter)
                 expired.append(waiter)
@@ -148,12 +157,12 @@ class WaitingRoom:
                 retried.append(waiter)
         return retried, expired
 
-    def _is_current(self, when: Millis, seq: int, session_id: int) -> bool:
+    def _is_current(self, _when: Millis, seq: int, generation: int, session_id: int) -> bool:
         waiter = self._by_session.get(session_id)
-        return waiter is not None and waiter.seq == seq and waiter.wakes_at == when
+        return waiter is not None and waiter.seq == seq and waiter.generation == generation
 
     def _forget_stale_times(self) -> None:
-        if len(self._times) < len(self._by_session) + STALE_TIMES_MAX:
+        if len(self._times) < 2 * len(self._by_session) + STALE_TIMES_MAX:
             return
         self._times = [entry for entry in self._times if self._is_current(*entry)]
         heapify(self._times)

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, cast
 
 import structlog
@@ -47,6 +48,8 @@ HELD_BYTES_MAX: Final = 1 << 20
 HELD_BLOCKED_BYTES_MAX: Final = 16 << 20
 # Replies are weighed after so many pieces, or when one is large.
 MEASURE_CHUNKS: Final = 64
+# A client with more to run than this takes turns with the others.
+TURN_NS: Final = 5_000_000
 # After an error that ends the connection the client gets so long to read it: closing at once with
 # its bytes unread would make TCP throw the error away.
 LINGER_SECONDS: Final = 1.0
@@ -94,6 +97,7 @@ class Connection(asyncio.Protocol):
         self._held: deque[list[bytes] | RequestError] = deque()
         self._held_bytes = 0
         self._waiting = False
+        self._turn_is_over = False
         self._broken = False
         self._reading = True
         self._write_paused = False
@@ -187,6 +191,7 @@ class Connection(asyncio.Protocol):
         room = self._server.limits.output_pause_bytes - self._pending_bytes
         chunks: list[bytes] = []
         replies = size = measured = 0
+        turn_ends = perf_counter_ns() + TURN_NS
         self._is_running = True
         try:
             for argv in requests:
@@ -225,6 +230,9 @@ class Connection(asyncio.Protocol):
                     size += sum(map(len, chunks[measured:]))
                     measured = len(chunks)
                     if size > room:
+                        break
+                    if perf_counter_ns() > turn_ends:
+                        self._end_turn()
                         break
         except PostponedError:
             self.is_postponed = True
@@ -268,6 +276,7 @@ class Connection(asyncio.Protocol):
             self._waiting
             or self.is_postponed
             or self._write_paused
+            or self._turn_is_over
             or self._engine.congested
             or self._pending_bytes > limits.output_pause_bytes
             or self._pending_replies > limits.pending_replies_max
@@ -290,6 +299,18 @@ class Connection(asyncio.Protocol):
             self._held_bytes = 0
         self._steer_reading()
 
+    def _end_turn(self) -> None:
+        """Let others run; whoever sends much at once would hold them up."""
+        self._turn_is_over = True
+        asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._turn_is_over = False
+        if self._held:
+            self.resume()
+        else:
+            self._steer_reading()
+
     def go_on(self) -> None:
         """CLIENT PAUSE is over."""
         if self.is_postponed:
@@ -300,7 +321,7 @@ class Connection(asyncio.Protocol):
         if self._waiting and self._held_bytes > HELD_BLOCKED_BYTES_MAX:
             self._cut_off("it sends without end behind a blocked command")
             return
-        wanted = self._waiting or self._held_bytes <= HELD_BYTES_MAX
+        wanted = self._waiting or (self._held_bytes <= HELD_BYTES_MAX and not self._turn_is_over)
         if wanted == self._reading or self._transport.is_closing():
             return
         self._reading = wanted

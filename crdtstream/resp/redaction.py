@@ -24,10 +24,18 @@ def without_secrets(argv: list[bytes]) -> list[bytes]:
 
 
 def _hello(argv: list[bytes]) -> list[bytes]:
-    """What follows AUTH: two arguments."""
-    words = [word.lower() for word in argv]
-    if b"auth" not in words[2:]:
-        return argv
-    at = words.index(b"auth", 2) + 1
-    secrets = argv[at : at + 2]
-    return [*argv[:at], *[REDACTED] * len(secrets), *argv[at + 2 :]]
+    """HELLO's clauses as HELLO reads them; of what it would not understand nothing is shown."""
+    shown = argv[:2]
+    at = 2
+    while at < len(argv):
+        clause = argv[at].lower()
+        if clause == b"auth":
+            shown += [argv[at], *[REDACTED] * len(argv[at + 1 : at + 3])]
+            at += 3
+        elif clause == b"setname":
+            shown += argv[at : at + 2]
+            at += 2
+        else:
+            shown += [REDACTED] * (len(argv) - at)
+            break
+    return shown

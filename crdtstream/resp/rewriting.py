@@ -101,7 +101,7 @@ def _insert(lines: list[str], table: str, last_own: int | None, line: str) -> No
     else:
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += "\n"
-        lines.append(f"\n[{table}]\n{line}")
+        lines += ["\n", f"[{table}]\n", line]
 
 
 def _toml(value: int | str) -> str:

@@ -75,6 +75,16 @@ def test_what_is_left_out_was_not_delivered() -> None:
     assert shape(rest) == {"b": ["2-0", "3-0"], "c": ["1-0", "2-0", "3-0"]}
 
 
+def test_streams_that_give_nothing_take_no_room() -> None:
+    clients = filled(3)
+    keys = [f"quiet{n}" for n in range(9)]
+    for key in keys:
+        clients(f"XADD {key} 1 f v")
+    size = STREAM_BYTES + 3 * ENTRY_BYTES
+    reply = shape(clients(f"XREAD MAXSIZE {size} STREAMS {' '.join(keys)} a {'9 ' * 9}0"))
+    assert reply == {"a": ["1-0", "2-0", "3-0"]}
+
+
 def test_an_entry_too_large_comes_alone() -> None:
     clients = filled(0)
     clients(f"XADD a 1 f {'x' * 1000}")

@@ -235,6 +235,7 @@ def test_what_the_environment_says_does_not_get_into_the_file(
         ("[t]\na = 1\n", {"t.a": 2}, "[t]\na = 2\n"),
         ("[ t ] # here\n", {"t.a": 2}, "[ t ] # here\na = 2\n"),
         ("b = 1\n", {"t.a": 2}, "b = 1\n\n[t]\na = 2\n"),
+        ("b = 1\n", {"t.a": 2, "t.c": 3}, "b = 1\n\n[t]\na = 2\nc = 3\n"),
         ("t.a = 1\n", {"t.a": 2}, "t.a = 2\n"),
         ("[[p]]\na = 1\n[[p]]\na = 1\n", {"a": 3}, "a = 3\n[[p]]\na = 1\n[[p]]\na = 1\n"),
         ("p = [\n  { a = 1 },\n]\n", {"a": 3}, "a = 3\np = [\n  { a = 1 },\n]\n"),
