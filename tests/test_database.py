@@ -1,7 +1,9 @@
 """Many clients on one replica: transactions, watches, waiting; no sockets, time by hand."""
 
+import gc
 from dataclasses import dataclass, field
 
+import hiredis
 import pytest
 
 from crdtstream.commands.command import Command
@@ -17,6 +19,7 @@ from crdtstream.commands.reply import (
     Status,
 )
 from crdtstream.commands.session import Session, SessionCommand
+from crdtstream.commands.waiting import Waiter
 from crdtstream.core.codec import decode_batch
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.replica import Replica
@@ -69,6 +72,13 @@ def clients() -> Clients:
     return Clients()
 
 
+def ids_of(reply: Reply | Waiting) -> list[str]:
+    assert isinstance(reply, Encoded)
+    reader = hiredis.Reader()
+    reader.feed(reply.data)
+    return [entry_id.decode() for entry_id, _ in reader.gets()]
+
+
 def text(reply: Reply | Waiting) -> str:
     assert isinstance(reply, CommandError), reply
     return reply.text
@@ -107,7 +117,10 @@ def flat(reply: Reply | Waiting) -> bytes:
         ("XLEN a b", "ERR wrong number of arguments for 'xlen' command"),
         (
             "EXEC a",
-            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+            (
+                "EXECABORT Transaction discarded because of: "
+                "wrong number of arguments for 'exec' command"
+            ),
         ),
         ("EXEC", "ERR EXEC without MULTI"),
         ("DISCARD", "ERR DISCARD without MULTI"),
@@ -375,6 +388,29 @@ def test_time_is_over_once_and_in_order(clients: Clients) -> None:
     assert clients.database.waiting_count == 1
 
 
+def test_a_refused_command_keeps_nothing_alive(clients: Clients) -> None:
+    gone = []
+
+    class Argument(bytes):
+        def __del__(self) -> None:
+            gone.append(bytes(self))
+
+    argument = Argument(b"no-id")
+    gc.disable()
+    try:
+        clients.say("w", "XADD s * f v")
+        error = clients.database.call(
+            clients.session("w"), Millis(1000), [b"XRANGE", b"s", argument, b"+"]
+        )
+        assert text(error).startswith("ERR Invalid stream ID")
+        waiting = clients.say("a", "XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
+        assert text(waiting).startswith("NOGROUP")
+        del argument
+        assert gone == [b"no-id"]
+    finally:
+        gc.enable()
+
+
 def test_a_vain_awakening_does_not_start_the_time_again(clients: Clients) -> None:
     clients.say("a", "XREAD BLOCK 20 STREAMS s 5000-0")
     clients.now = 1010
@@ -389,6 +425,56 @@ def test_deadlines_of_those_served_do_not_pile_up(clients: Clients) -> None:
     assert len(clients.take_served()) == 1000
     assert len(clients.database._waiting._times) < 200
     assert clients.database.next_deadline() is None
+
+
+def test_a_time_that_comes_back_wakes_its_waiter_once(clients: Clients) -> None:
+    """CLAIM: when an entry becomes old enough moves to and fro with who owns it."""
+    clients.say("w", "XADD s * f v")
+    (entry_id,) = ids_of(clients.say("w", "XRANGE s - +"))
+    clients.say("w", "XGROUP CREATE s g 0")
+    clients.say("a", "XREADGROUP GROUP g a STREAMS s >")
+    clients.say("b", "XREADGROUP GROUP g b COUNT 1 BLOCK 100000 CLAIM 1000 STREAMS s >")
+    clients.say("w", f"XCLAIM s g a 0 {entry_id} IDLE 500")
+    clients.say("w", f"XCLAIM s g a 0 {entry_id} IDLE 0")
+    clients.expire(2000)
+    assert [name for name, _ in clients.take_served()] == ["b"]
+    (row,) = clients.say("w", "XPENDING s g - + 10")
+    assert row[1] == b"b"
+    assert row[3] == 4  # read, claimed twice, claimed by waiting
+
+
+def test_trying_in_vain_does_not_pile_up_times(clients: Clients) -> None:
+    clients.say("a", "CRDT.XREAD s 1:99999999 BLOCK 10000000")
+    for _ in range(1000):
+        clients.say("w", "XADD s * f v")
+    assert clients.database.waiting_count == 1
+    assert len(clients.database._waiting._times) < 200
+
+
+def test_an_entry_for_one_of_many_readers_tries_no_more_than_it_serves(clients: Clients) -> None:
+    clients.say("w", "XGROUP CREATE s g $ MKSTREAM")
+    clients.say("w", "XGROUP CREATE s h $")
+    for n in range(50):
+        clients.say(f"g{n}", f"XREADGROUP GROUP g c{n} BLOCK 0 STREAMS s >")
+    clients.say("h0", "XREADGROUP GROUP h c BLOCK 0 STREAMS s >")
+    for _ in range(500):
+        clients.say("other", "XREAD BLOCK 0 STREAMS elsewhere $")
+        clients.database.unblock(clients.session("other").id, with_error=False)
+    tries = 0
+    try_again = clients.database._try_again
+
+    def counted(waiter: Waiter, now: Millis) -> Reply | Blocked:
+        nonlocal tries
+        tries += 1
+        return try_again(waiter, now)
+
+    clients.database._try_again = counted  # type: ignore[method-assign]
+    clients.say("w", "XADD s * f v")
+    assert [name for name, _ in clients.take_served()] == ["g0", "h0"]
+    assert tries <= 4
+    # An error is for everybody.
+    clients.say("w", "XGROUP DESTROY s g")
+    assert len(clients.take_served()) == 49
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.session import Session
 from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import DeleteKey
+from crdtstream.core.expiry import EXPIRED_AT_ONCE_MAX
 from crdtstream.core.ids import Millis, Region
-from crdtstream.core.replica import EXPIRED_AT_ONCE_MAX, Replica
+from crdtstream.core.replica import Replica
 from crdtstream.engine import Engine
 from crdtstream.sim.node import NodeSettings, SimNode
 from crdtstream.store.log import Fsync, MemoryLog

@@ -1,7 +1,7 @@
 """What users are promised: every file in scenarios/, in the simulator and on real nodes."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from crdtstream.scenario.cli import app
 from crdtstream.scenario.live import LiveTarget
 from crdtstream.scenario.nodes import own_nodes
 from crdtstream.scenario.parse import parse
-from crdtstream.scenario.rows import Calls, Sync
+from crdtstream.scenario.rows import Calls, Settings, Sync
 from crdtstream.scenario.runner import run
 from crdtstream.scenario.scenario import Scenario
 from crdtstream.sim.simulator import Simulator
@@ -217,6 +217,28 @@ def test_a_stand_in_is_used_in_commands_too() -> None:
     )
     target = RealClockSimulator(script.columns.values(), seed=1)
     assert run(script, target).mismatches == []
+
+
+class OlderSimulator(RealClockSimulator):
+    """Regions that have issued effects before the scenario begins, as live nodes have."""
+
+    def begin(self, settings: Settings, regions: Collection[Region]) -> None:
+        super().begin(settings, regions)
+        for region in regions:
+            for _ in range(region):
+                self.call(region, "", (b"XADD", b"before", b"*", b"f", b"v"), may_wait=False)
+            self.call(region, "", (b"DEL", b"before"), may_wait=False)
+        self.sync(regions)
+        self.vv_before = {region: region + 1 for region in regions}
+
+
+def test_cursors_tokens_and_dots_count_from_where_the_scenario_begins() -> None:
+    paths = [path for path in PATHS if path.parent.name in ("beyond", "producers")]
+    assert paths
+    for path in paths:
+        scenario = Scenario.load(path)
+        outcome = scenario.run(OlderSimulator(scenario.regions, seed=1))
+        assert outcome.mismatches == [], path
 
 
 # --- Crashes ----------------------------------------------------------------------------------

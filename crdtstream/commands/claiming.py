@@ -22,8 +22,9 @@ from crdtstream.commands.handing_out import require_home
 from crdtstream.commands.pending import is_idle, lanes_with
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.core.effects import Claim
-from crdtstream.core.group import Group, once_more
+from crdtstream.core.group import Group
 from crdtstream.core.ids import ID_MIN, Millis, Region, StreamId, format_id, parse_id
+from crdtstream.core.progress import once_more
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 

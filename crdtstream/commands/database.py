@@ -1,4 +1,4 @@
-"""Many clients on one replica: finding the command, transactions, waiting.
+"""Many clients on one replica: calling commands, and serving who waits.
 
 No sockets and no clock: a shell (the RESP server, the simulator) calls :meth:`Database.call` for
 each request and hands the answers on.  What a call changed may satisfy others, so after every
@@ -22,14 +22,15 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeAlias
 
-from crdtstream.commands.arguments import shown
 from crdtstream.commands.channels import Channels
 from crdtstream.commands.command import Command
+from crdtstream.commands.dispatch import AnyCommand, Dispatch
 from crdtstream.commands.pubsub import PubSub
-from crdtstream.commands.reply import OK, Blocked, CommandError, Null, Reply, Status
-from crdtstream.commands.session import RESP2, Row, Session, SessionCommand
-from crdtstream.commands.statistics import SAMPLES_MAX, CallStatistics, Statistics
+from crdtstream.commands.reply import Blocked, CommandError, Reply, Status
+from crdtstream.commands.session import RESP2, Row, Session
+from crdtstream.commands.statistics import SAMPLES_MAX, Statistics
 from crdtstream.commands.table import COMMANDS
+from crdtstream.commands.transactions import Transactions
 from crdtstream.commands.waiting import Waiter, WaitingRoom
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
@@ -37,7 +38,6 @@ from crdtstream.core.replica import Replica
 Served: TypeAlias = tuple[Session, Reply]
 
 QUEUED: Final = Status(b"QUEUED")
-ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
 NO_AUTH: Final = "NOAUTH Authentication required."
 UNBLOCKED: Final = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 NOT_IN_MULTI: Final = "ERR Command not allowed inside a transaction"
@@ -46,8 +46,6 @@ NOT_IN_MULTI: Final = "ERR Command not allowed inside a transaction"
 FOR_SUBSCRIBERS: Final = frozenset(
     prefix + word for prefix in (b"", b"p", b"s") for word in (b"subscribe", b"unsubscribe")
 ) | {b"ping", b"quit", b"reset"}
-# How much of an unknown command an error repeats.
-SHOWN_BYTES_MAX: Final = 128
 
 
 class Waiting(Enum):
@@ -79,7 +77,6 @@ class Database:
             Commands flagged ``write`` then answer MISCONF with this text.
         pause: which commands are postponed at present; the shell sets it, and when it is over
             calls ``serve_all``.
-        commands: every command known, by lower-case name.
         statistics: what ran, and how long it took by ``clock``.
         clock: nanoseconds that pass; the shell sets it.  Without one nothing takes any time.
         slow_ns, on_slow: told of each command that took at least so long.
@@ -98,34 +95,25 @@ class Database:
         self.on_call: Callable[[Session, list[bytes]], None] | None = None
         # What the command took that has just begun to wait.
         self._blocked_ns = 0
-        self.commands: dict[bytes, Command | SessionCommand] = {}
-        self._rows: dict[bytes, Row] = {}
-        # The rows again by the spellings that clients use, without containers: one look-up finds
-        # nearly every command.
-        self._spelled: dict[bytes, Row] = {}
-        self._containers: set[bytes] = set()
-
         self._session_id = 0
-        self._watchers: dict[bytes, dict[int, Session]] = {}
+        self._dispatch = Dispatch(self.statistics)
+        self._transactions = Transactions(self)
         self._waiting = WaitingRoom()
+        self.channels = Channels()
 
         self.register(commands.values())
-        self.register(self._transaction_commands())
-        self.channels = Channels()
+        self.register(self._transactions.commands())
         self.register(PubSub(self.channels).commands())
 
-    def register(self, commands: Iterable[Command | SessionCommand]) -> None:
+    @property
+    def commands(self) -> Mapping[bytes, AnyCommand]:
+        """Every command known, by lower-case name."""
+        return self._dispatch.commands
+
+    def register(self, commands: Iterable[AnyCommand]) -> None:
         """Make commands known; of two with one name the later counts."""
-        for command in commands:
-            self.commands[command.name] = command
-            self._rows[command.name] = _row(command, self.statistics.of(command.name))
-        self._containers = {name.partition(b"|")[0] for name in self._rows if b"|" in name}
-        self._spelled = {
-            spelling: row
-            for name, row in self._rows.items()
-            if b"|" not in name and name not in self._containers
-            for spelling in (name, name.upper())
-        }
+        self._dispatch.register(commands)
+        self._spelled = self._dispatch.spelled
 
     # --- Sessions -----------------------------------------------------------------------------
 
@@ -144,9 +132,7 @@ class Database:
 
     def end_transaction(self, session: Session) -> None:
         """Drop the queue and all watches."""
-        session.queue = None
-        session.queue_broken = False
-        self._unwatch(session)
+        self._transactions.end(session)
 
     @property
     def waiting_count(self) -> int:
@@ -161,7 +147,7 @@ class Database:
     @property
     def watched_key_count(self) -> int:
         """How many keys are under WATCH."""
-        return len(self._watchers)
+        return len(self._transactions.watchers)
 
     def is_waiting(self, session: Session) -> bool:
         return self._waiting.of(session.id) is not None
@@ -186,7 +172,7 @@ class Database:
             self.replica.advance(now)
         row = self._spelled.get(argv[0])
         if row is None:
-            found = self._find(argv)
+            found = self._dispatch.find(argv)
             if isinstance(found, CommandError):
                 return self._refuse(session, found)
             row = found
@@ -250,6 +236,15 @@ class Database:
             self._note_rarely(row, session, argv, ns)
         return reply
 
+    def run_queued(self, row: Row, session: Session, now: Millis, argv: list[bytes]) -> Reply:
+        """Run a command of a transaction; one that would block answers as if time were over."""
+        reply = self._run(row, session, now, argv)
+        if not isinstance(reply, Blocked):
+            return reply
+        row.samples.append(self._blocked_ns)
+        self._note_rarely(row, session, argv, self._blocked_ns)
+        return reply.on_timeout
+
     def _note_call(self, waiter: Waiter) -> None:
         """A blocked command has run to its end."""
         waiter.row.samples.append(waiter.ns)
@@ -264,42 +259,32 @@ class Database:
     def _note_failure(self, row: Row, error: CommandError) -> CommandError:
         row.stats.failed += 1
         self.statistics.note_error(error.text)
+        # A value from here on.  With its traceback it would keep the frames that it came through,
+        # and they what the command had in hand - a cycle, which only the garbage collector ends.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
         return error
 
-    def _find(self, argv: list[bytes]) -> Row | CommandError:
-        """The command's row whatever its case, subcommands included; or what to answer."""
-        name = argv[0].lower()
-        if name in self._containers and len(argv) > 1:
-            row = self._rows.get(name + b"|" + argv[1].lower())
-            if row is not None:
-                return row
-            return CommandError(
-                f"ERR unknown subcommand '{shown(argv[1][:SHOWN_BYTES_MAX])}'. "
-                f"Try {shown(name).upper()} HELP."
-            )
-        row = self._rows.get(name)
-        return row if row is not None and b"|" not in name else _unknown_command(argv)
-
     def _wrong_arity(self, session: Session, row: Row) -> Reply:
-        what = f"wrong number of arguments for '{row.name.decode()}' command"
-        if row.name == b"exec":
-            self.end_transaction(session)
-            return self._refuse(
-                session, CommandError(f"EXECABORT Transaction discarded because of: {what}"), row
-            )
-        return self._refuse(session, CommandError(f"ERR {what}"), row)
+        return self._refuse_call(
+            session, row, f"wrong number of arguments for '{row.name.decode()}' command"
+        )
 
     def _refuse_subscriber(self, session: Session, row: Row) -> Reply:
-        what = (
+        return self._refuse_call(
+            session,
+            row,
             f"Can't execute '{row.name.decode()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / "
-            "QUIT / RESET are allowed in this context"
+            "QUIT / RESET are allowed in this context",
         )
+
+    def _refuse_call(self, session: Session, row: Row, what: str) -> Reply:
+        """Refuse a command for how, or when, it was called; of EXEC that ends the transaction."""
         if row.name == b"exec":
             self.end_transaction(session)
-            return self._refuse(
-                session, CommandError(f"EXECABORT Transaction discarded because of: {what}"), row
-            )
-        return self._refuse(session, CommandError(f"ERR {what}"), row)
+            what = f"EXECABORT Transaction discarded because of: {what}"
+        else:
+            what = f"ERR {what}"
+        return self._refuse(session, CommandError(what), row)
 
     def _refuse(
         self, session: Session, error: CommandError, row: Row | None = None
@@ -337,19 +322,20 @@ class Database:
         touched = self.replica.touched
         if not touched:
             return []
-        if not self._watchers and not self._waiting:
+        if not self._transactions.watchers and not self._waiting:
             touched.clear()
             return []
         served: list[Served] = []
+        found_empty: set[tuple[bytes, bytes]] = set()
         while touched:
             keys = sorted(touched)
             touched.clear()
-            self._trip_watches(keys)
-            round_served = self._serve(self._waiting.of_keys(keys), now)
+            self._transactions.trip(keys)
+            round_served = self._serve(self._waiting.of_keys(keys), now, found_empty)
             served += round_served
             if not round_served:
                 # What those touched who found nothing must not wake them once more.
-                self._trip_watches(touched)
+                self._transactions.trip(touched)
                 touched.clear()
         return served
 
@@ -405,9 +391,24 @@ class Database:
         self._note_call(waiter)
         return waiter.session, reply
 
-    def _serve(self, waiters: list[Waiter], now: Millis) -> list[Served]:
+    def _serve(
+        self,
+        waiters: list[Waiter],
+        now: Millis,
+        found_empty: set[tuple[bytes, bytes]] | None = None,
+    ) -> list[Served]:
+        """Try commands again, in order.
+
+        Args:
+            found_empty: (key, group) of which one has just found nothing, for the others to be
+                spared: thousands may wait for one group, and an entry serves one of them.
+        """
+        found_empty = set() if found_empty is None else found_empty
         served: list[Served] = []
         for waiter in waiters:
+            wants = waiter.blocked.wants
+            if wants is not None and wants <= found_empty:
+                continue
             if self.pause is not None and self._is_held_back(waiter):
                 # Not by the clock, either: it is tried again when the pause is over.
                 self._waiting.keep(waiter, replace(waiter.blocked, retry_at=None))
@@ -415,6 +416,7 @@ class Database:
             reply = self._try_again(waiter, now)
             if isinstance(reply, Blocked):
                 self._waiting.keep(waiter, reply)
+                found_empty.update(wants or ())
             else:
                 self._waiting.remove(waiter)
                 self._note_call(waiter)
@@ -445,155 +447,6 @@ class Database:
         reply = self._try_again(waiter, now)
         return waiter.blocked.on_timeout if isinstance(reply, Blocked) else reply
 
-    def _trip_watches(self, keys: Iterable[bytes]) -> None:
-        if not self._watchers:
-            return
-        for key in keys:
-            for session in self._watchers.get(key, {}).values():
-                session.dirty = True
-
-    # --- Transactions -------------------------------------------------------------------------
-
-    def _transaction_commands(self) -> list[SessionCommand]:
-        fast = frozenset({"noscript", "fast", "immediate"})
-        # Within a transaction it waits its turn: EXEC has to look at the watches first.
-        for_unwatch = fast - {"immediate"}
-        for_exec = frozenset({"noscript", "immediate", "skip_slowlog"})
-        return [
-            SessionCommand(
-                name,
-                run,
-                arity,
-                {b"exec": for_exec, b"unwatch": for_unwatch}.get(name, fast),
-                group="transactions",
-                summary=summary,
-                since=since,
-            )
-            for name, run, arity, summary, since in (
-                (b"multi", self._multi, 1, "Starts a transaction.", "1.2.0"),
-                (b"exec", self._exec, 1, "Executes all commands in a transaction.", "1.2.0"),
-                (b"discard", self._discard, 1, "Discards a transaction.", "2.0.0"),
-                (b"watch", self._watch, -2, "Monitors keys for changes.", "2.2.0"),
-                (b"unwatch", self._forget_watches, 1, "Forgets all watched keys.", "2.2.0"),
-            )
-        ]
-
-    def _multi(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """MULTI: what follows is queued until EXEC."""
-        if session.queue is not None:
-            raise CommandError("ERR MULTI calls can not be nested")
-        session.queue = []
-        return OK
-
-    def _exec(self, session: Session, now: Millis, argv: list[bytes]) -> Reply:
-        """EXEC: run the transaction, and tell monitors of it after what it ran."""
-        try:
-            return self._run_transaction(session, now)
-        finally:
-            if self.on_call is not None:
-                self.on_call(session, argv)
-
-    def _run_transaction(self, session: Session, now: Millis) -> Reply:
-        """The queued commands one after the other, with nothing between them.
-
-        A command that fails answers its error in its place and the others run all the same.  One
-        that would block answers at once as if its time were over.
-
-        Returns:
-            The replies; null if a watched key changed.
-
-        Raises:
-            CommandError: EXECABORT, if a command was refused when it was queued.
-        """
-        queue, broken, dirty = session.queue, session.queue_broken, session.dirty
-        if queue is None:
-            raise CommandError("ERR EXEC without MULTI")
-        self.end_transaction(session)
-        if broken:
-            raise CommandError(ABORTED)
-        if dirty:
-            return Null.ARRAY
-        if self.fault is not None and any(row.writes for row, _ in queue):
-            raise CommandError(f"EXECABORT Transaction discarded because of: MISCONF {self.fault}")
-        session.in_exec = True
-        try:
-            return [self._run_queued(row, session, now, argv) for row, argv in queue]
-        finally:
-            session.in_exec = False
-
-    def _run_queued(self, row: Row, session: Session, now: Millis, argv: list[bytes]) -> Reply:
-        reply = self._run(row, session, now, argv)
-        if not isinstance(reply, Blocked):
-            return reply
-        row.samples.append(self._blocked_ns)
-        self._note_rarely(row, session, argv, self._blocked_ns)
-        return reply.on_timeout
-
-    def _discard(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """DISCARD: forget the queue and the watches."""
-        if session.queue is None:
-            raise CommandError("ERR DISCARD without MULTI")
-        self.end_transaction(session)
-        return OK
-
-    def _watch(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """WATCH key …: the next EXEC answers null if one of them changes before, here or by a
-        batch from another region."""
-        if session.queue is not None:
-            raise CommandError("ERR WATCH inside MULTI is not allowed")
-        for key in argv[1:]:
-            session.watched.add(key)
-            self._watchers.setdefault(key, {})[session.id] = session
-        return OK
-
-    def _forget_watches(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """UNWATCH: forget the watches, and that one was tripped."""
-        self._unwatch(session)
-        return OK
-
-    def _unwatch(self, session: Session) -> None:
-        for key in session.watched:
-            watchers = self._watchers[key]
-            del watchers[session.id]
-            if not watchers:
-                del self._watchers[key]
-        session.watched.clear()
-        session.dirty = False
-
 
 def _no_clock() -> int:
     return 0
-
-
-def _row(command: Command | SessionCommand, stats: CallStatistics) -> Row:
-    flags = command.flags
-    is_ours = isinstance(command, SessionCommand)
-    return Row(
-        command.name,
-        command.arity,
-        on_replica=command.run if isinstance(command, Command) else None,
-        on_session=command.run if isinstance(command, SessionCommand) else None,
-        writes=bool(flags & {"write", "names_dots"}),
-        needs_auth=not (is_ours and "no_auth" in command.flags),
-        immediate=is_ours and "immediate" in command.flags,
-        no_multi="no_multi" in flags,
-        may_write=bool(flags & {"write", "may_replicate"}),
-        fast="fast" in flags,
-        # EXEC tells of itself, after what it ran.
-        monitored=not flags & {"admin", "skip_monitor"} and command.name != b"exec",
-        slowlogged="skip_slowlog" not in flags,
-        stats=stats,
-        samples=stats.samples,
-    )
-
-
-def _unknown_command(argv: list[bytes]) -> CommandError:
-    """Redis's words: the name and as many arguments as fit into 128 bytes."""
-    arguments = ""
-    for argument in argv[1:]:
-        left = SHOWN_BYTES_MAX - len(arguments)
-        if left <= 0:
-            break
-        arguments += f"'{shown(argument[:left])}' "
-    name = shown(argv[0][:SHOWN_BYTES_MAX])
-    return CommandError(f"ERR unknown command '{name}', with args beginning with: {arguments}")

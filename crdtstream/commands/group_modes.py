@@ -10,7 +10,8 @@ from typing import Final
 from crdtstream.commands.arguments import SYNTAX_ERROR, parse_i64, shown
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.effects import Mode, SetGroupMode
-from crdtstream.core.group import Group, ModeRegister
+from crdtstream.core.group import Group
+from crdtstream.core.group_mode import ModeRegister
 from crdtstream.core.ids import REGION_MAX, Millis, Region
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream

@@ -3,7 +3,8 @@
 from typing import Final
 
 from crdtstream.commands.arguments import any_id, integer, shown, strict_id
-from crdtstream.commands.reply import OK, CommandError, Reply, Status
+from crdtstream.commands.reply import OK, CommandError, Reply
+from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.effects import (
     CreateConsumer,
     CreateGroup,
@@ -43,14 +44,6 @@ HELP: Final = (
     "HELP",
     "    Print this help.",
 )
-
-
-def bad_subcommand(argv: list[bytes]) -> CommandError:
-    """An option that the subcommand does not know."""
-    return CommandError(
-        f"ERR unknown subcommand or wrong number of arguments for '{shown(argv[1][:128])}'. "
-        f"Try {shown(argv[0]).upper()} HELP."
-    )
 
 
 def create(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -166,4 +159,4 @@ def _existing(replica: Replica, argv: list[bytes]) -> tuple[Stream, Group]:
 
 
 def show_help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    return [Status(line.encode()) for line in HELP]
+    return help_reply(HELP)

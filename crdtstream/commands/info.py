@@ -5,12 +5,14 @@ from typing import Final
 
 from crdtstream.commands.arguments import integer, shown
 from crdtstream.commands.entries import encode_entries, encode_entry
-from crdtstream.commands.groups import bad_subcommand
 from crdtstream.commands.handing_out import undelivered_count
 from crdtstream.commands.idempotence import window_facts
-from crdtstream.commands.reply import CommandError, Encoded, Reply, RespMap, Status
-from crdtstream.core.group import Consumer, Group, Nack, lane_lag
+from crdtstream.commands.reply import CommandError, Encoded, Reply, RespMap
+from crdtstream.commands.subcommands import bad_subcommand, help_reply
+from crdtstream.core.group import Group
 from crdtstream.core.ids import Millis, Region, format_id
+from crdtstream.core.lag import lane_lag
+from crdtstream.core.progress import Consumer, Nack
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -211,4 +213,4 @@ def _consumer_row(consumer: Consumer, now: Millis) -> Reply:
 
 
 def show_help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    return [Status(line.encode()) for line in HELP]
+    return help_reply(HELP)

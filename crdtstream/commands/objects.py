@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from crdtstream.commands.reply import CommandError, Reply, Status
+from crdtstream.commands.reply import CommandError, Reply
+from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -76,4 +77,4 @@ def _last_use(stream: Stream) -> Millis | None:
 
 
 def show_help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    return [Status(line.encode()) for line in HELP]
+    return help_reply(HELP)

@@ -22,8 +22,9 @@ from crdtstream.commands.arguments import (
 )
 from crdtstream.commands.reply import CommandError, Null, Reply
 from crdtstream.core.effects import Ack, Release
-from crdtstream.core.group import DELIVERY_COUNT_MAX, Group, Nack
+from crdtstream.core.group import Group
 from crdtstream.core.ids import Millis, Region, StreamId, format_id
+from crdtstream.core.progress import DELIVERY_COUNT_MAX, Nack
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 

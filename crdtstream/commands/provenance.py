@@ -6,11 +6,13 @@ from crdtstream.commands.arguments import strict_id
 from crdtstream.commands.reply import CommandError, Reply, RespMap
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import IdempotentId, Mode
-from crdtstream.core.group import Group, ModeRegister, Nack
+from crdtstream.core.group import Group
+from crdtstream.core.group_mode import ModeRegister
 from crdtstream.core.idempotency import Collapsed
 from crdtstream.core.ids import Millis, Region, StreamId, format_id
 from crdtstream.core.intervals import Intervals
 from crdtstream.core.lane import MacroNode
+from crdtstream.core.progress import Nack
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 

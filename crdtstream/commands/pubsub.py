@@ -12,8 +12,9 @@ from typing import Final
 
 from crdtstream.commands.channels import Channels, Kind
 from crdtstream.commands.glob import compile_glob
-from crdtstream.commands.reply import CommandError, Push, Pushes, Reply, Status
+from crdtstream.commands.reply import CommandError, Push, Pushes, Reply
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 
 HELP: Final = (
@@ -49,43 +50,27 @@ class PubSub:
     def commands(self) -> list[SessionCommand]:
         channel, pattern, shard = Kind.CHANNEL, Kind.PATTERN, Kind.SHARD
         publish, subscribe, unsubscribe = self._publish, self._subscribe, self._unsubscribe
-        rows: tuple[tuple[bytes, _KindCommand, Kind, int, frozenset[str], str, str], ...] = (
-            (b"publish", publish, channel, 3, _PUBLISH,
-             "Posts a message to a channel, in every region.", "2.0.0"),
-            (b"spublish", publish, shard, 3, _PUBLISH,
-             "Posts a message to a shard channel, in every region.", "7.0.0"),
-            (b"subscribe", subscribe, channel, -2, _SUBSCRIBE,
-             "Listens for messages published to channels.", "2.0.0"),
-            (b"psubscribe", subscribe, pattern, -2, _SUBSCRIBE,
-             "Listens for messages published to channels that match patterns.", "2.0.0"),
-            (b"ssubscribe", subscribe, shard, -2, _SUBSCRIBE,
-             "Listens for messages published to shard channels.", "7.0.0"),
-            (b"unsubscribe", unsubscribe, channel, -1, _SUBSCRIBE,
-             "Stops listening to messages posted to channels.", "2.0.0"),
-            (b"punsubscribe", unsubscribe, pattern, -1, _SUBSCRIBE,
-             "Stops listening to channels that match patterns.", "2.0.0"),
-            (b"sunsubscribe", unsubscribe, shard, -1, _SUBSCRIBE,
-             "Stops listening to messages posted to shard channels.", "7.0.0"),
-            (b"pubsub|channels", self._active, channel, -2, _ASK,
-             "Returns the active channels.", "2.8.0"),
-            (b"pubsub|shardchannels", self._active, shard, -2, _ASK,
-             "Returns the active shard channels.", "7.0.0"),
-            (b"pubsub|numsub", self._numsub, channel, -2, _ASK,
-             "Returns a count of subscribers to channels.", "2.8.0"),
-            (b"pubsub|shardnumsub", self._numsub, shard, -2, _ASK,
-             "Returns a count of subscribers to shard channels.", "7.0.0"),
-            (b"pubsub|numpat", self._numpat, pattern, 2, _ASK,
-             "Returns a count of patterns that are listened to.", "2.8.0"),
-            (b"pubsub|help", self._help, channel, 2, _HELP,
-             "Returns helpful text about the subcommands.", "6.2.0"),
-        )  # fmt: skip
+        rows: tuple[tuple[bytes, _KindCommand, Kind, int, frozenset[str]], ...] = (
+            (b"publish", publish, channel, 3, _PUBLISH),
+            (b"spublish", publish, shard, 3, _PUBLISH),
+            (b"subscribe", subscribe, channel, -2, _SUBSCRIBE),
+            (b"psubscribe", subscribe, pattern, -2, _SUBSCRIBE),
+            (b"ssubscribe", subscribe, shard, -2, _SUBSCRIBE),
+            (b"unsubscribe", unsubscribe, channel, -1, _SUBSCRIBE),
+            (b"punsubscribe", unsubscribe, pattern, -1, _SUBSCRIBE),
+            (b"sunsubscribe", unsubscribe, shard, -1, _SUBSCRIBE),
+            (b"pubsub|channels", self._active, channel, -2, _ASK),
+            (b"pubsub|shardchannels", self._active, shard, -2, _ASK),
+            (b"pubsub|numsub", self._numsub, channel, -2, _ASK),
+            (b"pubsub|shardnumsub", self._numsub, shard, -2, _ASK),
+            (b"pubsub|numpat", self._numpat, pattern, 2, _ASK),
+            (b"pubsub|help", self._help, channel, 2, _HELP),
+        )
         return [
-            _command(
-                b"pubsub", _never, -2, frozenset(), "A container for PUBSUB commands.", "2.8.0"
-            ),
+            SessionCommand(b"pubsub", _never, -2),
             *(
-                _command(name, _with_kind(run, kind), arity, flags, summary, since)
-                for name, run, kind, arity, flags, summary, since in rows
+                SessionCommand(name, _with_kind(run, kind), arity, flags)
+                for name, run, kind, arity, flags in rows
             ),
         ]
 
@@ -121,10 +106,7 @@ class PubSub:
     def _active(self, kind: Kind, _session: Session, argv: list[bytes]) -> Reply:
         """PUBSUB CHANNELS [pattern]: what anyone listens to, patterns apart."""
         if len(argv) > 3:
-            raise CommandError(
-                "ERR unknown subcommand or wrong number of arguments for "
-                f"'{argv[1].decode('ascii', 'replace')}'. Try PUBSUB HELP."
-            )
+            raise bad_subcommand(argv)
         names = self._channels.active(kind)
         if len(argv) == 2:
             return list(names)
@@ -143,7 +125,7 @@ class PubSub:
         return len(self._channels.active(kind))
 
     def _help(self, _kind: Kind, _session: Session, _argv: list[bytes]) -> Reply:
-        return [Status(line.encode()) for line in HELP]
+        return help_reply(HELP)
 
 
 def _with_kind(run: _KindCommand, kind: Kind) -> RunSessionCommand:
@@ -152,20 +134,3 @@ def _with_kind(run: _KindCommand, kind: Kind) -> RunSessionCommand:
 
 def _never(_session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
     raise AssertionError("dispatch has found a subcommand or refused")
-
-
-def _command(
-    name: bytes,
-    run: RunSessionCommand,
-    arity: int,
-    flags: frozenset[str],
-    summary: str,
-    since: str,
-) -> SessionCommand:
-    # As for Redis, a shard channel counts as a key: clusters route by it.
-    first, last, step = {
-        b"spublish": (1, 1, 1),
-        b"ssubscribe": (1, -1, 1),
-        b"sunsubscribe": (1, -1, 1),
-    }.get(name, (0, 0, 0))
-    return SessionCommand(name, run, arity, flags, first, last, step, "pubsub", summary, since)

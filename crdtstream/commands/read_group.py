@@ -12,8 +12,9 @@ from crdtstream.commands.read import answer_or_block
 from crdtstream.commands.read_options import Budget, ReadOptions, parse_read
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply
 from crdtstream.core.effects import Claim, CreateConsumer, Deliver, Redeliver
-from crdtstream.core.group import Found, Group, Nack, once_more
+from crdtstream.core.group import Found, Group
 from crdtstream.core.ids import ID_MAX, Millis, Region, StreamId, format_id
+from crdtstream.core.progress import Nack, once_more
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 

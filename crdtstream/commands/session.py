@@ -113,9 +113,3 @@ class SessionCommand:
     run: RunSessionCommand
     arity: int
     flags: frozenset[str] = field(default_factory=frozenset)
-    first_key: int = 0
-    last_key: int = 0
-    key_step: int = 0
-    group: str = ""
-    summary: str = ""
-    since: str = ""

@@ -21,129 +21,24 @@ each its own lane (``rules`` 13).
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from sortedcontainers import SortedDict
 
+from crdtstream.core.by_age import ByAge
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release, SetGroupMode
+from crdtstream.core.group_mode import ModeRegister, handover_of
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId
 from crdtstream.core.intervals import Intervals
+from crdtstream.core.lag import entries_read_after
 from crdtstream.core.lane import Lane, LastId, MacroNode
+from crdtstream.core.progress import Consumer, LaneProgress, Nack, once_more
 
 Start: TypeAlias = StreamId | Mapping[Region, StreamId]
 Found: TypeAlias = tuple[StreamId, Region, MacroNode, int]
-
-# A delivery count is a signed 64-bit number to clients.
-DELIVERY_COUNT_MAX: Final = (1 << 63) - 1
-# Who issued a mode that was never set.
-NOBODY: Final = Region(0)
-
-
-@dataclass(frozen=True, slots=True)
-class ModeRegister:
-    """Who hands out new entries, and which setting of it this is.
-
-    Attributes:
-        epoch, issuer: the highest epoch wins, then the lowest issuing region; 0 before any.
-        home: the region that hands out, with Mode.HOME.
-    """
-
-    epoch: int = 0
-    issuer: Region = NOBODY
-    mode: Mode = Mode.AT_LEAST_ONCE
-    home: Region | None = None
-
-    def is_handed_out_by(self, region: Region, lane: Region) -> bool:
-        """Whether ``region`` hands out the new entries of ``lane``."""
-        match self.mode:
-            case Mode.HOME:
-                return region == self.home
-            case Mode.PARTITIONED:
-                return region == lane
-            case _:
-                return True
-
-    def beats(self, other: "ModeRegister") -> bool:
-        return (self.epoch, -self.issuer) > (other.epoch, -other.issuer)
-
-
-class Nack:
-    """One delivered, not yet acknowledged entry.
-
-    Attributes:
-        consumer: None when nobody owns it: given back (XNACK), or taken over from another region.
-    """
-
-    __slots__ = ("consumer", "delivered_ms", "delivery_count", "id", "lane")
-
-    def __init__(
-        self, lane: Region, entry_id: StreamId, consumer: "Consumer | None", now: Millis, count: int
-    ) -> None:
-        self.lane = lane
-        self.id = entry_id
-        self.consumer = consumer
-        self.delivered_ms = now
-        self.delivery_count = count
-
-
-class Consumer:
-    """A member of the group in this region.
-
-    Attributes:
-        seen_ms: last attempt (not logged by itself: an idle poll costs no disk write).
-        active_ms: last time it got something, None before that.
-        pel: its pending entries by (ID, lane): the order in which history is read.
-    """
-
-    __slots__ = ("active_ms", "name", "pel", "seen_ms")
-
-    def __init__(self, name: bytes, now: Millis) -> None:
-        self.name = name
-        self.seen_ms = now
-        self.active_ms: Millis | None = None
-        self.pel: SortedDict[tuple[StreamId, Region], Nack] = SortedDict()
-
-
-class LaneProgress:
-    """How far this region has read one lane, and what of it is pending; see the picture above.
-
-    Attributes:
-        ignore_until: set back by XGROUP SETID: intervals are ignored up to here (``rules`` 11).
-        handed_out: taken back by a create with a lower start: runs further on that were handed out
-            here already (``rules`` 10).  Delivery skips them: they are pending or acknowledged.
-        skip_pending_until: taken back: up to here what is pending is not delivered anew, also
-            where its run was forgotten (XGROUP SETID forward, DELCONSUMER).
-        entries_read: Redis's counter, None when unknown.
-    """
-
-    __slots__ = (
-        "entries_read",
-        "handed_out",
-        "ignore_until",
-        "last_delivered",
-        "pel",
-        "run_from",
-        "skip_pending_until",
-    )
-
-    def __init__(self, position: StreamId, entries_read: int | None) -> None:
-        self.last_delivered = position
-        self.run_from = position
-        self.ignore_until = ID_MIN
-        self.handed_out = Intervals()
-        self.skip_pending_until = ID_MIN
-        self.entries_read = entries_read
-        self.pel: SortedDict[StreamId, Nack] = SortedDict()
-
-    def jump(self, position: StreamId) -> None:
-        """Read on from ``position``.  Within the current run everything stays accounted for."""
-        if not self.run_from <= position <= self.last_delivered:
-            self.run_from = position
-        self.last_delivered = position
 
 
 class Group:
@@ -154,7 +49,6 @@ class Group:
         "_position",
         "_position_create_count",
         "_read_hint",
-        "_youngest_ms",
         "claims_idle",
         "consumers",
         "creates",
@@ -174,8 +68,7 @@ class Group:
         self.unowned: OrderedDict[tuple[StreamId, Region], Nack] = OrderedDict()
         # Those that somebody owns by delivery time, oldest first; made when somebody first asks
         # for idle ones (XREADGROUP CLAIM), None before: other groups do not pay for it.
-        self._by_age: OrderedDict[tuple[StreamId, Region], Nack] | None = None
-        self._youngest_ms = Millis(0)
+        self._by_age: ByAge | None = None
         # Whether somebody ever asked; who waits for idle entries must hear when some may be older.
         self.claims_idle = False
         # Where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID said so.
@@ -235,20 +128,9 @@ class Group:
 
     def handover(self, lanes: Iterable[Region]) -> dict[Region, LaneHandover]:
         """What the new home must know of each lane; see LaneHandover."""
-        handovers = {}
-        for region in sorted({*lanes, *self.lanes}):
-            progress = self.progress(region)
-            handovers[region] = LaneHandover(
-                run_from=min(progress.run_from, progress.last_delivered),
-                last_delivered=progress.last_delivered,
-                handed_out=tuple(progress.handed_out),
-                ignore_until=progress.ignore_until,
-                pending=tuple(
-                    (entry_id, nack.delivery_count) for entry_id, nack in progress.pel.items()
-                ),
-                entries_read=progress.entries_read,
-            )
-        return handovers
+        return {
+            region: handover_of(self.progress(region)) for region in sorted({*lanes, *self.lanes})
+        }
 
     def set_mode(
         self, effect: SetGroupMode, issuer: Region, context: VersionVector, here: Region
@@ -503,7 +385,7 @@ class Group:
             if not change.noack:
                 for entry_id in ids:
                     self._own(progress, region, entry_id, consumer, change.now, 1)
-            progress.entries_read = _entries_read_after(
+            progress.entries_read = entries_read_after(
                 progress, lanes[region], last_ids[region].id, ids
             )
             progress.last_delivered = ids[-1]
@@ -520,7 +402,8 @@ class Group:
                 nack = pel[entry_id]
                 nack.delivered_ms = now
                 nack.delivery_count = once_more(nack.delivery_count)
-                self._place_by_age(nack)
+                if self._by_age is not None and nack.consumer is not None:
+                    self._by_age.place(nack)
 
     def release(self, change: Release) -> None:
         """XNACK: the entries have no owner any more and wait, in this order, to be claimed.
@@ -586,7 +469,7 @@ class Group:
             nack.delivery_count = count
         consumer.pel[entry_id, region] = nack
         if self._by_age is not None:
-            self._place_by_age(nack)
+            self._by_age.place(nack)
 
     def _disown(self, nack: Nack) -> None:
         """Take a NACK out of all lists but the lane's."""
@@ -596,7 +479,7 @@ class Group:
         else:
             del nack.consumer.pel[place]
             if self._by_age is not None:
-                self._by_age.pop(place, None)
+                self._by_age.forget(nack)
 
     def _drop_nack(self, nack: Nack) -> None:
         del self.lanes[nack.lane].pel[nack.id]
@@ -625,35 +508,12 @@ class Group:
         known = ID_MIN if intervals is None else intervals.end
         return max(progress.last_delivered, progress.handed_out.end, known)
 
-    # --- Idle entries -------------------------------------------------------------------------
-
-    def _place_by_age(self, nack: Nack) -> None:
-        """Keep ``_by_age`` in order, when there is one: most are the youngest now."""
-        if self._by_age is None or nack.consumer is None:
-            return
-        if nack.delivered_ms < self._youngest_ms:
-            # XCLAIM IDLE, or a clock set back: sorted anew when somebody asks.
-            self._by_age = None
-            return
-        self._youngest_ms = nack.delivered_ms
-        place = nack.id, nack.lane
-        self._by_age[place] = nack
-        self._by_age.move_to_end(place)
-
     def owned_by_age(self) -> Iterable[Nack]:
-        """Pending entries that somebody owns, the longest idle first.
-
-        O(pending * log pending) at the first call and after a delivery time went back, else O(1).
-        """
+        """Pending entries that somebody owns, the longest idle first; see ``by_age.py``."""
         self.claims_idle = True
-        if self._by_age is None:
-            owned = sorted(
-                (nack for nack in self.pending() if nack.consumer is not None),
-                key=lambda nack: nack.delivered_ms,
-            )
-            self._by_age = OrderedDict(((nack.id, nack.lane), nack) for nack in owned)
-            self._youngest_ms = owned[-1].delivered_ms if owned else Millis(0)
-        return self._by_age.values()
+        if self._by_age is None or not self._by_age.is_in_order:
+            self._by_age = ByAge(nack for nack in self.pending() if nack.consumer is not None)
+        return self._by_age
 
     # --- Consumers ----------------------------------------------------------------------------
 
@@ -721,11 +581,6 @@ class Group:
         return (start, end) if end > acknowledged else None
 
 
-def once_more(delivery_count: int) -> int:
-    """The delivery count after another delivery; it ends where XNACK FATAL puts it."""
-    return min(delivery_count + 1, DELIVERY_COUNT_MAX)
-
-
 def _position_in(start: Start, region: Region) -> StreamId:
     return start.get(region, ID_MIN) if isinstance(start, Mapping) else start
 
@@ -739,65 +594,3 @@ def _keys_with_lane(
 ) -> Iterator[tuple[StreamId, Region]]:
     for entry_id in pel.irange(start):
         yield entry_id, pel[entry_id].lane
-
-
-# --- entries-read and lag: Redis's own rules, lane by lane --------------------------------------
-#
-# Redis counts what was added, not what is there, and gives up (None) where an XDEL may have taken
-# something that the group had still to read.  ``last_id`` is the lane's last-generated ID.
-
-
-def _entries_read_after(
-    progress: LaneProgress, lane: Lane, last_id: StreamId, ids: tuple[StreamId, ...]
-) -> int | None:
-    """Redis's entries-read counter after these entries of the lane were delivered."""
-    position, read = progress.last_delivered, progress.entries_read
-    if ids[-1] <= position:
-        return read
-    for index, entry_id in enumerate(ids):
-        if read is not None and position >= lane.first_id and not _is_holed(lane, position):
-            return read + len(ids) - index
-        if lane.entries_added:
-            read = _added_up_to(lane, last_id, entry_id)
-        position = entry_id
-    return read
-
-
-def lane_lag(progress: LaneProgress, lane: Lane, last_id: StreamId) -> int | None:
-    """How many entries of the lane are still to be read, None where Redis cannot tell either."""
-    if not lane.entries_added or not lane.length:
-        return 0
-    if progress.last_delivered < lane.first_id > lane.max_deleted_id:
-        # Everything is still ahead, whatever ENTRIESREAD once claimed.
-        return lane.length
-    read = progress.entries_read
-    if read is None or _is_holed(lane, progress.last_delivered):
-        read = _added_up_to(lane, last_id, progress.last_delivered)
-    return None if read is None else lane.entries_added - read
-
-
-def _added_up_to(lane: Lane, last_id: StreamId, entry_id: StreamId) -> int | None:
-    """How many entries were ever added up to ``entry_id``; None if deletions hide the answer."""
-    if not lane.entries_added:
-        return 0
-    if not lane.length and entry_id <= last_id:
-        return lane.entries_added
-    if entry_id != ID_MIN and entry_id < lane.max_deleted_id:
-        return None
-    if entry_id == last_id:
-        return lane.entries_added
-    if entry_id > last_id:
-        return None
-    if lane.max_deleted_id < lane.first_id:
-        if entry_id < lane.first_id:
-            return lane.entries_added - lane.length
-        if entry_id == lane.first_id:
-            return lane.entries_added - lane.length + 1
-    return None
-
-
-def _is_holed(lane: Lane, position: StreamId) -> bool:
-    """Whether an XDEL may have taken an entry at or behind this position."""
-    if not lane.length or lane.max_deleted_id < lane.first_id:
-        return False
-    return position <= lane.max_deleted_id

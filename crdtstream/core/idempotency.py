@@ -73,12 +73,6 @@ class Window:
         while len(ids) > maxsize:
             del ids[next(iter(ids))]
 
-    def point_to(self, idempotent: IdempotentId, entry_id: StreamId, dot: Dot) -> None:
-        """Of two entries that became one the other stayed."""
-        tracked = self._by_producer.get(idempotent.producer, {}).get(idempotent.id)
-        if tracked is not None:
-            tracked.entry_id, tracked.dot = entry_id, dot
-
     def forget_old(self, *, now: Millis, duration_s: int) -> None:
         """Drop what is too old to be recognised.  O(what goes + producers)."""
         for producer, ids in list(self._by_producer.items()):

@@ -14,18 +14,12 @@ Always so:
     was received.  Batches are applied whole and in the order of their origin.
   * Equal version vectors, equal digests (``digest.py``).
   * ``_streams`` holds exactly the keys that exist (``rules`` 6); of these, one whose deadline has
-    passed is in ``_due`` and reads as missing until its DeleteKey comes (``rules`` 7).
+    passed is in ``_due`` and reads as missing until its DeleteKey comes (``expiry.py``).
   * Nothing here looks at a clock, a file or a socket: ``advance`` says what time it is.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush
-from itertools import chain, groupby, islice, pairwise
-from typing import Final, TypeAlias, assert_never
-from zlib import crc32
-
-from sortedcontainers import SortedList
+from typing import Final, assert_never
 
 from crdtstream.core.clock import (
     Dot,
@@ -41,6 +35,7 @@ from crdtstream.core.codec import (
     encode_batch,
     encode_local,
 )
+from crdtstream.core.collapse import collapse
 from crdtstream.core.digest import digest_key, digest_keyspace
 from crdtstream.core.effects import (
     Ack,
@@ -70,31 +65,24 @@ from crdtstream.core.effects import (
     SetStreamConfig,
     Trim,
 )
+from crdtstream.core.expiry import Expiry
 from crdtstream.core.group import Group
 from crdtstream.core.idempotency import Collapsed, IdempotencyRecords, Tracked, Window
-from crdtstream.core.ids import ID_MIN, SEQ_BITS, U64_MAX, IdMode, Millis, Region, StreamId
+from crdtstream.core.ids import ID_MIN, SEQ_BITS, IdMode, Millis, Region, StreamId
+from crdtstream.core.key_order import KeyOrder
 from crdtstream.core.lane import (
     NODE_BYTES_MAX_DEFAULT,
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
-    ascends,
 )
 from crdtstream.core.open_batch import OpenBatch
 from crdtstream.core.registers import KeyRegisters
+from crdtstream.core.runs import Run, checked_runs
 from crdtstream.core.stream import Stream
 from crdtstream.core.tombstones import Tombstones
 
-Run: TypeAlias = tuple[bytes, int, int]
-
 IDMP_DURATION_S_DEFAULT: Final = 100
 IDMP_MAXSIZE_DEFAULT: Final = 100
-# Deadlines that were overwritten stay in the heap until so many more stand in it than twice the
-# keys with registers: clearing them out costs a look at each of these keys.
-STALE_DEADLINES_MAX: Final = 64
-# Keys that one tick deletes because their time is over: a tick should take some ten milliseconds.
-EXPIRED_AT_ONCE_MAX: Final = 500
-# 2^64 divided by the golden ratio.
-GOLDEN_SECTION: Final = 0x9E3779B97F4A7C15
 # After so many idempotent appends to a stream those of producers who went silent are looked for.
 WINDOW_SWEEP_APPENDS: Final = 256
 
@@ -138,16 +126,13 @@ class Replica:
         self.acknowledged_count = 0
         self.frontier_count = 0
         self._streams: dict[bytes, Stream] = {}
-        # The same keys by checksum: an order that insertions do not shift, for SCAN.
-        self._scan_order: SortedList[tuple[int, bytes]] = SortedList()
-        self._draws = 0
+        self._key_order = KeyOrder()
         self._tombstones = Tombstones()
         self._idempotency = IdempotencyRecords()
         self._registers: dict[bytes, KeyRegisters] = {}
-        self._deadlines: list[tuple[Millis, bytes]] = []
-        self._due: set[bytes] = set()
-        # Of these, whose deadline this region set, in the order of the deadlines.
-        self._due_here: dict[bytes, None] = {}
+        self._expiry = Expiry(region)
+        # Its very set: every command looks at it.
+        self._due = self._expiry.due
         self._open = OpenBatch(1)
         self._changes: list[tuple[int, LocalChange]] = []
         self._records: list[Record] = []
@@ -182,28 +167,11 @@ class Replica:
 
         A key that exists from the first call to the last is met exactly once.  O(count + log n).
         """
-        keys: list[bytes] = []
-        checksum = -1
-        for found, key in self._scan_order.irange((cursor, b"")):
-            # Keys of one checksum stay together: the cursor cannot stand between them.
-            if len(keys) >= count and found != checksum:
-                return found, keys
-            checksum = found
-            if key not in self._due:
-                keys.append(key)
-        return 0, keys
+        return self._key_order.scan(cursor, count, without=self._due)
 
     def draw_key(self) -> bytes | None:
-        """One of the keys, None if there are none; each as often as any other in the long run.
-
-        No chance is in it: the draws go round all keys in steps of the golden section, so
-        that the next one lies far from the last.  O(log n + keys whose time is over).
-        """
-        self._draws += 1
-        at = (self._draws * GOLDEN_SECTION & U64_MAX) * len(self._scan_order) >> 64
-        behind = self._scan_order.islice(at)
-        before = self._scan_order.islice(0, at)
-        return next((key for _, key in chain(behind, before) if key not in self._due), None)
+        """One of the keys, None if there are none; each as often as any other in the long run."""
+        return self._key_order.draw(without=self._due)
 
     @property
     def tombstone_count(self) -> int:
@@ -263,69 +231,34 @@ class Replica:
     def advance(self, now: Millis) -> None:
         """Say what time it is; keys whose deadline has passed read as missing from here on."""
         self.now = now
-        while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, key = heappop(self._deadlines)
-            registers = self._registers.get(key)
-            found = None if registers is None else registers.deadline()
-            if found is None or found[0] != deadline:
-                continue
-            self._due.add(key)
-            self.touched.add(key)
-            if found[1].region == self.region:
-                self._due_here[key] = None
+        self.touched.update(self._expiry.advance(now))
 
     def deadline_of(self, key: bytes) -> Millis | None:
         """When the key expires; None: it does not."""
-        registers = self._registers.get(key)
-        found = None if registers is None else registers.deadline()
-        return None if found is None else found[0]
-
-    def deadlines(self) -> Iterator[Millis]:
-        """The deadlines of all keys that have one, in no order.  O(keys with registers)."""
-        for key, registers in self._registers.items():
-            found = registers.deadline()
-            if found is not None and key in self._streams:
-                yield found[0]
+        return self._expiry.of(key)
 
     @property
     def expiring_count(self) -> int:
-        """How many keys have a deadline.  O(keys with registers)."""
-        return sum(1 for _ in self.deadlines())
+        """How many keys have a deadline."""
+        return len(self._expiry)
+
+    def mean_deadline(self) -> Millis | None:
+        """The mean of the deadlines that have not passed, None if there are none."""
+        return self._expiry.mean()
 
     def next_deadline(self) -> Millis | None:
         """When ``advance`` will find the next key to expire; may be of a deadline long changed."""
-        return self._deadlines[0][0] if self._deadlines else None
+        return self._expiry.next()
 
     @property
     def has_due(self) -> bool:
         """Whether ``expire_due`` has something to do: any ``advance`` may have found it."""
-        return bool(self._due_here)
+        return self._expiry.has_due_here
 
     def expire_due(self) -> None:
-        """Issue the DeleteKeys that fall to this region: those whose deadline it set.
-
-        Many keys may end at once: no more than EXPIRED_AT_ONCE_MAX go with one call.
-        """
-        for key in list(islice(self._due_here, EXPIRED_AT_ONCE_MAX)):
+        """Issue the DeleteKeys that fall to this region, or as many as one tick may take."""
+        for key in self._expiry.next_due_here():
             self.issue(DeleteKey(key))
-
-    def _forget_due(self, key: bytes) -> None:
-        self._due.discard(key)
-        self._due_here.pop(key, None)
-
-    def _note_deadline(self, key: bytes) -> None:
-        """A value of the key's expiry came."""
-        self._forget_due(key)
-        deadline = self.deadline_of(key)
-        if deadline is None:
-            return
-        if len(self._deadlines) > 2 * len(self._registers) + STALE_DEADLINES_MAX:
-            current = ((self.deadline_of(name), name) for name in self._registers)
-            self._deadlines = [(when, name) for when, name in current if when is not None]
-            heapify(self._deadlines)
-        else:
-            heappush(self._deadlines, (deadline, key))
-        self.advance(self.now)
 
     # --- Issuing ------------------------------------------------------------------------------
 
@@ -442,7 +375,7 @@ class Replica:
         if self.is_known(batch):
             return
         assert self.ready(batch), "the inbox holds a batch back until it is next"
-        runs = self._checked_runs(batch)
+        runs = checked_runs(batch, self._lane_end)
         self.seal(now)
         self.advance(now)
         self._apply_batch(batch, runs, arrived=now)
@@ -470,7 +403,7 @@ class Replica:
                 raise BatchError(
                     f"batch {batch.origin}:{batch.first_n} does not follow {dict(self.vv)}"
                 )
-            runs = self._checked_runs(batch)
+            runs = checked_runs(batch, self._lane_end)
             self._apply_batch(batch, runs, changes, arrived=arrived or batch.issued_ms)
         self._unmeasured.clear()
         self._open = OpenBatch(self.issued + 1)
@@ -488,38 +421,6 @@ class Replica:
         self._idempotency.forget_stable(stable)
 
     # --- Applying a batch ---------------------------------------------------------------------
-
-    def _checked_runs(self, batch: EffectBatch) -> list[Run]:
-        """The appends as runs of one key each, after checking that their IDs ascend.
-
-        A run ends where another effect stands between, so that runs and other effects can be
-        applied in turn.
-        """
-        columns = batch.appends
-        if not columns.ms:
-            return []
-        runs = list(_runs(columns, [offset for offset, _ in batch.others]))
-        # A DeleteKey takes all that its own origin appended before: IDs may begin again behind it.
-        deletes = deque(
-            (offset - rank, effect.key)
-            for rank, (offset, effect) in enumerate(batch.others)
-            if isinstance(effect, DeleteKey)
-        )
-        last_ids: dict[bytes, StreamId] = {}
-        for key, start, stop in runs:
-            while deletes and deletes[0][0] <= start:
-                last_ids[deletes.popleft()[1]] = ID_MIN
-            ms, seq = columns.ms[start:stop], columns.seq[start:stop]
-            above = last_ids.get(key)
-            if above is None:
-                above = self._lane_end(key, batch.origin)
-            if not ascends(ms, seq, above=above):
-                raise BatchError(
-                    f"appends: IDs of {key!r} do not ascend in lane {batch.origin}, "
-                    f"batch {batch.origin}:{batch.first_n}"
-                )
-            last_ids[key] = StreamId(ms[-1] << SEQ_BITS | seq[-1])
-        return runs
 
     def _lane_end(self, key: bytes, origin: Region) -> StreamId:
         stream = self._streams.get(key)
@@ -628,24 +529,10 @@ class Replica:
         dot: Dot,
         context: VersionVector,
     ) -> None:
-        """Keep an idempotent append in mind; of concurrent ones the smallest dot stays."""
-        stream.lanes[dot.region].mark_idempotent(entry_id, dot.n, idempotent)
-        rivals = self._idempotency.concurrent(context, key, idempotent)
-        self._idempotency.add(dot, key, idempotent, entry_id)
-        stays, stays_id = min([*rivals, (dot, entry_id)])
-        for rival, rival_id in rivals:
-            if rival > dot:
-                stream.remove_entry(rival_id, rival)
-        for lost, lost_id in [*rivals, (dot, entry_id)]:
-            if lost >= dot and lost != stays:
-                row = Collapsed(lost, idempotent, stays, stays_id)
-                self._idempotency.note_collapsed(key, lost_id, row)
-        if stays != dot:
-            lane = stream.lanes[dot.region]
-            lane.remove(entry_id, n_max=dot.n)
-            # Nobody here has seen it: as if it had not been added.
-            lane.entries_added -= 1
-
+        """An idempotent append came; what stays of it is recognised from now on."""
+        stays, stays_id = collapse(
+            self._idempotency, stream, key, idempotent, entry_id, dot, context
+        )
         if stream.window is None:
             stream.window = Window()
         window = stream.window
@@ -671,7 +558,7 @@ class Replica:
             case DeleteKey(key):
                 self._tombstones.add(dot, key, None)
                 if self._registers.pop(key, None) is not None:
-                    self._forget_due(key)
+                    self._expiry.forget(key)
                 if (stream := self._streams.get(key)) is not None:
                     stream.clear_covered_by(context)
                     self._drop_if_gone(key, stream)
@@ -702,8 +589,10 @@ class Replica:
                     lane.max_deleted_id = max_deleted_id
             case SetExpiry(key, deadline):
                 if self._tombstones.observed_by(context, key):
-                    self._registers_of(key).expiry.set(dot, deadline, context)
-                    self._note_deadline(key)
+                    registers = self._registers_of(key)
+                    registers.expiry.set(dot, deadline, context)
+                    self._expiry.set(key, registers.deadline(), exists=key in self._streams)
+                    self.advance(self.now)
             case SetStreamConfig():
                 self._apply_config(effect, dot, context)
             case SetGroupMode():
@@ -773,13 +662,15 @@ class Replica:
         stream = self._streams.get(key)
         if stream is None:
             self._streams[key] = stream = Stream(self.node_limits)
-            self._scan_order.add((crc32(key), key))
+            self._key_order.add(key)
+            self._expiry.note_begun(key)
         return stream
 
     def _drop_if_gone(self, key: bytes, stream: Stream) -> None:
         if not stream.exists:
             del self._streams[key]
-            self._scan_order.remove((crc32(key), key))
+            self._key_order.remove(key)
+            self._expiry.note_gone(key)
 
     # --- Applying a local change --------------------------------------------------------------
 
@@ -856,21 +747,3 @@ def _begins_new_run(change: LocalChange) -> bool:
             return change.last_id is not None
         case _:
             return False
-
-
-def _runs(columns: AppendColumns, other_offsets: list[int]) -> Iterable[Run]:
-    """Stretches of the append columns that share a key and have no other effect between them."""
-    # Where another effect stands, counted in appends: its offset less the effects before it.
-    cuts = [offset - rank for rank, offset in enumerate(other_offsets)]
-    bounds = sorted({0, *cuts, len(columns.ms)})
-    if len(columns.keys) == 1:
-        (key,) = columns.keys
-        for start, stop in pairwise(bounds):
-            yield key, start, stop
-        return
-    for start, stop in pairwise(bounds):
-        at = start
-        for index, group in groupby(columns.key_index[start:stop]):
-            length = sum(1 for _ in group)
-            yield columns.keys[index], at, at + length
-            at += length

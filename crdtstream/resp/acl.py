@@ -3,12 +3,13 @@
 import hashlib
 from typing import Final
 
-from crdtstream.commands.arguments import integer, shown
-from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, RespSet
+from crdtstream.commands.arguments import integer
+from crdtstream.commands.reply import OK, Reply, RespMap, RespSet
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.resp.connection_commands import DEFAULT_USER
-from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.containers import container
 
 HELP: Final = (
     "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -39,15 +40,15 @@ class AclCommands:
         self._password_hashes = [hashlib.sha256(password).hexdigest().encode()] if password else []
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int, str], ...] = (
-            (b"getuser", self._getuser, 3, "6.0.0"),
-            (b"list", self._list, 2, "6.0.0"),
-            (b"log", self._log, -2, "6.0.0"),
-            (b"users", self._users, 2, "6.0.0"),
-            (b"whoami", self._whoami, 2, "6.0.0"),
-            (b"help", self._help, 2, "6.0.0"),
+        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
+            (b"getuser", self._getuser, 3),
+            (b"list", self._list, 2),
+            (b"log", self._log, -2),
+            (b"users", self._users, 2),
+            (b"whoami", self._whoami, 2),
+            (b"help", self._help, 2),
         )
-        return container(b"acl", "server", "6.0.0", rows, admin=ADMIN)
+        return container(b"acl", rows, admin=ADMIN)
 
     def _whoami(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """ACL WHOAMI."""
@@ -66,10 +67,7 @@ class AclCommands:
     def _log(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """ACL LOG [count | RESET]: the one user may do everything, so nothing is refused."""
         if len(argv) > 3:
-            raise CommandError(
-                "ERR unknown subcommand or wrong number of arguments for "
-                f"'{shown(argv[1])}'. Try ACL HELP."
-            )
+            raise bad_subcommand(argv)
         if len(argv) == 3:
             if argv[2].lower() == b"reset":
                 return OK

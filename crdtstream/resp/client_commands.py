@@ -7,11 +7,12 @@ from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, shown
 from crdtstream.commands.database import Pause
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, RespSet, Verbatim
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand, Talk
+from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.resp.client_list import Filter, describe, kill_filter, of_ids, of_type
 from crdtstream.resp.connection import Connection
 from crdtstream.resp.connection_commands import BAD_NAME, is_name
-from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.containers import container
 from crdtstream.resp.wait import BAD_TIMEOUT
 
 if TYPE_CHECKING:
@@ -94,27 +95,27 @@ class ClientCommands:
         self._server = server
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int, str], ...] = (
-            (b"id", self._id, 2, "5.0.0"),
-            (b"getname", self._getname, 2, "2.6.9"),
-            (b"setname", self._setname, 3, "2.6.9"),
-            (b"setinfo", self._setinfo, 4, "7.2.0"),
-            (b"info", self._info, 2, "6.2.0"),
-            (b"list", self._list, -2, "2.4.0"),
-            (b"unblock", self._unblock, -3, "5.0.0"),
-            (b"kill", self._kill, -3, "2.4.0"),
-            (b"reply", self._reply, 3, "3.2.0"),
-            (b"no-evict", self._no_evict, 3, "7.0.0"),
-            (b"no-touch", self._no_touch, 3, "7.2.0"),
-            (b"pause", self._pause, -3, "3.0.0"),
-            (b"unpause", self._unpause, 2, "6.2.0"),
-            (b"tracking", self._tracking, -3, "6.0.0"),
-            (b"trackinginfo", self._trackinginfo, 2, "6.2.0"),
-            (b"caching", self._caching, 3, "6.0.0"),
-            (b"getredir", self._getredir, 2, "6.0.0"),
-            (b"help", self._help, 2, "5.0.0"),
+        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
+            (b"id", self._id, 2),
+            (b"getname", self._getname, 2),
+            (b"setname", self._setname, 3),
+            (b"setinfo", self._setinfo, 4),
+            (b"info", self._info, 2),
+            (b"list", self._list, -2),
+            (b"unblock", self._unblock, -3),
+            (b"kill", self._kill, -3),
+            (b"reply", self._reply, 3),
+            (b"no-evict", self._no_evict, 3),
+            (b"no-touch", self._no_touch, 3),
+            (b"pause", self._pause, -3),
+            (b"unpause", self._unpause, 2),
+            (b"tracking", self._tracking, -3),
+            (b"trackinginfo", self._trackinginfo, 2),
+            (b"caching", self._caching, 3),
+            (b"getredir", self._getredir, 2),
+            (b"help", self._help, 2),
         )
-        return container(b"client", "connection", "2.4.0", rows, admin=ADMIN)
+        return container(b"client", rows, admin=ADMIN)
 
     # --- About oneself ------------------------------------------------------------------------
 
@@ -306,7 +307,4 @@ def _is_on(text: bytes) -> bool:
 
 def _refuse_more_than(count: int, argv: list[bytes]) -> None:
     if len(argv) > count:
-        raise CommandError(
-            f"ERR unknown subcommand or wrong number of arguments for '{shown(argv[1])}'. "
-            "Try CLIENT HELP."
-        )
+        raise bad_subcommand(argv)

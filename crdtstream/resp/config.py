@@ -10,8 +10,9 @@ from crdtstream.commands.arguments import shown
 from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
-from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.containers import container
 from crdtstream.resp.parameters import BadValueError, make_parameters
 from crdtstream.resp.rewriting import RewriteError, rewrite_file
 
@@ -44,15 +45,15 @@ class Config:
         self._changed: set[str] = set()
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int, str], ...] = (
-            (b"get", self._get, -3, "2.0.0"),
-            (b"set", self._set, -4, "2.0.0"),
-            (b"resetstat", self._resetstat, 2, "2.0.0"),
-            (b"rewrite", self._rewrite, 2, "2.8.0"),
-            (b"help", self._help, 2, "5.0.0"),
+        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
+            (b"get", self._get, -3),
+            (b"set", self._set, -4),
+            (b"resetstat", self._resetstat, 2),
+            (b"rewrite", self._rewrite, 2),
+            (b"help", self._help, 2),
         )
         admin = (b"get", b"set", b"resetstat", b"rewrite")
-        return container(b"config", "server", "2.0.0", rows, admin=admin)
+        return container(b"config", rows, admin=admin)
 
     def _get(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """CONFIG GET pattern …: each parameter once, by name."""

@@ -3,7 +3,7 @@
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from crdtstream.commands.arguments import SYNTAX_ERROR, integer, parse_i64, shown
+from crdtstream.commands.arguments import SYNTAX_ERROR, only_database, parse_i64, shown
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.commands.session import RESP2, RESP3, Session, SessionCommand, Talk
 from crdtstream.core.ids import Millis
@@ -47,18 +47,14 @@ class ConnectionCommands:
         self._password = server.settings.requirepass.encode()
 
     def commands(self) -> list[SessionCommand]:
-        rows = (
-            (b"ping", self._ping, -1, _FAST, "Returns the server's liveliness response.", "1.0.0"),
-            (b"echo", self._echo, 2, _FAST, "Returns the given string.", "1.0.0"),
-            (b"hello", self._hello, -1, _EARLY, "Handshakes with the server.", "6.0.0"),
-            (b"auth", self._auth, -2, _EARLY, "Authenticates the connection.", "1.0.0"),
-            (b"select", self._select, 2, _FAST, "Changes the selected database.", "1.0.0"),
-            (b"quit", self._quit, -1, _EARLY_AND_AT_ONCE, "Closes the connection.", "1.0.0"),
-            (b"reset", self._reset, 1, _EARLY_AND_AT_ONCE, "Resets the connection.", "6.2.0"),
-        )
         return [
-            SessionCommand(name, run, arity, flags, 0, 0, 0, "connection", summary, since)
-            for name, run, arity, flags, summary, since in rows
+            SessionCommand(b"ping", self._ping, -1, _FAST),
+            SessionCommand(b"echo", self._echo, 2, _FAST),
+            SessionCommand(b"hello", self._hello, -1, _EARLY),
+            SessionCommand(b"auth", self._auth, -2, _EARLY),
+            SessionCommand(b"select", self._select, 2, _FAST),
+            SessionCommand(b"quit", self._quit, -1, _EARLY_AND_AT_ONCE),
+            SessionCommand(b"reset", self._reset, 1, _EARLY_AND_AT_ONCE),
         ]
 
     def _ping(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
@@ -75,8 +71,7 @@ class ConnectionCommands:
 
     def _select(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """SELECT 0: there is one database."""
-        if integer(argv[1]) != 0:
-            raise CommandError("ERR DB index is out of range")
+        only_database(argv[1])
         return OK
 
     def _quit(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:

@@ -58,13 +58,7 @@ class Info:
         }
 
     def commands(self) -> list[SessionCommand]:
-        summary = "Returns information and statistics about the server."
-        flags = frozenset({"loading", "stale"})
-        return [
-            SessionCommand(
-                b"info", self._info, -1, flags, group="server", summary=summary, since="1.0.0"
-            )
-        ]
+        return [SessionCommand(b"info", self._info, -1, frozenset({"loading", "stale"}))]
 
     def _info(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
         """INFO [section …]: in an order of its own, each once; without one as with DEFAULT, which
@@ -257,9 +251,9 @@ class Info:
     def _about_keyspace(self, now: Millis) -> Fields:
         replica = self._server.engine.replica
         count = len(replica)
-        ttls = [max(0, deadline - now) for deadline in replica.deadlines()]
-        mean = sum(ttls) // len(ttls) if ttls else 0
-        told = f"keys={count},expires={len(ttls)},avg_ttl={mean},subexpiry=0"
+        mean = replica.mean_deadline()
+        mean_ms = 0 if mean is None else max(0, mean - now)
+        told = f"keys={count},expires={replica.expiring_count},avg_ttl={mean_ms},subexpiry=0"
         return {"db0": told} if count else {}
 
     def _about_crdt(self, _now: Millis) -> Fields:

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, shown
-from crdtstream.commands.command import Command
 from crdtstream.commands.database import Database
+from crdtstream.commands.dispatch import AnyCommand
 from crdtstream.commands.documentation.key_specs import KeySpec, key_range
 from crdtstream.commands.documentation.manual import pages
 from crdtstream.commands.documentation.pages import Page
@@ -18,8 +18,9 @@ from crdtstream.commands.documentation.syntax import Argument
 from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import CommandError, Null, Reply, RespMap, RespSet, Status
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
-from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.containers import container
 
 HELP: Final = (
     "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -41,8 +42,6 @@ HELP: Final = (
     "    Print this help.",
 )
 
-AnyCommand = Command | SessionCommand
-
 
 class Introspection:
     """COMMAND and its subcommands."""
@@ -51,16 +50,16 @@ class Introspection:
         self._database = database
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int, str], ...] = (
-            (b"count", self._count, 2, "2.8.13"),
-            (b"docs", self._docs, -2, "7.0.0"),
-            (b"info", self._info, -2, "2.8.13"),
-            (b"list", self._list, -2, "7.0.0"),
-            (b"getkeys", self._getkeys, -3, "2.8.13"),
-            (b"getkeysandflags", self._getkeysandflags, -3, "7.0.0"),
-            (b"help", self._help, 2, "5.0.0"),
+        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
+            (b"count", self._count, 2),
+            (b"docs", self._docs, -2),
+            (b"info", self._info, -2),
+            (b"list", self._list, -2),
+            (b"getkeys", self._getkeys, -3),
+            (b"getkeysandflags", self._getkeysandflags, -3),
+            (b"help", self._help, 2),
         )
-        _, *subcommands = container(b"command", "server", "2.8.13", rows)
+        _, *subcommands = container(b"command", rows)
         flags = frozenset({"loading", "stale"})
         return [SessionCommand(b"command", self._all, -1, flags), *subcommands]
 

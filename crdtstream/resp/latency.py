@@ -14,8 +14,9 @@ from crdtstream.commands.arguments import shown
 from crdtstream.commands.reply import CommandError, Reply, RespMap, Verbatim
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.commands.statistics import CallStatistics, Statistics
+from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
-from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.containers import container
 from crdtstream.resp.sparkline import sparkline
 
 COMMAND: Final = "command"
@@ -106,17 +107,17 @@ class LatencyMonitor:
     # --- Commands -----------------------------------------------------------------------------
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int, str], ...] = (
-            (b"doctor", self._doctor, 2, "2.8.13"),
-            (b"graph", self._graph, 3, "2.8.13"),
-            (b"histogram", self._histogram, -2, "7.0.0"),
-            (b"history", self._history, 3, "2.8.13"),
-            (b"latest", self._latest, 2, "2.8.13"),
-            (b"reset", self._reset, -2, "2.8.13"),
-            (b"help", self._help, 2, "2.8.13"),
+        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
+            (b"doctor", self._doctor, 2),
+            (b"graph", self._graph, 3),
+            (b"histogram", self._histogram, -2),
+            (b"history", self._history, 3),
+            (b"latest", self._latest, 2),
+            (b"reset", self._reset, -2),
+            (b"help", self._help, 2),
         )
         admin = [name for name, *_ in rows if name != b"help"]
-        return container(b"latency", "server", "2.8.13", rows, admin=admin)
+        return container(b"latency", rows, admin=admin)
 
     def _latest(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """LATENCY LATEST: of each event its name, last time, what it took then, and the worst."""

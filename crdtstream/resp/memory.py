@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from crdtstream.commands.reply import OK, Reply, RespMap, Verbatim
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
-from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.containers import container
 from crdtstream.resp.info import buffered_bytes, resident_bytes
 
 if TYPE_CHECKING:
@@ -37,14 +38,14 @@ class MemoryCommands:
         self._server = server
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int, str], ...] = (
-            (b"doctor", self._doctor, 2, "4.0.0"),
-            (b"malloc-stats", self._malloc_stats, 2, "4.0.0"),
-            (b"purge", self._purge, 2, "4.0.0"),
-            (b"stats", self._stats, 2, "4.0.0"),
-            (b"help", self._help, 2, "4.0.0"),
+        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
+            (b"doctor", self._doctor, 2),
+            (b"malloc-stats", self._malloc_stats, 2),
+            (b"purge", self._purge, 2),
+            (b"stats", self._stats, 2),
+            (b"help", self._help, 2),
         )
-        return container(b"memory", "server", "4.0.0", rows)
+        return container(b"memory", rows)
 
     def _doctor(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """MEMORY DOCTOR: what is unread or unrun, as that is all that can be done about."""

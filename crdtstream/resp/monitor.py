@@ -44,13 +44,8 @@ class Monitors:
         self._watching: dict[int, Session] = {}
 
     def commands(self) -> list[SessionCommand]:
-        return [
-            SessionCommand(
-                b"monitor", self._start, 1,
-                frozenset({"admin", "loading", "noscript", "stale"}), group="server",
-                summary="Shows every command that the server runs, as it runs.", since="1.0.0",
-            )
-        ]  # fmt: skip
+        flags = frozenset({"admin", "loading", "noscript", "stale"})
+        return [SessionCommand(b"monitor", self._start, 1, flags)]
 
     def includes(self, session: Session) -> bool:
         return session.id in self._watching

@@ -4,12 +4,13 @@ import math
 import time
 from typing import TYPE_CHECKING, Final
 
-from crdtstream.commands.arguments import SYNTAX_ERROR, integer, shown
+from crdtstream.commands.arguments import SYNTAX_ERROR, integer
 from crdtstream.commands.reply import NO_REPLY, OK, CommandError, Reply, Verbatim
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.resp.connection_commands import REDIS_VERSION
-from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.containers import container
 
 if TYPE_CHECKING:
     from crdtstream.resp.server import RespServer
@@ -44,36 +45,16 @@ class ServerCommands:
         self._server = server
 
     def commands(self) -> list[SessionCommand]:
-        module_rows: tuple[tuple[bytes, RunSessionCommand, int, str], ...] = (
-            (b"list", self._module_list, 2, "4.0.0"),
-            (b"help", self._module_help, 2, "5.0.0"),
-        )
-        rows = (
-            (b"role", self._role, 1, _FAST, "Returns the replication role.", "2.8.12"),
-            (
-                b"shutdown",
-                self._shutdown,
-                -1,
-                _ADMIN | {"no_multi", "allow_busy"},
-                "Stops the node, with everything acknowledged on disk.",
-                "1.0.0",
-            ),
-            (b"debug", self._debug, -2, _ADMIN, "A container for debugging commands.", "1.0.0"),
-            (
-                b"lolwut",
-                self._lolwut,
-                -1,
-                frozenset({"fast", "readonly"}),
-                "Displays the version.",
-                "5.0.0",
-            ),
+        module_rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
+            (b"list", self._module_list, 2),
+            (b"help", self._module_help, 2),
         )
         return [
-            *container(b"module", "server", "4.0.0", module_rows, admin=(b"list",)),
-            *(
-                SessionCommand(name, run, arity, flags, 0, 0, 0, "server", summary, since)
-                for name, run, arity, flags, summary, since in rows
-            ),
+            *container(b"module", module_rows, admin=(b"list",)),
+            SessionCommand(b"role", self._role, 1, _FAST),
+            SessionCommand(b"shutdown", self._shutdown, -1, _ADMIN | {"no_multi", "allow_busy"}),
+            SessionCommand(b"debug", self._debug, -2, _ADMIN),
+            SessionCommand(b"lolwut", self._lolwut, -1, frozenset({"fast", "readonly"})),
         ]
 
     def _role(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
@@ -127,10 +108,7 @@ class ServerCommands:
                 time.sleep(_seconds(text))
                 return OK
             case _:
-                raise CommandError(
-                    "ERR unknown subcommand or wrong number of arguments for "
-                    f"'{shown(argv[1][:128])}'. Try DEBUG HELP."
-                )
+                raise bad_subcommand(argv)
 
 
 def applied_effects(server: "RespServer") -> int:

@@ -14,8 +14,9 @@ from typing import Final
 from crdtstream.commands.arguments import parse_i64
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
-from crdtstream.resp.containers import container, help_reply
+from crdtstream.resp.containers import container
 from crdtstream.resp.redaction import without_secrets
 
 ARGUMENTS_MAX: Final = 32
@@ -96,21 +97,18 @@ class Slowlog:
     # --- Commands -----------------------------------------------------------------------------
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int, str], ...] = (
-            (b"get", self._get, -2, "2.2.12"),
-            (b"len", self._len, 2, "2.2.12"),
-            (b"reset", self._reset, 2, "2.2.12"),
-            (b"help", self._help, 2, "6.2.0"),
+        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
+            (b"get", self._get, -2),
+            (b"len", self._len, 2),
+            (b"reset", self._reset, 2),
+            (b"help", self._help, 2),
         )
-        return container(b"slowlog", "server", "2.2.12", rows, admin=(b"get", b"len", b"reset"))
+        return container(b"slowlog", rows, admin=(b"get", b"len", b"reset"))
 
     def _get(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """SLOWLOG GET [count]: the newest first."""
         if len(argv) > 3:
-            raise CommandError(
-                "ERR unknown subcommand or wrong number of arguments for "
-                f"'{argv[1].decode('utf-8', 'backslashreplace')}'. Try SLOWLOG HELP."
-            )
+            raise bad_subcommand(argv)
         count = parse_i64(argv[2]) if len(argv) == 3 else COUNT_DEFAULT
         if count is None or count < -1:
             raise CommandError("ERR count should be greater than or equal to -1")

@@ -19,21 +19,12 @@ class Wait:
         self._engine = engine
 
     def commands(self) -> list[SessionCommand]:
+        blocking = frozenset({"blocking"})
         return [
-            SessionCommand(
-                b"wait", self._wait, 3, frozenset({"blocking"}), group="generic", since="3.0.0",
-                summary="Blocks until regions have durably applied the connection's last write.",
-            ),
-            SessionCommand(
-                b"waitaof", self._waitaof, 4, frozenset({"blocking"}), group="generic",
-                summary="Blocks until the connection's last write is durable here and elsewhere.",
-                since="7.2.0",
-            ),
-            SessionCommand(
-                b"time", self._time, 1, frozenset({"fast", "loading", "stale"}), group="server",
-                summary="Returns the server time.", since="2.6.0",
-            ),
-        ]  # fmt: skip
+            SessionCommand(b"wait", self._wait, 3, blocking),
+            SessionCommand(b"waitaof", self._waitaof, 4, blocking),
+            SessionCommand(b"time", self._time, 1, frozenset({"fast", "loading", "stale"})),
+        ]
 
     def _time(self, _session: Session, now: Millis, _argv: list[bytes]) -> Reply:
         """TIME: seconds, and microseconds in them; the clock is read in milliseconds."""

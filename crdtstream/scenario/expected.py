@@ -131,7 +131,7 @@ def summarise(argv: list[str], answer: list[Value]) -> list[Value] | None:
         return None
     try:
         return summary(answer)
-    except (IndexError, TypeError):  # not of this shape: compared as it is
+    except (IndexError, TypeError, ValueError):  # not of this shape: compared as it is
         return None
 
 
@@ -146,6 +146,11 @@ def _ids_per_key(answer: list[Value]) -> list[Value]:
 
 def _ids_of_autoclaim(answer: list[Value]) -> list[Value]:
     return _ids(_array(answer[1]))
+
+
+def _cursor_and_ids(answer: list[Value]) -> list[Value]:
+    cursor, entries = answer
+    return [cursor, *_ids(_array(entries))]
 
 
 def _names(answer: list[Value]) -> list[Value]:
@@ -166,6 +171,7 @@ _SUMMARIES: Final[dict[tuple[str, ...], Callable[[list[Value]], list[Value]]]] =
     ("XPENDING",): _ids,
     ("XCLAIM",): _ids,
     ("XAUTOCLAIM",): _ids_of_autoclaim,
+    ("CRDT.XREAD",): _cursor_and_ids,
     ("XINFO", "GROUPS"): _names,
     ("XINFO", "CONSUMERS"): _names,
 }

@@ -107,6 +107,7 @@ class LiveTarget:
         self._cut: set[frozenset[Region]] = set()
         self._down: set[Region] = set()
         self._tuned_before: list[tuple[_Node, str, str]] = []
+        self.vv_before: VersionVector = {}
 
     def close(self) -> None:
         for node in self._nodes.values():
@@ -134,6 +135,7 @@ class LiveTarget:
             self._expect_ok(region, b"FLUSHALL")
         self._wait_until_equal([list(self._nodes)])
         self._hold_links()
+        self.vv_before = self._nodes[min(self._nodes)].vv()
 
     def _tune(self, node: _Node, parameter: str, value: str) -> None:
         self._tuned_before.append((node, parameter, node.tune(parameter, value)))

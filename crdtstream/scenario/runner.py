@@ -6,11 +6,15 @@ sets.  On a target with a real clock they are *stand-ins*: when ``XADD … *`` i
 real ID where a command writes 1589929244828-1 (also its milliseconds alone) and reads the written
 one where a reply holds the real one.  Only the milliseconds are exchanged freely: the sequence
 must be of the region that the written one is of.
+
+Cursors, tokens and dots count from the beginning of the scenario: on regions that had issued
+effects before, the runner adds and subtracts how many.
 """
 
 import re
 from typing import Final, assert_never
 
+from crdtstream.core.clock import VersionVector, format_vv
 from crdtstream.core.ids import SEQ_STRIDE, Region, id_ms, id_seq, parse_id
 from crdtstream.scenario.expected import Special, Text, satisfies
 from crdtstream.scenario.outcome import Mismatch, Outcome
@@ -57,7 +61,7 @@ class _Run:
         self._down: list[Region] = []
         # What each client sent last: an answer that comes later is still an answer to that.
         self._sent: dict[tuple[Region, str], list[str]] = {}
-        self._stand_ins = StandIns() if target.has_real_clock else None
+        self._stand_ins = StandIns(target.vv_before) if target.has_real_clock else None
 
     def run(self) -> None:
         for row in self._script.rows:
@@ -127,12 +131,14 @@ class _Run:
 
 
 _WRITTEN_ID: Final = re.compile(rb"(\(?)(\d+)(-\d+)?")
+_VERSION_VECTOR: Final = re.compile(rb"\d+:\d+(,\d+:\d+)*")
 
 
 class StandIns:
-    """Written IDs and the real ones that they stand for."""
+    """Written IDs, version vectors and dots, and the real ones that they stand for."""
 
-    def __init__(self) -> None:
+    def __init__(self, vv_before: VersionVector) -> None:
+        self._vv_before = vv_before
         self._real: dict[bytes, bytes] = {}
         self._written: dict[bytes, bytes] = {}
         self._real_ms: dict[bytes, bytes] = {}
@@ -159,6 +165,12 @@ class StandIns:
         return tuple(self._to_real(word) for word in argv)
 
     def _to_real(self, word: bytes) -> bytes:
+        if _VERSION_VECTOR.fullmatch(word):
+            written = _parse_vv(word)
+            regions = written.keys() | self._vv_before.keys()
+            return _encode_vv(
+                {region: written.get(region, 0) + self._before(region) for region in regions}
+            )
         found = _WRITTEN_ID.fullmatch(word)
         if found is None:
             return word
@@ -169,14 +181,34 @@ class StandIns:
     def incoming(self, answer: Answer) -> Answer:
         """The answer with the written IDs in it."""
         if isinstance(answer, bytes):
-            return self._written.get(answer, answer)
+            return self._to_written(answer)
         if isinstance(answer, list):
             return [self._item(item) for item in answer]
         return answer
 
+    def _to_written(self, word: bytes) -> bytes:
+        if not _VERSION_VECTOR.fullmatch(word):
+            return self._written.get(word, word)
+        real = _parse_vv(word)
+        written = {region: n - self._before(region) for region, n in real.items()}
+        # What goes back behind the beginning is no version vector of these regions.
+        return word if min(written.values()) < 0 else _encode_vv(written)
+
+    def _before(self, region: Region) -> int:
+        return self._vv_before.get(region, 0)
+
     def _item(self, item: Value) -> Value:
         if isinstance(item, bytes):
-            return self._written.get(item, item)
+            return self._to_written(item)
         if isinstance(item, list):
             return [self._item(inner) for inner in item]
         return item
+
+
+def _parse_vv(text: bytes) -> dict[Region, int]:
+    pairs = [component.split(b":") for component in text.split(b",")]
+    return {Region(int(region)): int(n) for region, n in pairs}
+
+
+def _encode_vv(vv: VersionVector) -> bytes:
+    return format_vv({region: n for region, n in vv.items() if n}).encode() or b"0"

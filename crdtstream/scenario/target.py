@@ -7,6 +7,7 @@ gives the tables their meaning.
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis, Region
 from crdtstream.scenario.replies import Answer
 from crdtstream.scenario.rows import Script, Settings
@@ -17,9 +18,11 @@ class Target(Protocol):
 
     Attributes:
         has_real_clock: generated IDs are then not those that the file writes.
+        vv_before: what the regions had issued when ``begin`` was done.
     """
 
     has_real_clock: bool
+    vv_before: VersionVector
 
     def refusal(self, script: Script) -> str:
         """Why this target cannot run the script; "" if it can."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from random import Random
 from typing import Final
 
+from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis, Region
 from crdtstream.scenario.replies import WAITING, Answer, ReplyReader
 from crdtstream.scenario.rows import Script, Settings
@@ -37,6 +38,7 @@ class Simulator:
         self._regions = tuple(regions)
         self._network = self._new_network()
         self._nodes: dict[Region, SimNode] = {}
+        self.vv_before: VersionVector = {}
 
     def _new_network(self) -> Network:
         # Some runs without any duplicate, some full of them: uniform noise finds less.

@@ -8,8 +8,9 @@ from crdtstream.commands.database import WAITING, Database
 from crdtstream.commands.reply import CommandError, Null
 from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import DeleteKey, EffectBatch, SetExpiry
+from crdtstream.core.expiry import EXPIRED_AT_ONCE_MAX
 from crdtstream.core.ids import IdMode, Millis, Region
-from crdtstream.core.replica import EXPIRED_AT_ONCE_MAX, Replica
+from crdtstream.core.replica import Replica
 
 from .regions import Node, sync
 
@@ -205,13 +206,29 @@ def test_deadlines_set_over_and_over_are_not_kept() -> None:
     node.run("XADD x 1-1 f v", "XADD y 1-1 f v", "EXPIRE y 5000")
     for deadline in range(2000, 3000):
         node.run(f"PEXPIREAT x {deadline}")
-    assert len(node.replica._deadlines) < 200
+    assert len(node.replica._expiry._heap) < 200
     node.now = 2998
     assert node("EXISTS x y") == 2
     node.now = 2999
     assert node("EXISTS x y") == 1
     assert node.replica.expiring_count == 2
-    assert sorted(node.replica.deadlines()) == [2999, 5_001_000]
+    assert node.replica.mean_deadline() == 5_001_000
+
+
+def test_what_expires_is_counted_at_every_change() -> None:
+    node = Node(1)
+    replica = node.replica
+    assert (replica.expiring_count, replica.mean_deadline()) == (0, None)
+    node.run("XADD x 1-1 f v", "XADD y 1-1 f v", "PEXPIREAT x 2000", "PEXPIREAT y 4000")
+    node.run("PEXPIREAT x 3000")
+    assert (replica.expiring_count, replica.mean_deadline()) == (2, 3500)
+    node.run("PERSIST y")
+    assert (replica.expiring_count, replica.mean_deadline()) == (1, 3000)
+    # A deadline outlives its key, and is no key's then.
+    node.run("XGROUP CREATE z g 0", "PEXPIREAT z 5000", "XGROUP DESTROY z g")
+    assert (replica.expiring_count, replica.mean_deadline()) == (1, 4000)
+    node.run("DEL x", "XADD z 1-1 f v")
+    assert (replica.expiring_count, replica.mean_deadline()) == (0, None)
 
 
 def test_many_keys_that_end_at_once_go_little_by_little() -> None:

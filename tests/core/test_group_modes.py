@@ -11,8 +11,8 @@ from crdtstream.commands.database import WAITING
 from crdtstream.commands.reply import Null
 from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import AckFrontier, Effect, SetGroupMode
-from crdtstream.core.group import LaneProgress
 from crdtstream.core.ids import ID_MIN, IdMode, make_id
+from crdtstream.core.progress import LaneProgress
 
 from .clients import Clients
 from .regions import Node, sync

@@ -26,6 +26,7 @@ def test_intervals_equal_a_set_of_points(
         assert points(fresh) == points([(start, end)]) - known
         known |= points([(start, end)])
     assert points(list(intervals)) == known
+    assert intervals.contains(StreamId(position)) == (position in known)
     listed = list(intervals)
     assert all(a[1] < b[0] for a, b in pairwise(listed)), "joined"
 

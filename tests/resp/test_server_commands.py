@@ -32,6 +32,10 @@ def words(line: bytes) -> bytes:
         (b"SELECT 0", b"+OK"),
         (b"SELECT 1", b"-ERR DB index is out of range"),
         (b"SELECT a", b"-ERR value is not an integer or out of range"),
+        (
+            b"SELECT 2147483648",
+            b"-ERR value is out of range, value must between -2147483648 and 2147483647",
+        ),
         (b"AUTH default x", b"+OK"),
         (b"AUTH who x", b"-WRONGPASS invalid username-password pair or user is disabled."),
         (b"AUTH a b c", b"-ERR syntax error"),

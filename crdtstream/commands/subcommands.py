@@ -1,0 +1,23 @@
+"""What all commands that consist of subcommands answer alike: HELP, and the error for bad words."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from crdtstream.commands.arguments import shown
+from crdtstream.commands.reply import CommandError, Reply, Status
+
+# How much of an unknown word an error repeats.
+SHOWN_BYTES_MAX: Final = 128
+
+
+def help_reply(lines: Iterable[str]) -> Reply:
+    """HELP's answer: a status line each."""
+    return [Status(line.encode()) for line in lines]
+
+
+def bad_subcommand(argv: list[bytes]) -> CommandError:
+    """An option that the subcommand does not know, or too many or too few."""
+    return CommandError(
+        "ERR unknown subcommand or wrong number of arguments for "
+        f"'{shown(argv[1][:SHOWN_BYTES_MAX])}'. Try {shown(argv[0]).upper()} HELP."
+    )
