@@ -131,6 +131,22 @@ class RawClient:
             data += more
         return data
 
+    def read_line(self) -> bytes:
+        """Up to the end of a line, without it."""
+        line = b""
+        while not line.endswith(b"\r\n"):
+            more = self.read(1)
+            assert more, f"the end came after {line!r}"
+            line += more
+        return line[:-2]
+
+    def read_reply(self) -> bytes:
+        """A reply that is one line, or one string: its bytes without framing."""
+        line = self.read_line()
+        if line[:1] in b"$=" and line[1:] != b"-1":
+            return self.read(int(line[1:]) + 2)[:-2]
+        return line
+
     def expect(self, data: bytes) -> None:
         assert self.read(len(data)) == data
 

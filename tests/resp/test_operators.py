@@ -198,7 +198,7 @@ def test_waitaof_counts_this_disk_and_those_of_other_regions() -> None:
     with running() as node, node.client() as client:
         client.ask(request(b"WAITAOF", b"1", b"0", b"0"), b"*2\r\n:1\r\n:0\r\n")
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
-        client.socket.recv(100)
+        client.read_reply()
         client.ask(request(b"WAITAOF", b"1", b"0", b"0"), b"*2\r\n:1\r\n:0\r\n")
         client.ask(request(b"WAITAOF", b"1", b"1", b"20"), b"*2\r\n:1\r\n:0\r\n")
         client.send(request(b"WAITAOF", b"1", b"1", b"0"))
@@ -212,7 +212,7 @@ def test_waitaof_waits_for_the_sync_where_replies_do_not() -> None:
     with running() as node, node.client() as client:
         node.call(lambda: setattr(node.engine, "fsync", Fsync.EVERYSEC))
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
-        client.socket.recv(100)
+        client.read_reply()
         client.ask(request(b"WAITAOF", b"1", b"0", b"20"), b"*2\r\n:0\r\n:0\r\n")
         client.send(request(b"WAITAOF", b"1", b"0", b"0"))
         wait_until(node, "database.waiting_count == 1")

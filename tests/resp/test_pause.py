@@ -109,7 +109,7 @@ def test_a_transaction_is_stopped_if_it_writes(
         wait_until_postponed(node)
         operator.ask(words(b"CLIENT UNPAUSE"), OK)
     client.expect(b"*1\r\n")
-    client.socket.recv(100)
+    client.read_reply()
 
 
 def test_publications_are_writes(node: Node, operator: RawClient, client: RawClient) -> None:
@@ -186,11 +186,11 @@ def test_the_postponed_are_listed_as_blocked(
     client.send(words(b"XADD listed * f v"))
     wait_until_postponed(node)
     operator.send(words(b"CLIENT LIST"))
-    listed = operator.socket.recv(1 << 16)
+    listed = operator.read_reply()
     (line,) = (line for line in listed.split(b"\n") if b" flags=b " in line)
     assert b" cmd=xadd " in line
     operator.send(words(b"INFO clients"))
-    assert b"blocked_clients:1\r\n" in operator.socket.recv(1 << 16)
+    assert b"blocked_clients:1\r\n" in operator.read_reply()
     client_id = line.split()[0].removeprefix(b"id=")
     operator.ask(words(b"CLIENT UNBLOCK %b" % client_id), b":0\r\n")
 

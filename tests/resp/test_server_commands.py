@@ -198,7 +198,7 @@ def test_client_unblock_wakes_a_reader(node: Node, r: Any) -> None:
 def test_client_kill_hangs_up(node: Node, r: Any) -> None:
     with node.client() as victim:
         victim.send(request(b"CLIENT", b"ID"))
-        victim_id = int(victim.socket.recv(64).strip(b":\r\n"))
+        victim_id = int(victim.read_line()[1:])
         assert r.client_kill_filter(_id=victim_id) == 1
         victim.expect_closed()
 
@@ -262,9 +262,9 @@ def test_resetstat_begins_counting_anew(r: Any) -> None:
 def test_wait_counts_peers_that_have_this_client_s_last_write() -> None:
     with running() as node, node.client() as client, node.client() as other:
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
-        client.socket.recv(100)
+        client.read_reply()
         other.send(request(b"XADD", b"s", b"*", b"f", b"v"))
-        other.socket.recv(100)
+        other.read_reply()
         client.send(request(b"WAIT", b"2", b"0") + request(b"ECHO", b"done"))
         client.socket.settimeout(0.05)
         with pytest.raises(TimeoutError):
@@ -282,7 +282,7 @@ def test_wait_counts_peers_that_have_this_client_s_last_write() -> None:
 def test_a_client_that_wrote_nothing_waits_for_nobody() -> None:
     with running() as node, node.client() as writer, node.client() as client:
         writer.send(request(b"XADD", b"s", b"*", b"f", b"v"))
-        writer.socket.recv(100)
+        writer.read_reply()
         node.call(lambda: node.engine.learn_peer_vv(Region(2), {}))
         client.ask(request(b"WAIT", b"1", b"0"), b":1\r\n")
 
