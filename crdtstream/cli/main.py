@@ -1,5 +1,8 @@
 """The program ``crdtstream``."""
 
+import importlib.metadata
+from typing import Annotated
+
 import typer
 
 from crdtstream.cli import sync
@@ -17,6 +20,26 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"crdtstream {importlib.metadata.version('crdtstream')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
 app.command()(up)
 app.command()(node)
 app.command()(status)

@@ -116,6 +116,8 @@ def _lacking_lines(found: Survey, region: int | None, peer: int | None) -> list[
 def _set_links(found: Survey, region: int | None, peer: int | None, *, paused: bool) -> None:
     pullers = list(found.replies) if region is None else [answering(found, region)]
     peers = [] if peer is None else [Region(peer)]
+    if peers == pullers:
+        fail(f"region {peer} has no link to itself: --region pulls, --peer is pulled from")
     done = []
     try:
         for puller in pullers:

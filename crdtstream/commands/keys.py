@@ -130,4 +130,6 @@ def flushall(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 def digest(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """CRDT.DIGEST [key]: equal version vectors give equal digests in every region."""
+    if len(argv) > 2:
+        raise CommandError("ERR wrong number of arguments for 'crdt.digest' command")
     return replica.digest(argv[1] if len(argv) > 1 else None)

@@ -27,6 +27,8 @@ PROTOCOL_VERSION: Final = 1
 
 # The level with the best speed for its size on entries of 50 to 500 bytes; see benchmarks.
 ZSTD_LEVEL: Final = 1
+# So much of a batch the parser gets at a time.
+FEED_BYTES: Final = 16 << 10
 
 
 class BatchPacker:
@@ -95,33 +97,37 @@ def _wrong_append(batch: EffectBatch) -> int | None:
 
     Parsing and packing again, both in C, must give the same bytes: that leaves no room for other
     types, other ways to write a length, or anything between two appends.
+
+    Cost: O(bytes).  The parser moves what it has not parsed yet to the front of its buffer again
+    and again, so it is fed a little at a time.
     """
-    lengths = batch.appends.lengths
-    if not lengths:
-        return None
+    lengths, fields = batch.appends.lengths, batch.appends.fields
     reader = hiredis.Reader()
-    reader.feed(batch.appends.fields)
-    packed = []
-    index = 0
-    try:
-        for index, length in enumerate(lengths):
-            fields = reader.gets()
-            if type(fields) is not list or not fields or len(fields) % 2:
+    start = fed = 0
+    for index, length in enumerate(lengths):
+        if fed == start:
+            fed = _slice_end(lengths, index, start)
+            reader.feed(fields, start, fed - start)
+        try:
+            parsed = reader.gets()
+            if type(parsed) is not list or not parsed or len(parsed) % 2:
                 return index
-            again = hiredis.pack_command(tuple(fields))
-            if len(again) != length:
-                return index
-            packed.append(again)
-    except (hiredis.HiredisError, TypeError):
-        return index
-    if b"".join(packed) == batch.appends.fields:
-        return None
-    return next(index for index, again in enumerate(packed) if not _stands_at(batch, index, again))
+            packed = hiredis.pack_command(tuple(parsed))
+        except (hiredis.HiredisError, TypeError):
+            return index
+        if packed != fields[start : start + length]:
+            return index
+        start += length
+    return None
 
 
-def _stands_at(batch: EffectBatch, index: int, packed: bytes) -> bool:
-    at = sum(batch.appends.lengths[:index])
-    return batch.appends.fields[at : at + len(packed)] == packed
+def _slice_end(lengths: Sequence[int], index: int, start: int) -> int:
+    """Where about FEED_BYTES of whole appends end, the first of them ``index`` at ``start``."""
+    end = start
+    while index < len(lengths) and end - start < FEED_BYTES:
+        end += lengths[index]
+        index += 1
+    return end
 
 
 @dataclass(frozen=True, slots=True)

@@ -370,9 +370,10 @@ class Connection(asyncio.Protocol):
         """The reply of the blocked command."""
         assert self._waiting
         self._waiting = False
-        chunks: list[bytes] = []
-        encode(reply, self.session.protocol, chunks)
-        self._send_when_durable(chunks, 1, sum(map(len, chunks)))
+        if self.session.talk is Talk.ON or not self._is_silenced():
+            chunks: list[bytes] = []
+            encode(reply, self.session.protocol, chunks)
+            self._send_when_durable(chunks, 1, sum(map(len, chunks)))
         # Not from here: this may be called in the middle of another connection's requests.
         asyncio.get_running_loop().call_soon(self.resume)
 

@@ -12,7 +12,7 @@ from crdtstream.core.effects import AppendColumns, EffectBatch
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, Region
 from crdtstream.replication.errors import PeerError
-from crdtstream.replication.wire import BatchPacker, BatchUnpacker, checked_batch
+from crdtstream.replication.wire import FEED_BYTES, BatchPacker, BatchUnpacker, checked_batch
 from crdtstream.v1 import effects_pb2
 
 R1, R2 = Region(1), Region(2)
@@ -92,6 +92,17 @@ def test_lengths_that_cut_between_appends_are_refused() -> None:
     data = batch_of(GOOD, GOOD, lengths=[size - 1, size + 1])
     with pytest.raises(PeerError, match="append 0"):
         checked_batch(R2, data, frozenset({R2}))
+
+
+def test_a_wrong_append_is_found_in_whichever_slice_it_stands() -> None:
+    large = b"*2\r\n$1\r\na\r\n$%d\r\n%b\r\n" % (FEED_BYTES, b"x" * FEED_BYTES)
+    appends = [large, *[GOOD] * 2000, large, GOOD, large]
+    checked_batch(R2, batch_of(*appends), frozenset({R2}))
+    for wrong in (0, 1, 700, 1999, 2000, 2001, 2002, 2003):
+        spoilt = [*appends]
+        spoilt[wrong] = spoilt[wrong][:-2] + b"\n\n"
+        with pytest.raises(PeerError, match=f"append {wrong} is not"):
+            checked_batch(R2, batch_of(*spoilt), frozenset({R2}))
 
 
 def test_an_origin_that_was_not_asked_for_is_refused() -> None:

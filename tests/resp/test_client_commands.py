@@ -65,6 +65,20 @@ def test_the_old_form_takes_an_address(node: Node, r: Any) -> None:
         a.expect_closed()
 
 
+@pytest.mark.parametrize(("talk", "answers"), [(b"SKIP", b"$1\r\n1\r\n"), (b"OFF", b"+OK\r\n")])
+def test_reply_off_and_skip_silence_a_command_that_waited(
+    client: RawClient, talk: bytes, answers: bytes
+) -> None:
+    then = request(b"PING", b"1") if talk == b"SKIP" else request(b"CLIENT", b"REPLY", b"ON")
+    client.send(
+        request(b"CLIENT", b"REPLY", talk)
+        + request(b"XREAD", b"BLOCK", b"20", b"STREAMS", b"none", b"$")
+        + then
+        + request(b"PING", b"2")
+    )
+    client.expect(answers + b"$1\r\n2\r\n")
+
+
 def test_subscribers_can_be_told_apart(node: Node, r: Any) -> None:
     with node.client() as subscriber, node.client() as other:
         id_other = identity(other)
