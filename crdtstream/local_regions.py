@@ -1,7 +1,7 @@
 """Region nodes as processes of this machine, all in one folder.
 
     crdtstream-data/
-        region-1.toml   settings, written anew at each start
+        region-1.toml   settings, written at each start; what CONFIG REWRITE added is kept
         region-1/       the region's log; what it has acknowledged
         region-1.log    what the process prints
         lock            held while they run: one program at a time
@@ -19,10 +19,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -46,6 +47,8 @@ LOG_LINES_SHOWN: Final = 15
 _OWN_VARIABLES: Final = ("REGION", "DIR", "HOST", "RESP_PORT", "GRPC_PORT", "HTTP_PORT", "PEERS")
 
 SettingValue = str | int
+# What the file of a region says of itself; all else is somebody's choice.
+_OWN_KEYS: Final = ("region", "dir", "host", "resp_port", "grpc_port", "http_port", "peers")
 
 
 class LocalRegionsError(Exception):
@@ -117,10 +120,14 @@ def layout(count: int, folder: Path, *, base_port: int = RESP_PORT_BASE) -> list
 def settings_text(
     own: LocalRegion, regions: Iterable[LocalRegion], settings: Mapping[str, SettingValue]
 ) -> str:
-    """The TOML file of one of the regions; ``settings`` are further keys, the same for all."""
+    """The TOML file of one of the regions; ``settings`` are further keys, the same for all.
+
+    What else stands in the file that is there, from CONFIG REWRITE or by hand, is kept, without
+    its comments.
+    """
     # A JSON string or number is one of TOML too.
     lines = [
-        "# Written by `crdtstream up`, anew at each start.",
+        "# Written by `crdtstream up` at each start; keys that it does not set itself are kept.",
         f"region = {own.region}",
         f"dir = {json.dumps(str(own.data))}",
         f"host = {json.dumps(HOST_DEFAULT)}",
@@ -129,11 +136,27 @@ def settings_text(
         f"http_port = {own.http_port}",
     ]
     lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    tables = []
+    for key, value in _kept(own.config, [*_OWN_KEYS, *settings]):
+        if isinstance(value, dict):
+            tables += ["", f"[{key}]", *(f"{k} = {json.dumps(v)}" for k, v in value.items())]
+        else:
+            lines.append(f"{key} = {json.dumps(value)}")
+    lines += tables
     for peer in regions:
         if peer.region != own.region:
             lines += ["", "[[peers]]", f"region = {peer.region}"]
             lines += [f"address = {json.dumps(peer.grpc_address)}"]
     return "\n".join(lines) + "\n"
+
+
+def _kept(path: Path, written: Collection[str]) -> list[tuple[str, Any]]:
+    """The keys of an earlier file that are not written anew; none if it cannot be read."""
+    try:
+        before = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return []
+    return [(key, value) for key, value in before.items() if key not in written]
 
 
 class LocalRegions:

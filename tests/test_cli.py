@@ -479,3 +479,19 @@ def test_node_names_a_taken_port(tmp_path: Path, base_port: int, shift: int) -> 
     assert ended.returncode == 1
     assert str(base_port + shift + 1) in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_settings_that_somebody_added_survive_the_next_start(tmp_path: Path) -> None:
+    regions = layout(2, tmp_path, base_port=6380)
+    own = regions[0]
+    own.config.write_text(
+        settings_text(own, regions, {}).replace("resp_port = 6381", "resp_port = 1")
+        + "\n[limits]\nclients_max = 7\n"
+    )
+    own.config.write_text("slowlog_max_len = 9 # mine\n" + own.config.read_text())
+    own.config.write_text(settings_text(own, regions, {"appendfsync": "no"}))
+    settings = load_settings(own.config)
+    assert (settings.slowlog_max_len, settings.limits.clients_max) == (9, 7)
+    assert (settings.resp_port, settings.appendfsync) == (6381, "no")
+    own.config.write_text("no TOML [")
+    assert "slowlog" not in settings_text(own, regions, {})

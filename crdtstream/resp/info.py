@@ -5,6 +5,7 @@ is not measured is left out rather than told as 0.
 """
 
 import hashlib
+import importlib.metadata
 import os
 import platform
 import resource
@@ -90,6 +91,7 @@ class Info:
             "redis_build_id": 0,
             "redis_mode": "standalone",
             "server_name": "crdtstream",
+            "crdtstream_version": importlib.metadata.version("crdtstream"),
             "os": f"{platform.system()} {platform.release()} {platform.machine()}",
             "arch_bits": 64,
             "process_id": os.getpid(),

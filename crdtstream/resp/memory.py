@@ -67,9 +67,14 @@ class MemoryCommands:
 
     def _stats(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """MEMORY STATS: the numbers of Redis's list that mean something here."""
+        now = resident_bytes()
         numbers = (
-            (b"peak.allocated", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
-            (b"total.allocated", resident_bytes()),
+            # The system notes the peak now and then only.
+            (
+                b"peak.allocated",
+                max(now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
+            ),
+            (b"total.allocated", now),
             (b"replication.backlog", 0),
             (b"clients.slaves", 0),
             (b"clients.normal", buffered_bytes(self._server)),
