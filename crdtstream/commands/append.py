@@ -1,6 +1,7 @@
 """XADD: an entry for the lane of this region, under an ID that the mode allows."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from crdtstream.commands.arguments import BAD_ID
 from crdtstream.commands.idempotence import IdempotenceOption, recognise, take_option
@@ -26,6 +27,8 @@ from crdtstream.core.ids import (
 )
 from crdtstream.core.replica import Replica
 
+# An entry is never divided: it goes as a whole into a batch, the log's row and the peers' messages.
+ENTRY_BYTES_MAX: Final = 512 << 20
 _EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
 _TOO_SMALL = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
 _ZERO = "ERR The ID specified in XADD must be greater than 0-0"
@@ -96,7 +99,12 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
             return format_id(known)
     last = ID_MIN if stream is None else stream.last_id
     entry_id = choose_id(request, replica.region, replica.id_mode, now=now, last=last)
-    replica.append(key, entry_id, encode_fields(fields), name)
+    encoded = encode_fields(fields)
+    if len(encoded) > ENTRY_BYTES_MAX:
+        raise CommandError(
+            f"ERR an entry may have {ENTRY_BYTES_MAX >> 20} MiB, with all its fields and values"
+        )
+    replica.append(key, entry_id, encoded, name)
     if options.trimming is not None:
         trim(replica, key, options.trimming)
     return b"%d-%d" % (id_ms(entry_id), id_seq(entry_id))

@@ -47,6 +47,9 @@ FOR_SUBSCRIBERS: Final = frozenset(
     prefix + word for prefix in (b"", b"p", b"s") for word in (b"subscribe", b"unsubscribe")
 ) | {b"ping", b"quit", b"reset"}
 
+# Outside of transactions a batch is closed when it has grown beyond this.
+BATCH_BYTES_TARGET: Final = 16 << 20
+
 
 class Waiting(Enum):
     """What ``call`` returns instead of a reply when the client is to wait."""
@@ -170,6 +173,9 @@ class Database:
         assert argv, "an empty request is the parser's to skip"
         if now != self.replica.now:
             self.replica.advance(now)
+            if self.replica.touched:
+                # A watched key that has expired by now is a change, as EXEC has to know.
+                self._transactions.trip(self.replica.touched)
         row = self._spelled.get(argv[0])
         if row is None:
             found = self._dispatch.find(argv)
@@ -192,6 +198,9 @@ class Database:
             if held_back is not None:
                 return held_back
         reply = self._run(row, session, now, argv)
+        if row.writes and self.replica.open_bytes > BATCH_BYTES_TARGET:
+            # A pipeline must not grow a batch that no disk and no peer takes.
+            self.replica.seal(now)
         if isinstance(reply, Blocked):
             self._waiting.add(session, row, reply, now, argv=argv, ns=self._blocked_ns)
             return WAITING

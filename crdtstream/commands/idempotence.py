@@ -12,14 +12,13 @@ from typing import Final
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.core.effects import IdempotentId, SetStreamConfig
+from crdtstream.core.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.ids import Millis, StreamId
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
 # What an IDMPAUTO id is: so many bytes of a hash that is the same in every region and run.
 FIELDS_ID_BYTES: Final = 16
-DURATION_S_MAX: Final = 86_400
-MAXSIZE_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ from crdtstream.core.ids import Millis
 if TYPE_CHECKING:
     from crdtstream.commands.database import Database
 
+# A transaction is one row of the log and one message to the peers, who would not take more than
+# twice this.
+TRANSACTION_BYTES_MAX: Final = 512 << 20
 ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
 
 _FAST: Final = frozenset({"noscript", "fast", "immediate"})
@@ -85,7 +88,8 @@ class Transactions:
             The replies; null if a watched key changed.
 
         Raises:
-            CommandError: EXECABORT, if a command was refused when it was queued.
+            CommandError: EXECABORT, if a command was refused when it was queued, or all together
+                are more than one batch may be.
         """
         queue, broken, dirty = session.queue, session.queue_broken, session.dirty
         if queue is None:
@@ -98,6 +102,11 @@ class Transactions:
         if self._database.fault is not None and any(row.writes for row, _ in queue):
             raise CommandError(
                 f"EXECABORT Transaction discarded because of: MISCONF {self._database.fault}"
+            )
+        if sum(len(word) for _, argv in queue for word in argv) > TRANSACTION_BYTES_MAX:
+            raise CommandError(
+                "EXECABORT Transaction discarded because of: more than "
+                f"{TRANSACTION_BYTES_MAX >> 20} MiB of arguments; divide it"
             )
         session.in_exec = True
         try:

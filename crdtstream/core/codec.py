@@ -46,10 +46,13 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.group import Start
+from crdtstream.core.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.ids import REGION_MAX, Millis, Region, StreamId, id_ms, id_seq, make_id
 from crdtstream.v1 import effects_pb2, local_pb2
 
 N_MAX: Final = (1 << 63) - 1
+# Counters and epochs go on from what a peer says, and must never leave 63 bits.
+COUNTER_MAX: Final = 1 << 62
 EFFECTS_PER_BATCH_MAX: Final = 1 << 24
 
 
@@ -264,7 +267,9 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
             return SetLastId(
                 body.key,
                 _decode_id(body.id),
-                body.entries_added if body.HasField("entries_added") else None,
+                _counter(body.entries_added, field="set_last_id.entries_added")
+                if body.HasField("entries_added")
+                else None,
                 _decode_id(body.max_deleted_id) if body.HasField("max_deleted_id") else None,
             )
         case "set_expiry":
@@ -272,16 +277,28 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
             deadline = expiry.deadline_ms if expiry.HasField("deadline_ms") else None
             return SetExpiry(expiry.key, None if deadline is None else Millis(deadline))
         case "set_stream_config":
-            config = message.set_stream_config
-            return SetStreamConfig(
-                config.key,
-                config.idmp_duration_s if config.HasField("idmp_duration_s") else None,
-                config.idmp_maxsize if config.HasField("idmp_maxsize") else None,
-            )
+            return _decode_config(message.set_stream_config)
         case "set_group_mode":
             return _decode_mode(message.set_group_mode)
         case _:
             raise BatchError("others.kind: an effect this version does not know; upgrade this node")
+
+
+def _decode_config(message: effects_pb2.SetStreamConfig) -> SetStreamConfig:
+    duration_s = message.idmp_duration_s if message.HasField("idmp_duration_s") else None
+    maxsize = message.idmp_maxsize if message.HasField("idmp_maxsize") else None
+    if duration_s is not None and not 1 <= duration_s <= DURATION_S_MAX:
+        raise BatchError(f"set_stream_config.idmp_duration_s: {duration_s} is out of range")
+    if maxsize is not None and not 1 <= maxsize <= MAXSIZE_MAX:
+        raise BatchError(f"set_stream_config.idmp_maxsize: {maxsize} is out of range")
+    return SetStreamConfig(message.key, duration_s, maxsize)
+
+
+def _counter(value: int, *, field: str) -> int:
+    """A count of entries: far from where a sum would leave 64 bits."""
+    if value > COUNTER_MAX:
+        raise BatchError(f"{field}: {value} is out of range")
+    return value
 
 
 def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
@@ -292,7 +309,7 @@ def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
     home = _region(message.home, field="set_group_mode.home") if message.HasField("home") else None
     if (home is None) is (mode is Mode.HOME):
         raise BatchError("set_group_mode.home: there with mode home, and only then")
-    if not 1 <= message.epoch <= N_MAX:
+    if not 1 <= message.epoch <= COUNTER_MAX:
         raise BatchError(f"set_group_mode.epoch: {message.epoch} is out of range")
     handover = {
         _region(body.lane, field="set_group_mode.handover"): _decode_handover(body)
@@ -330,7 +347,9 @@ def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
         handed_out=handed_out,
         ignore_until=_decode_id(message.ignore_until),
         pending=tuple(zip(ids, counts, strict=True)),
-        entries_read=message.entries_read if message.HasField("entries_read") else None,
+        entries_read=_counter(message.entries_read, field=f"{field}.entries_read")
+        if message.HasField("entries_read")
+        else None,
     )
 
 
@@ -340,7 +359,9 @@ def _decode_create(message: effects_pb2.CreateGroup) -> CreateGroup:
         start = _decode_id(message.start)
     else:
         start = _decode_positions(message.lane_starts, field="create_group.lane_starts")
-    entries_read = message.entries_read if message.HasField("entries_read") else None
+    entries_read = None
+    if message.HasField("entries_read"):
+        entries_read = _counter(message.entries_read, field="create_group.entries_read")
     return CreateGroup(message.key, message.group, start, entries_read)
 
 

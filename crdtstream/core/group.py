@@ -33,7 +33,7 @@ from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release,
 from crdtstream.core.group_mode import ModeRegister, handover_of
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId
 from crdtstream.core.intervals import Intervals
-from crdtstream.core.lag import entries_read_after
+from crdtstream.core.lag import entries_read_after, entries_read_skipped
 from crdtstream.core.lane import Lane, LastId, MacroNode
 from crdtstream.core.progress import Consumer, LaneProgress, Nack, once_more
 
@@ -114,7 +114,14 @@ class Group:
     def has_create_covered_by(self, context: VersionVector) -> bool:
         return any(covers_dot(context, dot) for dot in self.creates)
 
-    def unite(self, region: Region, start: StreamId, end: StreamId) -> None:
+    def unite(
+        self,
+        region: Region,
+        start: StreamId,
+        end: StreamId,
+        lane: Lane | None,
+        last_ids: Mapping[Region, LastId],
+    ) -> None:
         """An AckFrontier's interval: what it newly covers is no longer pending or to be read."""
         intervals = self.intervals.setdefault(region, Intervals())
         fresh = intervals.add(start, end)
@@ -122,7 +129,7 @@ class Group:
         for low, high in fresh:
             for entry_id in list(progress.pel.irange(low, high, inclusive=(False, True))):
                 self._drop_nack(progress.pel[entry_id])
-        self._skip_covered(region, progress)
+        self._skip_and_count(region, progress, lane, last_ids)
 
     # --- Who hands out --------------------------------------------------------------------------
 
@@ -139,8 +146,9 @@ class Group:
         register = ModeRegister(effect.epoch, issuer, effect.mode, effect.home)
         if not register.beats(self.mode):
             return
+        was_everybody = self.mode.mode is Mode.AT_LEAST_ONCE
         self.mode = register
-        is_taken_over = effect.forced or (bool(effect.handover) and here != issuer)
+        is_taken_over = effect.forced or was_everybody or (bool(effect.handover) and here != issuer)
         if register.mode is Mode.AT_LEAST_ONCE or not is_taken_over:
             return
         if register.is_handed_out_by(here, here):
@@ -152,8 +160,21 @@ class Group:
             if not effect.forced and region in effect.handover:
                 self._take_over(region, effect.handover[region])
                 self._take_back_behind(region, context)
-            elif effect.forced and region in self.lanes:
-                self._take_back(region, self.start_of(region))
+            elif region in self.lanes:
+                self._take_up_jumps(region)
+
+    def _take_up_jumps(self, region: Region) -> None:
+        """Go back to the frontier, and from there over what was handed out here.
+
+        What XGROUP SETID or LASTID had jumped over here was left to the others; now nobody else
+        hands it out.
+        """
+        progress = self.lanes[region]
+        position, read = progress.last_delivered, progress.entries_read
+        self._take_back(region, self.start_of(region))
+        self._skip_covered(region, progress)
+        if progress.last_delivered == position:
+            progress.entries_read = read
 
     def _take_back_behind(self, region: Region, context: VersionVector) -> None:
         """Go back if a create with a lower start is here of which the old home had not heard."""
@@ -169,8 +190,10 @@ class Group:
         begins at its ``run_from`` is now vouched for here, and stops at those entries.
         """
         progress = self._kept_progress(region)
-        # What had been handed out here before, under another mode, is not handed out again.
+        # What had been handed out here before, under another mode, is not handed out again; but
+        # for what the old home was set back to read once more.
         self._keep_as_handed_out(progress)
+        progress.handed_out.forget_up_to(handover.ignore_until)
         progress.run_from = handover.run_from
         progress.last_delivered = handover.last_delivered
         progress.ignore_until = handover.ignore_until
@@ -291,6 +314,20 @@ class Group:
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
+    def _skip_and_count(
+        self,
+        region: Region,
+        progress: LaneProgress,
+        lane: Lane | None,
+        last_ids: Mapping[Region, LastId],
+    ) -> None:
+        """As ``_skip_covered``; what was skipped counts as read."""
+        position = progress.last_delivered
+        self._skip_covered(region, progress)
+        if progress.last_delivered != position:
+            last_id = last_ids[region].id if region in last_ids else ID_MIN
+            progress.entries_read = entries_read_skipped(progress, lane, last_id, position)
+
     def _skip_covered(self, region: Region, progress: LaneProgress) -> None:
         """Move last-delivered to the end of an interval that contains it."""
         for start, end in self._to_skip(region, progress, progress.last_delivered):
@@ -389,7 +426,7 @@ class Group:
                 progress, lanes[region], last_ids[region].id, ids
             )
             progress.last_delivered = ids[-1]
-            self._skip_covered(region, progress)
+            self._skip_and_count(region, progress, lanes[region], last_ids)
 
     def redeliver(
         self, ids: Mapping[Region, tuple[StreamId, ...]], consumer_name: bytes, now: Millis

@@ -18,12 +18,16 @@ alone:
 Source: ``rules`` 20.
 """
 
-from collections import deque
-from typing import NamedTuple
+from collections import OrderedDict, deque
+from typing import Final, NamedTuple
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import IdempotentId
 from crdtstream.core.ids import Millis, Region, StreamId, id_ms
+
+# What XCFGSET takes.
+DURATION_S_MAX: Final = 86_400
+MAXSIZE_MAX: Final = 10_000
 
 
 class Tracked:
@@ -45,68 +49,86 @@ class Tracked:
 class Window:
     """The idempotent ids that one stream recognises, by producer, each in the order they came.
 
+    Always so: producers stand in the order of their latest ids.  So who has gone silent is found
+    in front, and forgetting costs what is forgotten.
+
     Attributes:
         added, duplicates: ids that came in, and retries that were recognised here, since the
             stream began; local, for XINFO.
+        id_count: ids that are kept.
     """
 
-    __slots__ = ("_by_producer", "added", "duplicates")
+    __slots__ = ("_by_producer", "added", "duplicates", "id_count")
 
     def __init__(self) -> None:
-        self._by_producer: dict[bytes, dict[bytes, Tracked]] = {}
+        self._by_producer: OrderedDict[bytes, OrderedDict[bytes, Tracked]] = OrderedDict()
         self.added = 0
         self.duplicates = 0
+        self.id_count = 0
+
+    @property
+    def producer_count(self) -> int:
+        return len(self._by_producer)
 
     def find(self, idempotent: IdempotentId, *, now: Millis, duration_s: int) -> Tracked | None:
         """The entry of that id, if it is not too old; an entry is as old as its ID says."""
-        tracked = self._by_producer.get(idempotent.producer, {}).get(idempotent.id)
+        ids = self._by_producer.get(idempotent.producer)
+        tracked = None if ids is None else ids.get(idempotent.id)
         if tracked is None or _is_over(tracked, now, duration_s):
             return None
         return tracked
 
     def add(self, idempotent: IdempotentId, entry_id: StreamId, dot: Dot, *, maxsize: int) -> None:
         """Recognise an id from now on; the producer's oldest goes when there are too many."""
-        ids = self._by_producer.setdefault(idempotent.producer, {})
-        ids.pop(idempotent.id, None)
+        producer = idempotent.producer
+        ids = self._by_producer.get(producer)
+        if ids is None:
+            ids = self._by_producer[producer] = OrderedDict()
+        else:
+            self._by_producer.move_to_end(producer)
+        if ids.pop(idempotent.id, None) is None:
+            self.id_count += 1
         ids[idempotent.id] = Tracked(entry_id, dot)
         self.added += 1
         while len(ids) > maxsize:
-            del ids[next(iter(ids))]
+            self._forget_first(ids)
 
     def forget_old(self, *, now: Millis, duration_s: int) -> None:
-        """Drop what is too old to be recognised.  O(what goes + producers)."""
-        for producer, ids in list(self._by_producer.items()):
-            while ids and _is_over(next(iter(ids.values())), now, duration_s):
-                del ids[next(iter(ids))]
-            if not ids:
-                del self._by_producer[producer]
+        """Drop the producers of whom everything is too old, and of the latest one what is.
+
+        What is too old of the others goes when they append again.  O(what goes).
+        """
+        while self._by_producer:
+            producer = next(iter(self._by_producer))
+            ids = self._by_producer[producer]
+            if not _is_over(ids[next(reversed(ids))], now, duration_s):
+                break
+            self.id_count -= len(ids)
+            del self._by_producer[producer]
+        if self._by_producer:
+            ids = self._by_producer[next(reversed(self._by_producer))]
+            while _is_over(ids[next(iter(ids))], now, duration_s):
+                self._forget_first(ids)
+
+    def _forget_first(self, ids: OrderedDict[bytes, Tracked]) -> None:
+        ids.popitem(last=False)
+        self.id_count -= 1
 
     def clear(self) -> None:
         """XCFGSET changed a bound: everything is forgotten, as in Redis."""
         self._by_producer.clear()
+        self.id_count = 0
 
     def clear_covered_by(self, context: VersionVector) -> None:
         """The key was deleted: what the deleter had observed is recognised no more."""
         for producer, ids in list(self._by_producer.items()):
-            kept = {
-                name: tracked
-                for name, tracked in ids.items()
-                if not covers_dot(context, tracked.dot)
-            }
-            if kept:
-                self._by_producer[producer] = kept
-            else:
+            for name, tracked in list(ids.items()):
+                if covers_dot(context, tracked.dot):
+                    del ids[name]
+            if not ids:
                 del self._by_producer[producer]
-        self.added = self.id_count
+        self.added = self.id_count = sum(map(len, self._by_producer.values()))
         self.duplicates = 0
-
-    @property
-    def producer_count(self) -> int:
-        return len(self._by_producer)
-
-    @property
-    def id_count(self) -> int:
-        return sum(map(len, self._by_producer.values()))
 
 
 def _is_over(tracked: Tracked, now: Millis, duration_s: int) -> bool:

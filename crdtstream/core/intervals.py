@@ -55,6 +55,13 @@ class Intervals:
         else:
             self._froms[at] = position
 
+    def forget_up_to(self, position: StreamId) -> None:
+        """Only what is beyond ``position`` stays."""
+        gone = bisect_right(self._tos, position)
+        del self._froms[:gone], self._tos[:gone]
+        if self._froms and self._froms[0] < position:
+            self._froms[0] = position
+
     def add(self, start: StreamId, end: StreamId) -> list[tuple[StreamId, StreamId]]:
         """Unite with ``(start, end]`` and return the parts of it that were new, ascending."""
         first = bisect_left(self._tos, start)  # touches (start: joined too

@@ -25,6 +25,25 @@ def entries_read_after(
     return read
 
 
+def entries_read_skipped(
+    progress: LaneProgress, lane: Lane | None, last_id: StreamId, position: StreamId
+) -> int | None:
+    """The counter after last-delivered moved here from ``position`` over what others acknowledged.
+
+    Redis has no such thing.  They count as read; where deletions hide how many they were, as when
+    Redis begins to count in the middle.
+    """
+    if lane is None:
+        return None
+    if lane.entries_added == lane.length:
+        return lane.entries_added - lane.count_above(progress.last_delivered)
+    read = progress.entries_read
+    if read is not None and position >= lane.first_id and not _is_holed(lane, position):
+        skipped = lane.count_above(position) - lane.count_above(progress.last_delivered)
+        return read + skipped
+    return _added_up_to(lane, last_id, progress.last_delivered)
+
+
 def lane_lag(progress: LaneProgress, lane: Lane, last_id: StreamId) -> int | None:
     """How many entries of the lane are still to be read, None where Redis cannot tell either."""
     if not lane.entries_added or not lane.length:

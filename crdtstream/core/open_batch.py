@@ -1,10 +1,14 @@
 """The batch that a region is filling: columns that grow effect by effect."""
 
 from array import array
+from typing import Final
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import AppendColumns, EffectBatch, IdempotentId, RareEffect
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, Region, StreamId
+
+# Of an append beside its fields: key index, the halves of the ID, length.
+COLUMN_BYTES: Final = 4 + 8 + 8 + 4
 
 
 class OpenBatch:
@@ -12,6 +16,7 @@ class OpenBatch:
 
     Attributes:
         count: effects so far.
+        append_bytes: what the appends take, without idempotent ids.
     """
 
     __slots__ = (
@@ -23,6 +28,7 @@ class OpenBatch:
         "_ms",
         "_others",
         "_seq",
+        "append_bytes",
         "count",
         "first_n",
     )
@@ -30,6 +36,7 @@ class OpenBatch:
     def __init__(self, first_n: int) -> None:
         self.first_n = first_n
         self.count = 0
+        self.append_bytes = 0
         self._keys: dict[bytes, int] = {}
         self._key_index = array("I")
         self._ms = array("Q")
@@ -38,12 +45,6 @@ class OpenBatch:
         self._fields: list[bytes] = []
         self._others: list[tuple[int, RareEffect]] = []
         self._idempotent: dict[int, IdempotentId] = {}
-
-    @property
-    def append_bytes(self) -> int:
-        """What the columns of the appends take, without idempotent ids."""
-        columns = (self._key_index, self._ms, self._seq, self._lengths)
-        return len(self._ms) * sum(column.itemsize for column in columns) + sum(self._lengths)
 
     def append(
         self, key: bytes, entry_id: StreamId, fields: bytes, idempotent: IdempotentId | None
@@ -59,6 +60,7 @@ class OpenBatch:
         self._seq.append(entry_id & U64_MAX)
         self._lengths.append(len(fields))
         self._fields.append(fields)
+        self.append_bytes += len(fields) + COLUMN_BYTES
         self.count += 1
 
     def add(self, effect: RareEffect) -> None:

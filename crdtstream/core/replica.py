@@ -83,8 +83,6 @@ from crdtstream.core.tombstones import Tombstones
 
 IDMP_DURATION_S_DEFAULT: Final = 100
 IDMP_MAXSIZE_DEFAULT: Final = 100
-# After so many idempotent appends to a stream those of producers who went silent are looked for.
-WINDOW_SWEEP_APPENDS: Final = 256
 
 
 class Replica:
@@ -327,7 +325,7 @@ class Replica:
     @property
     def open_bytes(self) -> int:
         """What the entries appended since the last seal take in the batch to come, or a little
-        less.  O(entries)."""
+        less."""
         return self._open.append_bytes
 
     @property
@@ -404,7 +402,9 @@ class Replica:
                     f"batch {batch.origin}:{batch.first_n} does not follow {dict(self.vv)}"
                 )
             runs = checked_runs(batch, self._lane_end)
-            self._apply_batch(batch, runs, changes, arrived=arrived or batch.issued_ms)
+            # So that windows forget in replay what they had forgotten.
+            self.now = arrived or batch.issued_ms
+            self._apply_batch(batch, runs, changes, arrived=self.now)
         self._unmeasured.clear()
         self._open = OpenBatch(self.issued + 1)
 
@@ -537,8 +537,7 @@ class Replica:
             stream.window = Window()
         window = stream.window
         window.add(idempotent, stays_id, stays, maxsize=self.idmp_maxsize_of(key))
-        if window.added % WINDOW_SWEEP_APPENDS == 0:
-            window.forget_old(now=self.now, duration_s=self.idmp_duration_of(key))
+        window.forget_old(now=self.now, duration_s=self.idmp_duration_of(key))
 
     # --- Applying one effect ------------------------------------------------------------------
 
@@ -653,10 +652,10 @@ class Replica:
         stream = self._streams.get(key)
         group = None if stream is None else stream.groups.get(name)
         # The group that was measured may be gone, and another one have its name.
-        if group is None or not group.has_create_covered_by(context):
+        if stream is None or group is None or not group.has_create_covered_by(context):
             return
         for region, (start, end) in intervals.items():
-            group.unite(region, start, end)
+            group.unite(region, start, end, stream.lanes.get(region), stream.last_ids)
 
     def _stream_or_new(self, key: bytes) -> Stream:
         stream = self._streams.get(key)

@@ -277,7 +277,8 @@ class Connection(asyncio.Protocol):
             or self.is_postponed
             or self._write_paused
             or self._turn_is_over
-            or self._engine.congested
+            # While the disk refuses, writes do too, and reads are to be answered.
+            or (self._engine.congested and self._engine.fault is None)
             or self._pending_bytes > limits.output_pause_bytes
             or self._pending_replies > limits.pending_replies_max
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import structlog
 
 from crdtstream.commands.arguments import I64_MAX, parse_i64
-from crdtstream.commands.idempotence import DURATION_S_MAX, MAXSIZE_MAX
+from crdtstream.core.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.ids import IdMode
 from crdtstream.resp.pubsub import UNREAD_BYTES_MAX, UNREAD_BYTES_SOFT, UNREAD_SOFT_MS
 from crdtstream.settings import I32_MAX
