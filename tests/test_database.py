@@ -579,3 +579,49 @@ def test_what_a_client_last_wrote_is_remembered(clients: Clients) -> None:
     clients.say("a", "XLEN s")
     assert clients.session("a").wrote_n == 1
     assert clients.session("b").wrote_n == 2
+
+
+def test_a_watched_key_that_expires_is_a_change(clients: Clients) -> None:
+    clients.say("w", "XADD s * f v")
+    clients.say("w", "PEXPIRE s 10")
+    clients.say("a", "WATCH s")
+    clients.say("a", "MULTI")
+    clients.say("a", "XLEN s")
+    # No timer has run between.
+    clients.now += 20
+    assert clients.say("a", "EXEC") is Null.ARRAY
+
+
+def test_a_pipeline_is_divided_into_batches_and_a_transaction_never(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdtstream.commands.database.BATCH_BYTES_TARGET", 1000)
+    for _ in range(30):
+        clients.say("w", f"XADD s * f {'v' * 100}")
+    clients.say("w", "MULTI")
+    for _ in range(30):
+        clients.say("w", f"XADD s * f {'v' * 100}")
+    clients.say("w", "EXEC")
+    records = clients.replica.take_records(Millis(1000))
+    counts = [decode_batch(record.batch).count for record in records if record.batch]
+    assert sum(counts) == 60
+    assert len(counts) >= 4
+    assert max(counts) >= 30
+
+
+def test_a_transaction_too_large_changes_nothing(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdtstream.commands.transactions.TRANSACTION_BYTES_MAX", 1000)
+    clients.say("w", "MULTI")
+    for _ in range(10):
+        clients.say("w", f"XADD s * f {'v' * 100}")
+    assert text(clients.say("w", "EXEC")).startswith("EXECABORT Transaction discarded because of")
+    assert clients.say("w", "EXISTS s") == 0
+    assert clients.session("w").queue is None
+
+
+def test_an_entry_too_large_is_refused(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtstream.commands.append.ENTRY_BYTES_MAX", 100)
+    assert text(clients.say("w", f"XADD s * f {'v' * 100}")).startswith("ERR an entry may have")
+    assert clients.say("w", "EXISTS s") == 0

@@ -756,3 +756,39 @@ TestModes = pytest.mark.timeout(900)(Modes.TestCase)
 TestModes.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
 TestHandovers = pytest.mark.timeout(900)(Handovers.TestCase)
 TestHandovers.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_what_a_region_had_jumped_over_is_handed_out_when_it_becomes_the_home() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run(*[f"XADD x {ms} f v" for ms in (1, 2, 3)], "XGROUP CREATE x g 0")
+    sync(r1, r2)
+    r1.run("XREADGROUP GROUP g c COUNT 1 STREAMS x >")
+    r1.run("XGROUP SETID x g 3")
+    r1.run("CRDT.XGROUP SETMODE x g home 1")
+    sync(r1, r2)
+    assert r1("XREADGROUP GROUP g c STREAMS x >") == {"x": ["2-0", "3-0"]}
+
+
+def test_a_home_that_was_set_back_hands_that_over_too() -> None:
+    r1, r2, r3 = nodes = [Node(1), Node(2), Node(3)]
+    r1.run("XADD x 1 f v", "XADD x 2 f v", "XGROUP CREATE x g 0")
+    r1.run("CRDT.XGROUP SETMODE x g home 1")
+    r1.run("XREADGROUP GROUP g c STREAMS x >", "XACK x g 1 2")
+    sync(*nodes)
+    r1.run("CRDT.XGROUP SETMODE x g home 2")
+    sync(*nodes)
+    r2.run("XGROUP SETID x g 0")
+    r2.run("CRDT.XGROUP SETMODE x g home 3")
+    sync(*nodes)
+    assert r3("XREADGROUP GROUP g c STREAMS x >") == {"x": ["1-0", "2-0"]}
+
+
+def test_becoming_the_home_repeats_nothing_and_keeps_the_counters() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run(*[f"XADD x {ms} f v" for ms in (1, 2, 3)], "XGROUP CREATE x g 0")
+    r1.run("XREADGROUP GROUP g c COUNT 2 STREAMS x >", "XACK x g 2")
+    before = r1("XINFO GROUPS x")
+    r1.run("CRDT.XGROUP SETMODE x g home 1")
+    sync(r1, r2)
+    assert r1("XINFO GROUPS x") == before
+    assert r1("XREADGROUP GROUP g c STREAMS x >") == {"x": ["3-0"]}

@@ -242,3 +242,39 @@ def test_a_lane_counts_what_lies_above_an_id(
     assert lane.count_above(make_id(position, 0)) == sum(ms > position for ms in left)
     assert lane.count_above(ID_MIN) == len(left)
     assert lane.count_above(ID_MAX) == 0
+
+
+def test_lag_counts_what_other_regions_acknowledged_as_read() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", *[f"XADD x {ms} f v" for ms in (110, 120, 130)])
+    sync(r1, r2)
+    r1.run("XREADGROUP GROUP g a COUNT 1 STREAMS x >", "XACK x g 110")
+    sync(r1, r2)
+    assert r2.run("XREADGROUP GROUP g b STREAMS x >") == {"x": ["120-0", "130-0"]}
+    r2.run("XACK x g 120 130")
+    sync(r1, r2)
+    for node in (r1, r2):
+        (row,) = node("XINFO GROUPS x")
+        assert (row["lag"], row["undelivered"]) == (0, 0)
+    r1.run("XADD x 140 f v")
+    (row,) = r1("XINFO GROUPS x")
+    assert (row["entries-read"], row["lag"], row["undelivered"]) == (3, 1, 1)
+    r1.run("XREADGROUP GROUP g a STREAMS x >")
+    (row,) = r1("XINFO GROUPS x")
+    assert (row["entries-read"], row["lag"], row["undelivered"]) == (4, 0, 0)
+
+
+def test_lag_is_null_where_deletions_hide_what_others_read() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", *[f"XADD x {ms} f v" for ms in range(1, 7)])
+    r1.run("XREADGROUP GROUP g a COUNT 1 STREAMS x >", "XACK x g 1")
+    sync(r1, r2)
+    r2.run("XREADGROUP GROUP g b COUNT 2 STREAMS x >", "XACK x g 2 3")
+    r1.run("XDEL x 3")
+    sync(r1, r2)
+    (row,) = r1("XINFO GROUPS x")
+    assert (row["entries-read"], row["lag"], row["undelivered"]) == (None, None, 3)
+    # At the end of the lane it is known again.
+    r1.run("XREADGROUP GROUP g a STREAMS x >")
+    (row,) = r1("XINFO GROUPS x")
+    assert (row["entries-read"], row["lag"], row["undelivered"]) == (6, 0, 0)

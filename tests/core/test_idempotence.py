@@ -202,3 +202,27 @@ def test_concurrent_bounds_become_the_greatest() -> None:
     r3.run("XCFGSET s IDMP-DURATION 60 IDMP-MAXSIZE 6")
     sync(r1, r2, r3)
     assert (facts(r1)["idmp-duration"], facts(r1)["idmp-maxsize"]) == (60, 6)
+
+
+def test_windows_forget_in_passing_and_in_replay_too() -> None:
+    node = Node(1)
+    for n in range(500):
+        node.now += 1000
+        node.run(f"XADD s IDMP p{n} x * f v")
+    assert facts(node)["pids-tracked"] == facts(node)["iids-tracked"] == 100
+    window = node.replica.stream(b"s").window
+    assert len(window._by_producer) == 100
+    node.restart()
+    assert len(node.replica.stream(b"s").window._by_producer) == 100
+
+
+def test_a_producer_s_old_ids_go_when_it_appends_again() -> None:
+    node = Node(1)
+    node.run("XADD s IDMP p a * f v", "XADD s IDMP p b * f v")
+    node.run("XADD s IDMP q a * f v")
+    node.now += 60_000
+    node.run("XADD s IDMP p c * f v")
+    node.now += 50_000
+    node.run("XADD s IDMP p d * f v")
+    # q is over; of p the latest two are left.
+    assert (facts(node)["pids-tracked"], facts(node)["iids-tracked"]) == (1, 2)
