@@ -375,6 +375,45 @@ def test_blocking_in_a_transaction_answers_at_once(clients: Clients) -> None:
     assert clients.database.waiting_count == 0
 
 
+def test_readers_who_claim_are_tried_once_and_woken_all_the_same(clients: Clients) -> None:
+    clients.say("w", "XADD s * f v")
+    clients.say("w", "XGROUP CREATE s g 0")
+    clients.say("x", "XREADGROUP GROUP g x STREAMS s >")
+    for n in range(50):
+        clients.say(f"g{n}", f"XREADGROUP GROUP g c{n} BLOCK 0 CLAIM 1000 STREAMS s >")
+    tries = 0
+    try_again = clients.database._try_again
+
+    def counted(waiter: Waiter, now: Millis) -> Reply | Blocked:
+        nonlocal tries
+        tries += 1
+        return try_again(waiter, now)
+
+    clients.database._try_again = counted  # type: ignore[method-assign]
+    clients.say("w", "XADD s * f v")
+    assert [name for name, _ in clients.take_served()] == ["g0"]
+    assert tries <= 3
+    # Old enough: the first takes them, the others go on waiting.
+    clients.expire(2000)
+    assert [name for name, _ in clients.take_served()] == ["g1"]
+    clients.expire(3000)
+    assert [name for name, _ in clients.take_served()] == ["g2"]
+    clients.say("w", "XGROUP DESTROY s g")
+    assert len(clients.take_served()) == 47
+
+
+def test_the_highest_id_asks_for_new_entries(clients: Clients) -> None:
+    for key in "ab":
+        clients.say("w", f"XGROUP CREATE {key} g $ MKSTREAM")
+    highest = "18446744073709551615-18446744073709551615"
+    clients.say("one", f"XREADGROUP GROUP g c1 BLOCK 0 STREAMS a {highest}")
+    clients.say("two", "XREADGROUP GROUP g c2 BLOCK 0 STREAMS a >")
+    clients.say("three", "XREADGROUP GROUP g c3 BLOCK 0 STREAMS a b > >")
+    clients.say("w", "XADD b * f v")
+    clients.say("w", "XADD a * f v")
+    assert [name for name, _ in clients.take_served()] == ["three", "one"]
+
+
 def test_time_is_over_once_and_in_order(clients: Clients) -> None:
     clients.say("late", "XREAD BLOCK 50 STREAMS s $")
     clients.say("soon", "XREAD BLOCK 20 STREAMS s $")
@@ -625,3 +664,26 @@ def test_an_entry_too_large_is_refused(clients: Clients, monkeypatch: pytest.Mon
     monkeypatch.setattr("crdtstream.commands.append.ENTRY_BYTES_MAX", 100)
     assert text(clients.say("w", f"XADD s * f {'v' * 100}")).startswith("ERR an entry may have")
     assert clients.say("w", "EXISTS s") == 0
+
+
+def test_what_one_touches_who_is_served_nothing_is_a_change_to_who_watches_it() -> None:
+    """Database's promise to every command; XREAD and XREADGROUP touch nothing in vain."""
+
+    def block(_replica: Replica, _now: Millis, argv: list[bytes]) -> Reply | Blocked:
+        def retry(replica: Replica, _now: Millis) -> Reply | Blocked:
+            replica.touched.add(argv[2])
+            return blocked
+
+        blocked = Blocked((argv[1],), 0, retry)
+        return blocked
+
+    clients = Clients()
+    clients.database.register([Command(b"block", block, 3, frozenset({"write"}))])
+    clients.say("reader", "BLOCK s t")
+    clients.say("a", "WATCH t")
+    clients.say("b", "WATCH u")
+    clients.say("w", "XADD s * f v")
+    assert clients.take_served() == []
+    for name, reply in (("a", Null.ARRAY), ("b", [])):
+        clients.say(name, "MULTI")
+        assert clients.say(name, "EXEC") == reply

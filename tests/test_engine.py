@@ -339,3 +339,53 @@ async def test_stopping_commits_what_is_queued() -> None:
     region.log.gate.set()
     await asyncio.wait_for(running_engine, 5)
     assert region.told == [("a", True), ("b", True)]
+
+
+async def test_a_client_that_waits_for_a_token_is_served_by_a_remote_batch(
+    region: Region1,
+) -> None:
+    delivered: list[object] = []
+    region.engine.deliver = lambda _session, reply: delivered.append(reply)
+    other = Replica(R2)
+    Database(other).call(Session(1), Millis(5), [b"XADD", b"s", b"*", b"f", b"v"])
+    (record,) = other.take_records(Millis(5))
+    assert record.batch is not None
+    assert region.call("CRDT.WAITFOR", "2:1", "0") is WAITING
+    region.engine.apply(decode_batch(record.batch), record.batch)
+    assert delivered == []
+    region.engine.settle()
+    assert delivered == [1]
+
+
+async def test_idempotency_records_go_when_every_region_has_them(region: Region1) -> None:
+    """Also where nothing was deleted, so that there is nothing else to forget."""
+    replica = region.engine.replica
+    region.call("XADD", "s", "IDMP", "producer", "1", "*", "f", "v")
+    region.tell("added")
+    await ticks(10)
+    assert region.told == [("added", True)]
+    region.engine.learn_peer_vv(R2, {R1: 1})
+    assert (replica.idempotency_record_count, replica.tombstone_count) == (1, 0)
+    region.engine.learn_peer_vv(R3, {R1: 1})
+    assert replica.idempotency_record_count == 0
+
+
+async def test_a_key_whose_time_came_while_writes_were_refused_is_deleted_afterwards(
+    region: Region1,
+) -> None:
+    replica = region.engine.replica
+    region.call("XADD", "s", "*", "f", "v")
+    region.call("PEXPIRE", "s", "10")
+    region.engine.schedule()
+    await ticks(10)
+    region.engine.set_stale("effects of this region are out there")
+    region.clock += 10
+    async with asyncio.timeout(10):
+        while not replica.has_due:
+            await asyncio.sleep(0.001)
+    # The timer has been, and in vain.
+    await ticks()
+    assert replica.known_keys() == [b"s"]
+    region.engine.set_stale(None)
+    await ticks()
+    assert replica.known_keys() == []

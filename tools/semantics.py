@@ -8,8 +8,8 @@ What stands between two comments is written by this program:
     …
     <!-- end -->
 
-It also refuses a page that leaves a command out, and a stream command without any scenario in its
-section: the scenarios are tests, so what the page shows is what regions do.
+It also refuses a page that leaves a command out, and a stream command that no scenario of its
+section runs: the scenarios are tests, so what the page shows is what regions do.
 
 Usage: python tools/semantics.py [--check]
 
@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crdtstream.commands.documentation.manual import pages, usage, usage_markdown
+from crdtstream.scenario.rows import Calls
 from crdtstream.scenario.scenario import Scenario
 from crdtstream.scenario.words import markdown
 
@@ -93,8 +94,22 @@ def left_out(text: str) -> Iterator[str]:
             continue
         at = shown[name].start()
         end = min((start for start in sections if start > at), default=len(text))
-        if "<!-- scenario: " not in text[at:end]:
-            yield f"the section of {name} has no scenario"
+        if not any(_runs(path, name) for path in _shown_in(text[at:end])):
+            yield f"no scenario in the section of {name} runs it"
+
+
+def _shown_in(section: str) -> Iterator[str]:
+    for block in _BLOCK.finditer(section):
+        if block[2] == "scenario":
+            yield from (name.strip() for name in block[3].split(","))
+
+
+def _runs(scenario: str, command: str) -> bool:
+    words = command.upper().split("|")
+    script = Scenario.load(SCENARIOS / f"{scenario}.yaml").script
+    steps = [row.step for row in script.rows if isinstance(row.step, Calls)]
+    calls = [call for step in steps for cell in step.cells.values() for call in cell]
+    return any(call.text.upper().split()[: len(words)] == words for call in calls)
 
 
 def main(check_only: bool) -> int:

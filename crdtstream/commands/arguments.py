@@ -4,7 +4,7 @@ from typing import Final
 
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.group import Group
-from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, StreamId, parse_id
+from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, StreamId, parse_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -36,11 +36,13 @@ def integer(text: bytes, *, error: str = NOT_AN_INTEGER) -> int:
     return value
 
 
-def timeout_ms(text: bytes) -> int:
-    """For how long to wait at most; 0 is without end."""
+def timeout_ms(text: bytes, now: Millis) -> int:
+    """For how long to wait from now on; 0 is without end.  When it ends has to be a time, too."""
     timeout = integer(text, error="ERR timeout is not an integer or out of range")
     if timeout < 0:
         raise CommandError("ERR timeout is negative")
+    if timeout > I64_MAX - now:
+        raise CommandError("ERR timeout is out of range")
     return timeout
 
 

@@ -23,9 +23,9 @@ class Command:
         run: answers, or says what it waits for; argv[0] is the name as the client wrote it.  It
             raises CommandError, and then nothing has changed.
         arity: how many arguments, the name included; negative: at least so many.
-        flags: ``write``, ``readonly``, ``blocking``, ``fast``, ``denyoom`` …, Redis's words.
-            ``write`` decides: such a command is refused while the disk refuses.  So does, though
-            clients are not told, ``names_dots``: no reply may name a dot that is not in the log.
+        flags: ``write``, ``readonly``, ``blocking``, ``fast``, ``denyoom`` …, Redis's words, and
+            ``names_dots``: a reply may name a dot, which therefore has to be in the log.  What
+            flags decide is told at ``Row``.
     """
 
     name: bytes

@@ -48,12 +48,12 @@ def crdt_xread(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bloc
     Cost: O(log n) per lane to begin, O(m * log r) for m entries from r lanes.
     """
     key = argv[1]
-    count, block_ms = _options(argv)
+    count, block_ms = _options(argv, now)
     cursor = _cursor(replica, argv[2])
     return _answer_or_block(key, cursor, count, block_ms, replica, now)
 
 
-def _options(argv: list[bytes]) -> tuple[int | None, int | None]:
+def _options(argv: list[bytes], now: Millis) -> tuple[int | None, int | None]:
     """COUNT (0 and less: no limit) and BLOCK; None where they are not given."""
     count: int | None = None
     block_ms: int | None = None
@@ -65,7 +65,7 @@ def _options(argv: list[bytes]) -> tuple[int | None, int | None]:
             case b"count":
                 count = max(0, integer(value)) or None
             case b"block":
-                block_ms = timeout_ms(value)
+                block_ms = timeout_ms(value, now)
             case _:
                 raise CommandError(SYNTAX_ERROR)
     return count, block_ms

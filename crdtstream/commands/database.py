@@ -26,7 +26,7 @@ from crdtstream.commands.channels import Channels
 from crdtstream.commands.command import Command
 from crdtstream.commands.dispatch import AnyCommand, Dispatch
 from crdtstream.commands.pubsub import PubSub
-from crdtstream.commands.reply import Blocked, CommandError, Reply, Status
+from crdtstream.commands.reply import Blocked, CommandError, Reply, Status, Wants
 from crdtstream.commands.session import RESP2, Row, Session
 from crdtstream.commands.statistics import SAMPLES_MAX, Statistics
 from crdtstream.commands.table import COMMANDS
@@ -36,6 +36,7 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 
 Served: TypeAlias = tuple[Session, Reply]
+FoundEmpty: TypeAlias = dict[Wants | None, Millis | None]
 
 QUEUED: Final = Status(b"QUEUED")
 NO_AUTH: Final = "NOAUTH Authentication required."
@@ -335,7 +336,7 @@ class Database:
             touched.clear()
             return []
         served: list[Served] = []
-        found_empty: set[tuple[bytes, bytes]] = set()
+        found_empty: FoundEmpty = {}
         while touched:
             keys = sorted(touched)
             touched.clear()
@@ -394,9 +395,11 @@ class Database:
         if waiter is None:
             return None
         self._waiting.remove(waiter)
-        reply = waiter.blocked.on_timeout
-        if with_error:
-            reply = self._note_failure(waiter.row, CommandError(UNBLOCKED))
+        reply = (
+            self._note_failure(waiter.row, CommandError(UNBLOCKED))
+            if with_error
+            else self._last_answer(waiter, self.replica.now)
+        )
         self._note_call(waiter)
         return waiter.session, reply
 
@@ -404,19 +407,22 @@ class Database:
         self,
         waiters: list[Waiter],
         now: Millis,
-        found_empty: set[tuple[bytes, bytes]] | None = None,
+        found_empty: FoundEmpty | None = None,
     ) -> list[Served]:
         """Try commands again, in order.
 
         Args:
-            found_empty: (key, group) of which one has just found nothing, for the others to be
-                spared: thousands may wait for one group, and an entry serves one of them.
+            found_empty: what one has just found nothing of, and when it will be tried again: the
+                others are spared, as thousands may wait for one group, and an entry serves one.
         """
-        found_empty = set() if found_empty is None else found_empty
+        found_empty = {} if found_empty is None else found_empty
         served: list[Served] = []
         for waiter in waiters:
             wants = waiter.blocked.wants
-            if wants is not None and wants <= found_empty:
+            if wants in found_empty:
+                if waiter.blocked.retry_at != found_empty[wants]:
+                    again = replace(waiter.blocked, retry_at=found_empty[wants])
+                    self._waiting.keep(waiter, again)
                 continue
             if self.pause is not None and self._is_held_back(waiter):
                 # Not by the clock, either: it is tried again when the pause is over.
@@ -425,7 +431,8 @@ class Database:
             reply = self._try_again(waiter, now)
             if isinstance(reply, Blocked):
                 self._waiting.keep(waiter, reply)
-                found_empty.update(wants or ())
+                if wants is not None:
+                    found_empty[wants] = reply.retry_at
             else:
                 self._waiting.remove(waiter)
                 self._note_call(waiter)
@@ -454,7 +461,7 @@ class Database:
         if waiter.blocked.keys:
             return waiter.blocked.on_timeout
         reply = self._try_again(waiter, now)
-        return waiter.blocked.on_timeout if isinstance(reply, Blocked) else reply
+        return reply.on_timeout if isinstance(reply, Blocked) else reply
 
 
 def _no_clock() -> int:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from crdtstream.commands.arguments import strict_id
 from crdtstream.commands.entries import encode_entries, encode_entry
 from crdtstream.commands.read_options import Budget, ReadOptions, parse_read
-from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply
+from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply, Wants
 from crdtstream.core.group import Found
 from crdtstream.core.ids import ID_MIN, Millis, StreamId
 from crdtstream.core.replica import Replica
@@ -45,20 +45,19 @@ def answer_or_block(
     options: ReadOptions,
     attempt: Attempt,
     next_time: NextTime | None = None,
+    wants: Wants | None = None,
 ) -> Reply | Blocked:
     """What the attempt gives; with BLOCK, when it gives null, it is made again and again.
 
     Args:
         next_time: when it may give something although no key changed; None: never.
+        wants: see ``Blocked``.
     """
     reply = attempt(replica, now)
     if reply is not Null.ARRAY or options.block_ms is None:
         return reply
 
     keys = tuple(dict.fromkeys(options.keys))
-    wants = None
-    if options.group is not None and next_time is None:
-        wants = frozenset((key, options.group) for key in keys)
     blocked = Blocked(keys, options.block_ms, lambda replica, now: retry(replica, now), wants=wants)
 
     def retry(replica: Replica, now: Millis) -> Reply | Blocked:

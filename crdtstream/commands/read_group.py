@@ -54,7 +54,10 @@ def xreadgroup(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bloc
     ]
     attempt = partial(_read_group, wanted, options)
     next_time = None if options.claim_ms is None else partial(_next_claim, wanted, options)
-    return answer_or_block(replica, now, options, attempt, next_time)
+    wants = frozenset(
+        (key, options.group, options.claim_ms) for key, above in wanted if above is None
+    )
+    return answer_or_block(replica, now, options, attempt, next_time, wants or None)
 
 
 def _group_position(replica: Replica, key: bytes, group: bytes, text: bytes) -> StreamId | None:
@@ -63,7 +66,9 @@ def _group_position(replica: Replica, key: bytes, group: bytes, text: bytes) -> 
         return None
     if text in (b"$", b"+"):
         raise CommandError(_MEANINGLESS.format(text.decode()))
-    return strict_id(text)
+    position = strict_id(text)
+    # Nothing can be above the highest ID; in Redis it is how ``>`` is kept, and means the same.
+    return None if position == ID_MAX else position
 
 
 def _require_group(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group]:
@@ -97,11 +102,8 @@ def _read_group(
             budget.begin_stream(key)
         if above is None:
             entries = _hand_out(replica, now, key, stream, group, options, budget)
-        elif above < ID_MAX:
-            entries = _history(replica, now, key, stream, group, options, above, budget)
         else:
-            # Nothing can be above it, and as in Redis the key is not even named.
-            entries = None
+            entries = _history(replica, now, key, stream, group, options, above, budget)
         if entries is not None:
             answers.append((key, entries))
     return PerKey(answers) if answers else Null.ARRAY

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, parse_i64, timeout_ms
+from crdtstream.commands.arguments import SYNTAX_ERROR, integer, parse_i64, timeout_ms
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis
 
@@ -95,7 +95,7 @@ def parse_read(argv: list[bytes], now: Millis, *, command: str) -> ReadOptions:
                 # 0 and less: no limit.
                 options.count = max(0, integer(argv[at + 1])) or None
             case b"block" if more:
-                options.block_ms = _timeout_ms(argv[at + 1], now)
+                options.block_ms = timeout_ms(argv[at + 1], now)
             case b"noack":
                 _only_xreadgroup(command, "NOACK")
                 options.noack = True
@@ -111,13 +111,6 @@ def parse_read(argv: list[bytes], now: Millis, *, command: str) -> ReadOptions:
                 raise CommandError(SYNTAX_ERROR)
         at += taken
     raise CommandError(SYNTAX_ERROR)
-
-
-def _timeout_ms(text: bytes, now: Millis) -> int:
-    timeout = timeout_ms(text)
-    if timeout > I64_MAX - now:
-        raise CommandError("ERR timeout is out of range")
-    return timeout
 
 
 def _take_streams(options: ReadOptions, arguments: list[bytes], command: str) -> None:

@@ -13,6 +13,8 @@ from typing import Final, TypeAlias, Union
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 
+Wants: TypeAlias = frozenset[tuple[bytes, bytes, int | None]]
+
 
 class CommandError(Exception):
     """An error reply.  The text begins with its RESP prefix (``ERR``, ``NOGROUP`` …)."""
@@ -103,8 +105,8 @@ class Blocked:
         on_timeout: the reply when time is over or CLIENT UNBLOCK … TIMEOUT comes.
         retry_at: when the command may succeed although no key changed (XREADGROUP CLAIM: an entry
             becomes old enough); None: never.  What ``retry`` returns says it anew.
-        wants: what it would share with others, as (key, group): where one who wants it found
-            nothing, nobody does.  None: it shares with nobody.
+        wants: what it would share with others, as (key, group, min-idle-time or None): where one
+            who wants the same found nothing, nobody does.  None: it shares with nobody.
     """
 
     keys: tuple[bytes, ...]
@@ -112,7 +114,7 @@ class Blocked:
     retry: "Callable[[Replica, Millis], Reply | Blocked]"
     on_timeout: "Reply" = Null.ARRAY
     retry_at: Millis | None = None
-    wants: frozenset[tuple[bytes, bytes]] | None = None
+    wants: "Wants | None" = None
 
 
 Reply: TypeAlias = Union[

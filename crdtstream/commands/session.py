@@ -26,19 +26,20 @@ class Talk(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A command as dispatch needs it, everything decided beforehand.
+    """A command as dispatch needs it, everything that its flags decide decided beforehand.
 
     Attributes:
         name: lower case; ``client|id`` for a subcommand that has a row of its own.
         arity: Redis's convention, negative is "at least".
         on_replica, on_session: the function; exactly one of the two is set.
-        writes: refused while the disk refuses.
-        needs_auth: refused until the client has authenticated.
+        writes: refused while the disk refuses (flags ``write`` and ``names_dots``).
+        needs_auth: refused until the client has authenticated (all without ``no_auth``).
         immediate: runs inside MULTI, where others are queued (EXEC, DISCARD, QUIT …).
         no_multi: refused inside MULTI.
-        may_write: waits while CLIENT PAUSE stops writes.
+        may_write: waits while CLIENT PAUSE stops writes (``write``, ``may_replicate``).
         fast: what it takes counts as the event ``fast-command`` of LATENCY.
-        monitored, slowlogged: whether MONITOR and SLOWLOG tell of it.
+        monitored, slowlogged: whether MONITOR and SLOWLOG tell of it (all without ``admin`` or
+            ``skip_monitor``; all without ``skip_slowlog``).
         stats, samples: its counters, and of these the durations that are not added up yet.
     """
 
@@ -103,11 +104,7 @@ RunSessionCommand: TypeAlias = Callable[[Session, Millis, list[bytes]], Reply | 
 
 @dataclass(frozen=True, slots=True)
 class SessionCommand:
-    """A command about the client or the server; the attributes are those of ``Command``.
-
-    Besides Redis's flags two decide something: ``no_auth``, callable before AUTH, and
-    ``immediate``, not queued by MULTI.
-    """
+    """A command about the client or the server; the attributes are those of ``Command``."""
 
     name: bytes
     run: RunSessionCommand

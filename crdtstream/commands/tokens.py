@@ -34,7 +34,7 @@ def crdt_waitfor(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bl
         CommandError: the token is none, or the timeout.
     """
     token = parse_version_vector(argv[1], what="token")
-    timeout = timeout_ms(argv[2])
+    timeout = timeout_ms(argv[2], now)
 
     def retry(replica: Replica, now: Millis) -> Reply | Blocked:
         return 1 if covers(replica.vv, token) else blocked

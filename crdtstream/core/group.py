@@ -591,11 +591,6 @@ class Group:
     def pending_count(self) -> int:
         return sum(len(progress.pel) for progress in self.lanes.values())
 
-    @property
-    def owned_count(self) -> int:
-        """How many of the pending entries somebody owns."""
-        return self.pending_count - len(self.unowned)
-
     # --- The frontier -------------------------------------------------------------------------
 
     def measure(self, lane: Lane | None, region: Region) -> tuple[StreamId, StreamId] | None:

@@ -101,6 +101,8 @@ class Replica:
             watching clients.
         acknowledged_count, frontier_count: pending entries acknowledged here, and AckFrontier
             effects issued for them, since the process started: what coalescing saves.
+        expired_count: keys that existed and were deleted from here because their time was over,
+            since the process started.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class Replica:
         self.touched: set[bytes] = set()
         self.acknowledged_count = 0
         self.frontier_count = 0
+        self.expired_count = 0
         self._streams: dict[bytes, Stream] = {}
         self._key_order = KeyOrder()
         self._tombstones = Tombstones()
@@ -256,7 +259,7 @@ class Replica:
     def expire_due(self) -> None:
         """Issue the DeleteKeys that fall to this region, or as many as one tick may take."""
         for key in self._expiry.next_due_here():
-            self.issue(DeleteKey(key))
+            self._delete_expired(key)
 
     # --- Issuing ------------------------------------------------------------------------------
 
@@ -300,7 +303,12 @@ class Replica:
     def _bury(self, key: bytes) -> None:
         """Before a write: a key whose time is over, or of which only registers are left, goes."""
         if key in self._registers and (key in self._due or key not in self._streams):
-            self.issue(DeleteKey(key))
+            self._delete_expired(key)
+
+    def _delete_expired(self, key: bytes) -> None:
+        """Delete a key that is over, or what a key that is gone has left."""
+        self.expired_count += key in self._streams
+        self.issue(DeleteKey(key))
 
     def measure(self) -> None:
         """Issue now what acknowledgements have to tell; else it happens when the tick ends."""
@@ -678,8 +686,8 @@ class Replica:
         group = stream.groups[change.group]
         match change:
             case Deliver(_, _, _, _, ids, noack):
-                if group.claims_idle and not (noack or group.owned_count):
-                    # Who waits for idle entries knew of none.
+                if group.claims_idle and not noack:
+                    # Who waits for idle entries may have known of none that is still there.
                     self.touched.add(change.key)
                 group.deliver(change, stream.lanes, stream.last_ids)
                 if noack:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, shown
+from crdtstream.commands.arguments import SYNTAX_ERROR, integer, shown, timeout_ms
 from crdtstream.commands.database import Pause
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, RespSet, Verbatim
 from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand, Talk
@@ -13,7 +13,6 @@ from crdtstream.resp.client_list import Filter, describe, kill_filter, of_ids, o
 from crdtstream.resp.connection import Connection
 from crdtstream.resp.connection_commands import BAD_NAME, is_name
 from crdtstream.resp.containers import container
-from crdtstream.resp.wait import BAD_TIMEOUT
 
 if TYPE_CHECKING:
     from crdtstream.resp.server import RespServer
@@ -200,18 +199,16 @@ class ClientCommands:
         return Verbatim(describe(self._server, connection, now) + b"\n")
 
     def _list(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
-        """CLIENT LIST [TYPE type] [ID id …], by id."""
-        chosen: list[Filter] = []
-        at = 2
-        while at < len(argv):
-            option = argv[at].lower()
-            if option == b"type" and at + 1 < len(argv):
-                chosen.append(of_type(argv[at + 1]))
-                at += 2
-            elif option == b"id" and at + 1 < len(argv):
-                chosen.append(of_ids(argv[at + 1 :]))
-                at = len(argv)
-            else:
+        """CLIENT LIST [TYPE type | ID id …], by id."""
+        chosen: list[Filter]
+        match argv[2:]:
+            case []:
+                chosen = []
+            case [option, kind] if option.lower() == b"type":
+                chosen = [of_type(kind)]
+            case [option, *ids] if option.lower() == b"id" and ids:
+                chosen = [of_ids(ids)]
+            case _:
                 raise CommandError(SYNTAX_ERROR)
         lines = [
             describe(self._server, connection, now) + b"\n" for connection in self._choose(chosen)
@@ -228,7 +225,7 @@ class ClientCommands:
         served = self._server.database.unblock(session_id, with_error=reason == b"error")
         if served is None:
             return 0
-        self._server.connections[session_id].deliver(served[1])
+        self._server.deliver(*served)
         return 1
 
     def _pause(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
@@ -243,12 +240,7 @@ class ClientCommands:
         )
         if pause is None:
             raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
-        timeout_ms = integer(argv[2], error=BAD_TIMEOUT)
-        if timeout_ms < 0:
-            raise CommandError("ERR timeout is negative")
-        if timeout_ms > I64_MAX - now:
-            raise CommandError("ERR timeout is out of range")
-        self._server.pause.begin(pause, timeout_ms)
+        self._server.pause.begin(pause, timeout_ms(argv[2], now))
         return OK
 
     def _unpause(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:

@@ -2,12 +2,14 @@
 
     data_received ── parse ── call ── encode ──> chunks ── engine.defer ──> written when durable
 
-Everything that has arrived is run at once, in the same turn of the event loop, and its replies
-leave together, when what they tell is durable.  No task, no await and no write per command.
+What has arrived is run at once, in the same turn of the event loop, and its replies leave
+together, when what they tell is durable.  No task, no await and no write per command.  A client
+with much to run takes turns with the others.
 
 A connection *holds* - keeps requests instead of running them - while one of its commands is
-blocked, while the client does not fetch its replies, and while the disk is behind.  When it holds
-much, it stops reading, so that TCP slows the client down.
+blocked or postponed by CLIENT PAUSE, while the client does not fetch its replies, while the disk
+is behind, and between its turns.  When it holds much, it stops reading, so that TCP slows the
+client down.
 
 Messages of channels come from other clients' requests and leave by the same way, held or not.
 
@@ -231,9 +233,9 @@ class Connection(asyncio.Protocol):
                     measured = len(chunks)
                     if size > room:
                         break
-                    if perf_counter_ns() > turn_ends:
-                        self._end_turn()
-                        break
+                if perf_counter_ns() > turn_ends:
+                    self._end_turn()
+                    break
         except PostponedError:
             self.is_postponed = True
             self.commands -= 1

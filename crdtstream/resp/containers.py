@@ -1,4 +1,4 @@
-"""The rows of commands that consist of subcommands: CLIENT, CONFIG, COMMAND."""
+"""The rows of commands that consist of subcommands: CLIENT, CONFIG, SLOWLOG …"""
 
 from collections.abc import Collection, Iterable
 from typing import Final

@@ -180,6 +180,7 @@ class Info:
             "instantaneous_input_kbps": f"{bytes_in / 1024:.2f}",
             "instantaneous_output_kbps": f"{bytes_out / 1024:.2f}",
             "rejected_connections": counters["rejected_connections"],
+            "expired_keys": counters["expired_keys"],
             "evicted_keys": 0,
             "evicted_clients": 0,
             "pubsub_channels": len(channels.active(Kind.CHANNEL)),

@@ -44,7 +44,7 @@ class Delivery:
 
 
 class UnreadBound:
-    """How much one subscriber leaves unread, and since when it is much."""
+    """How much one listener to channels or to MONITOR leaves unread, and since when it is much."""
 
     __slots__ = ("_much_since",)
 
@@ -52,17 +52,17 @@ class UnreadBound:
         self._much_since: Millis | None = None
 
     def excess(self, unread_bytes: int, now: Millis) -> str | None:
-        """Why the subscriber is to be cut off; None while it may stay.  Asked at each message."""
+        """Why the listener is to be cut off; None while it may stay.  Asked at each message."""
         if unread_bytes <= UNREAD_BYTES_SOFT:
             self._much_since = None
             return None
         if unread_bytes > UNREAD_BYTES_MAX:
-            return f"it listens to channels and leaves {unread_bytes} bytes unread"
+            return f"it is sent messages and leaves {unread_bytes} bytes unread"
         if self._much_since is None:
             self._much_since = now
         if now - self._much_since > UNREAD_SOFT_MS:
             return (
-                f"it listens to channels and has left more than {UNREAD_BYTES_SOFT} bytes unread "
+                f"it is sent messages and has left more than {UNREAD_BYTES_SOFT} bytes unread "
                 f"for {UNREAD_SOFT_MS // 1000} s"
             )
         return None

@@ -60,8 +60,8 @@ class RespServer:
     Attributes:
         engine, database: what the commands work on.
         settings: as the node was started.
+        config_file: where the settings came from, for CONFIG REWRITE; None: from no file.
         connections: everyone who is connected, by session id.
-        config_file: where they came from, for CONFIG REWRITE; None: from no file.
         limits: of each connection; CONFIG SET may replace it.
         idle_seconds_max, tcp_keepalive_s: of each connection, 0: none; CONFIG SET may change them.
         log_level: as in the settings; CONFIG SET may change it.
@@ -111,7 +111,7 @@ class RespServer:
         database.clock = time.perf_counter_ns
         database.on_slow = self._note_slow
         self.watch_slowness()
-        engine.deliver = self._deliver
+        engine.deliver = self.deliver
         database.channels.deliver = Delivery(self.connections)
         engine.on_relief.append(self._resume_all)
         engine.on_logged.append(self._settle_logged)
@@ -219,6 +219,7 @@ class RespServer:
             "rejected_connections": self._rejected,
             "client_output_buffer_limit_disconnections": self.cut_off_unread,
             "total_error_replies": self.database.statistics.errors,
+            "expired_keys": self.engine.replica.expired_count,
         }
 
     def sample_rates(self, now: Millis) -> None:
@@ -272,9 +273,10 @@ class RespServer:
     def settle(self, now: Millis) -> None:
         """Hand on the answers of those for whom something changed."""
         for session, reply in self.database.settle(now):
-            self._deliver(session, reply)
+            self.deliver(session, reply)
 
-    def _deliver(self, session: Session, reply: Reply) -> None:
+    def deliver(self, session: Session, reply: Reply) -> None:
+        """Hand on what a command that was blocked has come to."""
         connection = self.connections.get(session.id)
         # A session that is not ours belongs to whoever else calls the database.
         if connection is not None:
@@ -284,12 +286,12 @@ class RespServer:
         """Serve those who wait until what they wrote is durable here (WAITAOF)."""
         if self.database.waiting_count:
             for session, reply in self.database.settle_acks(self.engine.now()):
-                self._deliver(session, reply)
+                self.deliver(session, reply)
 
     def go_on(self) -> None:
         """CLIENT PAUSE is over: serve the blocked, then run what was postponed."""
         for session, reply in self.database.serve_all(self.engine.now()):
-            self._deliver(session, reply)
+            self.deliver(session, reply)
         self.engine.schedule()
         for connection in self._connections():
             connection.go_on()

@@ -1,15 +1,11 @@
 """WAIT, WAITAOF and TIME."""
 
-from typing import Final
-
-from crdtstream.commands.arguments import integer, parse_i64
+from crdtstream.commands.arguments import integer, parse_i64, timeout_ms
 from crdtstream.commands.reply import Blocked, CommandError, Reply
 from crdtstream.commands.session import Session, SessionCommand
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.engine import Engine
-
-BAD_TIMEOUT: Final = "ERR timeout is not an integer or out of range"
 
 
 class Wait:
@@ -40,18 +36,13 @@ class Wait:
         Source: redis.io/commands/wait.
         """
         wanted = integer(argv[1])
-        timeout_ms = integer(argv[2], error=BAD_TIMEOUT)
-        if timeout_ms < 0:
-            raise CommandError("ERR timeout is negative")
-        deadline = now + timeout_ms
+        timeout = timeout_ms(argv[2], now)
         wrote_n = session.wrote_n
 
-        def retry(_replica: Replica, now: Millis) -> Reply | Blocked:
+        def retry(_replica: Replica, _now: Millis) -> Reply | Blocked:
             reached = self._peers_with(wrote_n)
-            over = bool(timeout_ms) and now >= deadline
-            return reached if reached >= wanted or over else blocked
+            return reached if reached >= wanted else Blocked((), timeout, retry, on_timeout=reached)
 
-        blocked = Blocked((), timeout_ms, retry, on_timeout=self._peers_with(wrote_n))
         return retry(self._engine.replica, now)
 
     def _waitaof(self, session: Session, now: Millis, argv: list[bytes]) -> Reply | Blocked:
@@ -70,24 +61,15 @@ class Wait:
         wanted = parse_i64(argv[2])
         if wanted is None or wanted < 0:
             raise CommandError("ERR value is out of range, must be positive")
-        timeout_ms = integer(argv[3], error=BAD_TIMEOUT)
-        if timeout_ms < 0:
-            raise CommandError("ERR timeout is negative")
+        timeout = timeout_ms(argv[3], now)
         wrote_n = session.wrote_n
 
-        def reached() -> tuple[int, int]:
-            return int(self._is_durable_here(wrote_n)), self._peers_with(wrote_n)
-
-        deadline = now + timeout_ms
-
-        def retry(_replica: Replica, now: Millis) -> Reply | Blocked:
-            here, elsewhere = reached()
-            over = bool(timeout_ms) and now >= deadline
-            if over or (here >= locally and elsewhere >= wanted):
+        def retry(_replica: Replica, _now: Millis) -> Reply | Blocked:
+            here, elsewhere = int(self._is_durable_here(wrote_n)), self._peers_with(wrote_n)
+            if here >= locally and elsewhere >= wanted:
                 return [here, elsewhere]
-            return blocked
+            return Blocked((), timeout, retry, on_timeout=[here, elsewhere])
 
-        blocked = Blocked((), timeout_ms, retry, on_timeout=[*reached()])
         return retry(self._engine.replica, now)
 
     def _is_durable_here(self, n: int) -> bool:

@@ -263,6 +263,7 @@ def test_regions_may_stand_in_any_order_and_with_nothing() -> None:
         ("COUNT x", "ERR value is not an integer or out of range"),
         ("BLOCK x", "ERR timeout is not an integer or out of range"),
         ("BLOCK -1", "ERR timeout is negative"),
+        ("BLOCK 9223372036854775807", "ERR timeout is out of range"),
     ],
 )
 def test_an_option_that_is_wrong(options: str, error: str) -> None:

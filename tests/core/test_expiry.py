@@ -246,6 +246,28 @@ def test_many_keys_that_end_at_once_go_little_by_little() -> None:
     assert sorted(own_deletes(node)) == sorted(b"k%d" % number for number in range(count))
 
 
+def test_keys_that_ended_are_counted_where_they_are_deleted() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run("XADD x 1-1 f v", "XADD y 1-1 f v", "XADD z 1-1 f v", "XADD deleted 1-1 f v")
+    r1.run("PEXPIRE x 50", "PEXPIRE y 50", "PEXPIRE z 500", "PEXPIRE deleted 50", "DEL deleted")
+    # A deadline that has outlived its key is no key.
+    r1.run("XGROUP CREATE lone g 0", "PEXPIRE lone 50", "XGROUP DESTROY lone g")
+    sync(r1, r2)
+    for node in (r1, r2):
+        node.now += 50
+    r2.run("XADD x * f new")
+    assert (r1.replica.expired_count, r2.replica.expired_count) == (0, 1)
+    sync(r1, r2)
+    for node in (r1, r2):
+        node.expire()
+    assert (r1.replica.expired_count, r2.replica.expired_count) == (1, 1)
+    for node in (r1, r2):
+        assert [node(f"EXISTS {key}") for key in "xyz"] == [1, 0, 1]
+    # Nor does that one expire when a write takes its place.
+    r1.run("XGROUP CREATE lone g 0", "PEXPIRE lone 50", "XGROUP DESTROY lone g", "XADD lone * f v")
+    assert r1.replica.expired_count == 1
+
+
 def test_flushall_takes_expired_keys_and_lone_deadlines_too() -> None:
     node = Node(1)
     node.run("XADD x 1-1 f v", "PEXPIRE x 50")

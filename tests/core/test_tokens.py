@@ -120,6 +120,7 @@ def test_acknowledged_entries_are_not_handed_out_again_in_the_other_region() -> 
         ("1024:1 0", "ERR Invalid token: regions are numbered from 1 to 1023"),
         ("1:1 x", "ERR timeout is not an integer or out of range"),
         ("1:1 -1", "ERR timeout is negative"),
+        ("1:1 9223372036854775807", "ERR timeout is out of range"),
         ("1:1", "ERR wrong number of arguments for 'crdt.waitfor' command"),
     ],
 )

@@ -78,8 +78,9 @@ def _without_times(value: Read) -> Read:
     if not isinstance(value, list):
         return value
     items: list[Read] = []
-    for name, item in zip([b"", *value], value, strict=False):
-        if item in _NEWER_NAMES or name in _NEWER_NAMES:
+    for at, (name, item) in enumerate(zip([b"", *value], value, strict=False)):
+        # A name stands at an even place, what it names behind it.
+        if (name if at % 2 else item) in _NEWER_NAMES:
             continue
         if name in _IDLE_NAMES:
             items.append(_idle(item))

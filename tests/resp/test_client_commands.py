@@ -156,6 +156,15 @@ def test_what_is_wrong_is_said_in_redis_s_words(r: Any, line: str, error: str) -
     assert str(caught.value) == error
 
 
+def test_who_waits_without_a_connection_can_be_unblocked(node: Node, client: RawClient) -> None:
+    """The database may have clients that are not connected to this server."""
+    session = node.call(node.database.open_session)
+    argv = b"XREAD BLOCK 0 STREAMS nowhere $".split()
+    node.call(lambda: node.database.call(session, node.engine.now(), argv))
+    client.ask(request(b"CLIENT", b"UNBLOCK", b"%d" % session.id), b":1\r\n")
+    client.ask(request(b"CLIENT", b"UNBLOCK", b"%d" % session.id), b":0\r\n")
+
+
 def test_trackinginfo_says_that_it_is_off(client: RawClient) -> None:
     client.ask(
         request(b"CLIENT", b"TRACKINGINFO"),

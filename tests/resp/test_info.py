@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from tests.resp.node import Node, request, running
+from tests.resp.test_protocol import wait_until
 
 BY_DEFAULT = [
     *["Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU", "Modules"],
@@ -81,6 +82,21 @@ def test_keys_that_expire_are_counted_with_their_mean_time() -> None:
         told = r.info("keyspace")["db0"]
         assert (told["keys"], told["expires"]) == (3, 2)
         assert 1_900_000 < told["avg_ttl"] <= 2_000_000
+
+
+def test_keys_that_have_expired_are_counted() -> None:
+    with running() as node, contextlib.closing(redis.Redis(port=node.port, protocol=2)) as r:
+        for key in (b"a", b"b", b"c"):
+            r.xadd(key, {"f": "v"})
+        assert r.info("stats")["expired_keys"] == 0
+        r.pexpire(b"a", 1)
+        r.pexpire(b"b", 1)
+        r.expire(b"c", 1_000)
+        r.delete(b"c")
+        wait_until(node, "engine.replica.known_keys() == []")
+        assert r.info("stats")["expired_keys"] == 2
+        r.config_resetstat()
+        assert r.info("stats")["expired_keys"] == 0
 
 
 def test_watchers_and_subscribers_are_counted(node: Node, r: Any) -> None:

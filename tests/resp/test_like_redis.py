@@ -76,6 +76,12 @@ SCRIPTS: dict[str, str] = {
         CLIENT LIST ID 100000
         CLIENT LIST TYPE replica
         CLIENT LIST TYPE foo
+        CLIENT LIST TYPE
+        CLIENT LIST TYPE pubsub ID 100000
+        CLIENT LIST ID 100000 TYPE pubsub
+        CLIENT LIST TYPE pubsub TYPE pubsub
+        CLIENT LIST TYPE foo ID x
+        CLIENT LIST ID 100000 100001
         CLIENT UNBLOCK x
         CLIENT UNBLOCK 100000
         CLIENT UNBLOCK 100000 FOO
@@ -174,6 +180,16 @@ SCRIPTS: dict[str, str] = {
         WAITAOF 0 x 0
         WAITAOF 0 0 -1
         WAITAOF 0 0 x
+        WAITAOF 0 1 9223372036854775807
+        WAIT
+        WAIT x 0
+        WAIT 1 x
+        WAIT 1 -1
+        WAIT 1 9223372036854775807
+        XREAD BLOCK x STREAMS none $
+        XREAD BLOCK -1 STREAMS none $
+        XREAD BLOCK 9223372036854775807 STREAMS none $
+        XREADGROUP GROUP g c BLOCK 9223372036854775807 STREAMS none >
         ACL
         ACL FOO
         ACL WHOAMI

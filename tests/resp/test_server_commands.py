@@ -9,6 +9,7 @@ import redis
 
 from crdtstream.core.ids import Region
 from tests.resp.node import Node, RawClient, request, running, settings
+from tests.resp.test_protocol import wait_until
 
 
 @pytest.fixture
@@ -127,6 +128,7 @@ def words(line: bytes) -> bytes:
         (b"WAIT a 0", b"-ERR value is not an integer or out of range"),
         (b"WAIT 0 a", b"-ERR timeout is not an integer or out of range"),
         (b"WAIT 0 -1", b"-ERR timeout is negative"),
+        (b"WAIT 0 9223372036854775807", b"-ERR timeout is out of range"),
         (b"WAIT 0 0", b":0"),
         (b"WAIT 1 10", b":0"),
         (b"WAIT -1 10", b":0"),
@@ -277,6 +279,27 @@ def test_wait_counts_peers_that_have_this_client_s_last_write() -> None:
         other.ask(request(b"WAIT", b"2", b"20"), b":1\r\n")
         other.ask(request(b"MULTI") + request(b"WAIT", b"2", b"0"), b"+OK\r\n+QUEUED\r\n")
         other.ask(request(b"EXEC"), b"*1\r\n:1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "counted"),
+    [(b"WAIT 2 0", b":1\r\n"), (b"WAITAOF 1 2 0", b"*2\r\n:1\r\n:1\r\n")],
+)
+def test_who_is_unblocked_is_told_how_many_have_it_by_then(line: bytes, counted: bytes) -> None:
+    with running() as node, node.client() as client, node.client() as other:
+        client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
+        client.read_reply()
+        client.ask(request(b"CLIENT", b"ID"), b":1\r\n")
+        client.send(request(*line.split()))
+        wait_until(node, "database.waiting_count == 1")
+        # Learnt without a try in between, as in the turn in which the UNBLOCK arrives.
+        node.call(lambda: setattr(node.engine, "_peer_vvs", {Region(2): {Region(1): 1}}))
+        other.ask(request(b"CLIENT", b"UNBLOCK", b"1"), b":1\r\n")
+        client.expect(counted)
+        client.send(request(*line.split()))
+        wait_until(node, "database.waiting_count == 1")
+        other.ask(request(b"CLIENT", b"UNBLOCK", b"1", b"ERROR"), b":1\r\n")
+        assert client.read_reply().startswith(b"-UNBLOCKED ")
 
 
 def test_a_client_that_wrote_nothing_waits_for_nobody() -> None:
