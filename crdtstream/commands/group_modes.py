@@ -9,6 +9,7 @@ from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, parse_i64, shown
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
+from crdtstream.core.codec import EPOCH_MAX
 from crdtstream.core.effects import Mode, SetGroupMode
 from crdtstream.core.group import Group
 from crdtstream.core.group_mode import ModeRegister
@@ -57,6 +58,8 @@ def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     # With at-least-once nobody takes over: each region goes on from where it had come itself.
     is_taken_over = is_handover and mode is not Mode.AT_LEAST_ONCE
     handover = group.handover(stream.lanes) if is_taken_over else {}
+    if current.epoch >= EPOCH_MAX:
+        raise CommandError("ERR the mode of this group cannot be set any more: create it anew")
     replica.issue(SetGroupMode(key, name, current.epoch + 1, mode, home, is_forced, handover))
     return OK
 

@@ -44,6 +44,7 @@ from crdtstream.core.effects import (
     SetPosition,
     SetStreamConfig,
     Trim,
+    counted,
 )
 from crdtstream.core.group import Start
 from crdtstream.core.idempotency import DURATION_S_MAX, MAXSIZE_MAX
@@ -51,8 +52,8 @@ from crdtstream.core.ids import REGION_MAX, Millis, Region, StreamId, id_ms, id_
 from crdtstream.v1 import effects_pb2, local_pb2
 
 N_MAX: Final = (1 << 63) - 1
-# Counters and epochs go on from what a peer says, and must never leave 63 bits.
-COUNTER_MAX: Final = 1 << 62
+# No setting of a mode goes on from this one.
+EPOCH_MAX: Final = 1 << 62
 EFFECTS_PER_BATCH_MAX: Final = 1 << 24
 
 
@@ -184,7 +185,7 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
             else:
                 create.start.CopyFrom(_encode_id(start))
             if entries_read is not None:
-                create.entries_read = entries_read
+                create.entries_read = counted(entries_read)
         case DestroyGroup(key, group):
             message.destroy_group.key, message.destroy_group.group = key, group
         case AckFrontier(key, group, intervals):
@@ -197,7 +198,7 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
             message.set_last_id.key = key
             message.set_last_id.id.CopyFrom(_encode_id(entry_id))
             if entries_added is not None:
-                message.set_last_id.entries_added = entries_added
+                message.set_last_id.entries_added = counted(entries_added)
             if max_deleted_id is not None:
                 message.set_last_id.max_deleted_id.CopyFrom(_encode_id(max_deleted_id))
         case SetExpiry(key, deadline):
@@ -243,7 +244,7 @@ def _encode_mode(message: effects_pb2.SetGroupMode, effect: SetGroupMode) -> Non
             body.pending.seq = pack(array("Q", map(id_seq, ids)))
             body.delivery_counts = pack(array("Q", counts))
         if handover.entries_read is not None:
-            body.entries_read = handover.entries_read
+            body.entries_read = counted(handover.entries_read)
 
 
 def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
@@ -267,9 +268,7 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
             return SetLastId(
                 body.key,
                 _decode_id(body.id),
-                _counter(body.entries_added, field="set_last_id.entries_added")
-                if body.HasField("entries_added")
-                else None,
+                body.entries_added if body.HasField("entries_added") else None,
                 _decode_id(body.max_deleted_id) if body.HasField("max_deleted_id") else None,
             )
         case "set_expiry":
@@ -294,13 +293,6 @@ def _decode_config(message: effects_pb2.SetStreamConfig) -> SetStreamConfig:
     return SetStreamConfig(message.key, duration_s, maxsize)
 
 
-def _counter(value: int, *, field: str) -> int:
-    """A count of entries: far from where a sum would leave 64 bits."""
-    if value > COUNTER_MAX:
-        raise BatchError(f"{field}: {value} is out of range")
-    return value
-
-
 def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
     modes = {number: mode for mode, number in _MODES.items()}
     mode = modes.get(message.mode)
@@ -309,7 +301,7 @@ def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
     home = _region(message.home, field="set_group_mode.home") if message.HasField("home") else None
     if (home is None) is (mode is Mode.HOME):
         raise BatchError("set_group_mode.home: there with mode home, and only then")
-    if not 1 <= message.epoch <= COUNTER_MAX:
+    if not 1 <= message.epoch <= EPOCH_MAX:
         raise BatchError(f"set_group_mode.epoch: {message.epoch} is out of range")
     handover = {
         _region(body.lane, field="set_group_mode.handover"): _decode_handover(body)
@@ -347,9 +339,7 @@ def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
         handed_out=handed_out,
         ignore_until=_decode_id(message.ignore_until),
         pending=tuple(zip(ids, counts, strict=True)),
-        entries_read=_counter(message.entries_read, field=f"{field}.entries_read")
-        if message.HasField("entries_read")
-        else None,
+        entries_read=message.entries_read if message.HasField("entries_read") else None,
     )
 
 
@@ -361,7 +351,7 @@ def _decode_create(message: effects_pb2.CreateGroup) -> CreateGroup:
         start = _decode_positions(message.lane_starts, field="create_group.lane_starts")
     entries_read = None
     if message.HasField("entries_read"):
-        entries_read = _counter(message.entries_read, field="create_group.entries_read")
+        entries_read = message.entries_read
     return CreateGroup(message.key, message.group, start, entries_read)
 
 
@@ -553,7 +543,7 @@ def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
             else:
                 message.set_position.position.CopyFrom(_encode_id(position))
             if entries_read is not None:
-                message.set_position.entries_read = entries_read
+                message.set_position.entries_read = counted(entries_read)
     return message
 
 

@@ -15,10 +15,18 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis, Region, StreamId
+
+# Counters go on from what an effect says, and must never leave 64 bits when they are added up.
+COUNTER_MAX: Final = 1 << 56
+
+
+def counted(value: int) -> int:
+    """A count as it is issued and applied: what nobody can have counted to is cut off."""
+    return min(value, COUNTER_MAX)
 
 
 class IdempotentId(NamedTuple):

@@ -29,7 +29,15 @@ from sortedcontainers import SortedDict
 
 from crdtstream.core.by_age import ByAge
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
-from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release, SetGroupMode
+from crdtstream.core.effects import (
+    Claim,
+    Deliver,
+    LaneHandover,
+    Mode,
+    Release,
+    SetGroupMode,
+    counted,
+)
 from crdtstream.core.group_mode import ModeRegister, handover_of
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId
 from crdtstream.core.intervals import Intervals
@@ -197,7 +205,8 @@ class Group:
         progress.run_from = handover.run_from
         progress.last_delivered = handover.last_delivered
         progress.ignore_until = handover.ignore_until
-        progress.entries_read = handover.entries_read
+        read = handover.entries_read
+        progress.entries_read = None if read is None else counted(read)
         for start, end in handover.handed_out:
             progress.handed_out.add(start, end)
 

@@ -49,8 +49,8 @@ class Tracked:
 class Window:
     """The idempotent ids that one stream recognises, by producer, each in the order they came.
 
-    Always so: producers stand in the order of their latest ids.  So who has gone silent is found
-    in front, and forgetting costs what is forgotten.
+    Always so: producers stand in the order of their latest ids, and each has one.  So who has gone
+    silent is found in front, and forgetting costs what is forgotten.
 
     Attributes:
         added, duplicates: ids that came in, and retries that were recognised here, since the
@@ -106,9 +106,13 @@ class Window:
             self.id_count -= len(ids)
             del self._by_producer[producer]
         if self._by_producer:
-            ids = self._by_producer[next(reversed(self._by_producer))]
-            while _is_over(ids[next(iter(ids))], now, duration_s):
+            producer = next(reversed(self._by_producer))
+            ids = self._by_producer[producer]
+            while ids and _is_over(ids[next(iter(ids))], now, duration_s):
                 self._forget_first(ids)
+            if not ids:
+                # What a link brings late may be too old when it comes.
+                del self._by_producer[producer]
 
     def _forget_first(self, ids: OrderedDict[bytes, Tracked]) -> None:
         ids.popitem(last=False)

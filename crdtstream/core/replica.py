@@ -64,6 +64,7 @@ from crdtstream.core.effects import (
     SetPosition,
     SetStreamConfig,
     Trim,
+    counted,
 )
 from crdtstream.core.expiry import Expiry
 from crdtstream.core.group import Group
@@ -573,7 +574,7 @@ class Replica:
                 if self._tombstones.observed_by(context, key, group):
                     stream = self._stream_or_new(key)
                     stream.groups.setdefault(group, Group()).add_create(
-                        dot, start, entries_read, stream.lanes
+                        dot, start, _counted(entries_read), stream.lanes
                     )
             case DestroyGroup(key, group):
                 self._tombstones.add(dot, key, group)
@@ -590,7 +591,7 @@ class Replica:
                     others = sum(one.entries_added for one in stream.lanes.values()) - (
                         lane.entries_added
                     )
-                    lane.entries_added = max(0, entries_added - others)
+                    lane.entries_added = max(0, counted(entries_added) - others)
                 if max_deleted_id:
                     # 0-0 changes nothing, as in Redis.
                     lane.max_deleted_id = max_deleted_id
@@ -712,7 +713,7 @@ class Replica:
             case DeleteConsumer(_, _, consumer):
                 group.delete_consumer(consumer)
             case SetPosition(_, _, position, entries_read):
-                group.set_position(position, stream.lanes, entries_read)
+                group.set_position(position, stream.lanes, _counted(entries_read))
             case _:
                 assert_never(change)
 
@@ -743,6 +744,11 @@ class Replica:
             if intervals:
                 self.frontier_count += 1
                 self._issue(AckFrontier(key, name, intervals))
+
+
+def _counted(value: int | None) -> int | None:
+    """As it will be when it is read back from the log."""
+    return None if value is None else counted(value)
 
 
 def _begins_new_run(change: LocalChange) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from crdtstream.core.ids import IdMode
 
-from .regions import Node
+from .regions import Node, sync
 
 FAILING = [
     "XADD x 1-1",
@@ -133,3 +133,17 @@ def test_absurd_counts_are_taken_calmly(count: str) -> None:
     assert len(node("XPENDING x g - + 9223372036854775807")) == 3  # type: ignore[arg-type]
     assert node("XAUTOCLAIM x g c 0 0 COUNT 576460752303423487")[0] == "0-0"  # type: ignore[index]
     assert node("XTRIM x MAXLEN 9223372036854775807") == 0
+
+
+@pytest.mark.parametrize("count", [(1 << 63) - 1, 1 << 62, (1 << 56) + 1])
+def test_absurd_counters_stop_neither_peers_nor_a_restart(count: int) -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run("XADD s 1-1 f v", f"XSETID s 5-0 ENTRIESADDED {count}", "XADD s 6 f v")
+    r1.run(f"XGROUP CREATE s g 0 ENTRIESREAD {count}", "XGROUP CREATE s h 0")
+    r1.run("CRDT.XGROUP SETMODE s g home 1", "CRDT.XGROUP SETMODE s g home 2")
+    r1.run(f"XGROUP SETID s h 0 ENTRIESREAD {count}", "COPY s t", "RENAME s u", "COPY u s")
+    facts = [r1(f"XINFO STREAM {key} FULL") for key in "stu"]
+    sync(r1, r2)
+    r1.restart()
+    assert [r1(f"XINFO STREAM {key} FULL") for key in "stu"] == facts
+    sync(r1, r2)
