@@ -1,4 +1,4 @@
-"""Batches and local changes as bytes: protobuf messages, the appends as columns.
+"""Batches as bytes: protobuf messages, the appends as columns.
 
 A batch is encoded once, by its issuer; log, links and relays carry these bytes.  Columns are
 packed little-endian numbers in ``bytes`` fields, so that encoding and decoding them are single
@@ -19,37 +19,27 @@ from google.protobuf.message import DecodeError
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import (
-    Ack,
     AckFrontier,
     AppendColumns,
-    Claim,
-    CreateConsumer,
     CreateGroup,
-    DeleteConsumer,
     DeleteKey,
-    Deliver,
     DestroyGroup,
     EffectBatch,
     IdempotentId,
     LaneHandover,
-    LocalChange,
     Mode,
     RareEffect,
-    Redeliver,
-    Release,
     Remove,
     SetExpiry,
     SetGroupMode,
     SetLastId,
-    SetPosition,
     SetStreamConfig,
     Trim,
-    counted,
 )
 from crdtstream.core.group import Start
 from crdtstream.core.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.ids import REGION_MAX, Millis, Region, StreamId, id_ms, id_seq, make_id
-from crdtstream.v1 import effects_pb2, local_pb2
+from crdtstream.v1 import effects_pb2
 
 N_MAX: Final = (1 << 63) - 1
 # No setting of a mode goes on from this one.
@@ -100,7 +90,7 @@ def decode_vv(message: effects_pb2.VersionVector) -> MutableVersionVector:
     if len(message.regions) != len(message.counts):
         raise BatchError("version vector: regions and counts differ in number")
     vv = {
-        _region(region, field="version vector"): n
+        checked_region(region, field="version vector"): n
         for region, n in zip(message.regions, message.counts, strict=True)
     }
     if len(vv) != len(message.regions) or not all(0 < n <= N_MAX for n in vv.values()):
@@ -108,21 +98,21 @@ def decode_vv(message: effects_pb2.VersionVector) -> MutableVersionVector:
     return vv
 
 
-def _region(number: int, *, field: str) -> Region:
+def checked_region(number: int, *, field: str) -> Region:
     if not 1 <= number <= REGION_MAX:
         raise BatchError(f"{field}: region {number} is not in 1 to {REGION_MAX}")
     return Region(number)
 
 
-def _encode_id(entry_id: StreamId) -> effects_pb2.Id:
+def encode_id(entry_id: StreamId) -> effects_pb2.Id:
     return effects_pb2.Id(ms=id_ms(entry_id), seq=id_seq(entry_id))
 
 
-def _decode_id(message: effects_pb2.Id) -> StreamId:
+def decode_id(message: effects_pb2.Id) -> StreamId:
     return make_id(message.ms, message.seq)
 
 
-def _encode_lane_ids(ids: Mapping[Region, Sequence[StreamId]]) -> list[effects_pb2.LaneIds]:
+def encode_lane_ids(ids: Mapping[Region, Sequence[StreamId]]) -> list[effects_pb2.LaneIds]:
     return [
         effects_pb2.LaneIds(
             lane=lane,
@@ -133,7 +123,7 @@ def _encode_lane_ids(ids: Mapping[Region, Sequence[StreamId]]) -> list[effects_p
     ]
 
 
-def _decode_lane_ids(
+def decode_lane_ids(
     messages: Sequence[effects_pb2.LaneIds], *, field: str
 ) -> dict[Region, tuple[StreamId, ...]]:
     lanes: dict[Region, tuple[StreamId, ...]] = {}
@@ -142,23 +132,25 @@ def _decode_lane_ids(
         seq = _unpack("Q", message.seq, field=f"{field}.seq")
         if not ms or len(ms) != len(seq):
             raise BatchError(f"{field}: empty, or ms and seq differ in number")
-        lanes[_region(message.lane, field=field)] = tuple(map(make_id, ms, seq))
+        lanes[checked_region(message.lane, field=field)] = tuple(map(make_id, ms, seq))
     if len(lanes) != len(messages):
         raise BatchError(f"{field}: a lane stands twice")
     return lanes
 
 
-def _encode_positions(positions: Mapping[Region, StreamId]) -> list[effects_pb2.LanePosition]:
+def encode_positions(positions: Mapping[Region, StreamId]) -> list[effects_pb2.LanePosition]:
     return [
-        effects_pb2.LanePosition(lane=lane, id=_encode_id(entry_id))
+        effects_pb2.LanePosition(lane=lane, id=encode_id(entry_id))
         for lane, entry_id in sorted(positions.items())
     ]
 
 
-def _decode_positions(
+def decode_positions(
     messages: Iterable[effects_pb2.LanePosition], *, field: str
 ) -> dict[Region, StreamId]:
-    return {_region(message.lane, field=field): _decode_id(message.id) for message in messages}
+    return {
+        checked_region(message.lane, field=field): decode_id(message.id) for message in messages
+    }
 
 
 # --- Effects ------------------------------------------------------------------------------------
@@ -169,38 +161,38 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
     match effect:
         case Remove(key, ids, with_references, trims):
             message.remove.key = key
-            message.remove.lanes.extend(_encode_lane_ids(ids))
+            message.remove.lanes.extend(encode_lane_ids(ids))
             message.remove.with_references = with_references
             message.remove.trims = trims
         case Trim(key, up_to):
             message.trim.key = key
-            message.trim.up_to.extend(_encode_positions(up_to))
+            message.trim.up_to.extend(encode_positions(up_to))
         case DeleteKey(key):
             message.delete_key.key = key
         case CreateGroup(key, group, start, entries_read):
             create = message.create_group
             create.key, create.group = key, group
             if isinstance(start, Mapping):
-                create.lane_starts.extend(_encode_positions(start))
+                create.lane_starts.extend(encode_positions(start))
             else:
-                create.start.CopyFrom(_encode_id(start))
+                create.start.CopyFrom(encode_id(start))
             if entries_read is not None:
-                create.entries_read = counted(entries_read)
+                create.entries_read = entries_read
         case DestroyGroup(key, group):
             message.destroy_group.key, message.destroy_group.group = key, group
         case AckFrontier(key, group, intervals):
             message.ack_frontier.key, message.ack_frontier.group = key, group
             for lane, (start_id, end_id) in sorted(intervals.items()):
                 interval = message.ack_frontier.intervals.add(lane=lane)
-                getattr(interval, "from").CopyFrom(_encode_id(start_id))
-                interval.to.CopyFrom(_encode_id(end_id))
+                getattr(interval, "from").CopyFrom(encode_id(start_id))
+                interval.to.CopyFrom(encode_id(end_id))
         case SetLastId(key, entry_id, entries_added, max_deleted_id):
             message.set_last_id.key = key
-            message.set_last_id.id.CopyFrom(_encode_id(entry_id))
+            message.set_last_id.id.CopyFrom(encode_id(entry_id))
             if entries_added is not None:
-                message.set_last_id.entries_added = counted(entries_added)
+                message.set_last_id.entries_added = entries_added
             if max_deleted_id is not None:
-                message.set_last_id.max_deleted_id.CopyFrom(_encode_id(max_deleted_id))
+                message.set_last_id.max_deleted_id.CopyFrom(encode_id(max_deleted_id))
         case SetExpiry(key, deadline):
             message.set_expiry.key = key
             if deadline is not None:
@@ -231,30 +223,30 @@ def _encode_mode(message: effects_pb2.SetGroupMode, effect: SetGroupMode) -> Non
     message.forced = effect.forced
     for lane, handover in sorted(effect.handover.items()):
         body = message.handover.add(lane=lane)
-        body.run_from.CopyFrom(_encode_id(handover.run_from))
-        body.last_delivered.CopyFrom(_encode_id(handover.last_delivered))
+        body.run_from.CopyFrom(encode_id(handover.run_from))
+        body.last_delivered.CopyFrom(encode_id(handover.last_delivered))
         for start_id, end_id in handover.handed_out:
             interval = body.handed_out.add()
-            getattr(interval, "from").CopyFrom(_encode_id(start_id))
-            interval.to.CopyFrom(_encode_id(end_id))
-        body.ignore_until.CopyFrom(_encode_id(handover.ignore_until))
+            getattr(interval, "from").CopyFrom(encode_id(start_id))
+            interval.to.CopyFrom(encode_id(end_id))
+        body.ignore_until.CopyFrom(encode_id(handover.ignore_until))
         if handover.pending:
             ids, counts = zip(*handover.pending, strict=True)
             body.pending.ms = pack(array("Q", map(id_ms, ids)))
             body.pending.seq = pack(array("Q", map(id_seq, ids)))
             body.delivery_counts = pack(array("Q", counts))
         if handover.entries_read is not None:
-            body.entries_read = counted(handover.entries_read)
+            body.entries_read = handover.entries_read
 
 
 def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
     match message.WhichOneof("kind"):
         case "remove":
             remove = message.remove
-            ids = _decode_lane_ids(remove.lanes, field="remove.lanes")
+            ids = decode_lane_ids(remove.lanes, field="remove.lanes")
             return Remove(remove.key, ids, remove.with_references, remove.trims)
         case "trim":
-            return Trim(message.trim.key, _decode_positions(message.trim.up_to, field="trim.up_to"))
+            return Trim(message.trim.key, decode_positions(message.trim.up_to, field="trim.up_to"))
         case "delete_key":
             return DeleteKey(message.delete_key.key)
         case "create_group":
@@ -267,9 +259,9 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
             body = message.set_last_id
             return SetLastId(
                 body.key,
-                _decode_id(body.id),
+                decode_id(body.id),
                 body.entries_added if body.HasField("entries_added") else None,
-                _decode_id(body.max_deleted_id) if body.HasField("max_deleted_id") else None,
+                decode_id(body.max_deleted_id) if body.HasField("max_deleted_id") else None,
             )
         case "set_expiry":
             expiry = message.set_expiry
@@ -298,13 +290,17 @@ def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
     mode = modes.get(message.mode)
     if mode is None:
         raise BatchError("set_group_mode.mode: this version does not know it; upgrade this node")
-    home = _region(message.home, field="set_group_mode.home") if message.HasField("home") else None
+    home = (
+        checked_region(message.home, field="set_group_mode.home")
+        if message.HasField("home")
+        else None
+    )
     if (home is None) is (mode is Mode.HOME):
         raise BatchError("set_group_mode.home: there with mode home, and only then")
     if not 1 <= message.epoch <= EPOCH_MAX:
         raise BatchError(f"set_group_mode.epoch: {message.epoch} is out of range")
     handover = {
-        _region(body.lane, field="set_group_mode.handover"): _decode_handover(body)
+        checked_region(body.lane, field="set_group_mode.handover"): _decode_handover(body)
         for body in message.handover
     }
     return SetGroupMode(
@@ -325,19 +321,19 @@ def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
     if any(a >= b for a, b in itertools.pairwise(ids)):
         raise BatchError(f"{field}.pending: not ascending")
     handed_out = tuple(
-        (_decode_id(getattr(interval, "from")), _decode_id(interval.to))
+        (decode_id(getattr(interval, "from")), decode_id(interval.to))
         for interval in message.handed_out
     )
     if any(start >= end for start, end in handed_out):
         raise BatchError(f"{field}.handed_out: a stretch that is empty or ends too early")
-    run_from, last_delivered = _decode_id(message.run_from), _decode_id(message.last_delivered)
+    run_from, last_delivered = decode_id(message.run_from), decode_id(message.last_delivered)
     if run_from > last_delivered:
         raise BatchError(f"{field}.run_from: beyond last_delivered")
     return LaneHandover(
         run_from=run_from,
         last_delivered=last_delivered,
         handed_out=handed_out,
-        ignore_until=_decode_id(message.ignore_until),
+        ignore_until=decode_id(message.ignore_until),
         pending=tuple(zip(ids, counts, strict=True)),
         entries_read=message.entries_read if message.HasField("entries_read") else None,
     )
@@ -346,9 +342,9 @@ def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
 def _decode_create(message: effects_pb2.CreateGroup) -> CreateGroup:
     start: Start
     if message.HasField("start"):
-        start = _decode_id(message.start)
+        start = decode_id(message.start)
     else:
-        start = _decode_positions(message.lane_starts, field="create_group.lane_starts")
+        start = decode_positions(message.lane_starts, field="create_group.lane_starts")
     entries_read = None
     if message.HasField("entries_read"):
         entries_read = message.entries_read
@@ -358,8 +354,8 @@ def _decode_create(message: effects_pb2.CreateGroup) -> CreateGroup:
 def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
     intervals = {}
     for interval in message.intervals:
-        lane = _region(interval.lane, field="ack_frontier.intervals")
-        start, end = _decode_id(getattr(interval, "from")), _decode_id(interval.to)
+        lane = checked_region(interval.lane, field="ack_frontier.intervals")
+        start, end = decode_id(getattr(interval, "from")), decode_id(interval.to)
         if start >= end:
             raise BatchError("ack_frontier.intervals: an interval that is empty or ends too early")
         intervals[lane] = (start, end)
@@ -411,7 +407,7 @@ def decode_batch(data: bytes) -> EffectBatch:
         raise BatchError(f"count: {message.count} is not in 1 to {EFFECTS_PER_BATCH_MAX}")
     if not 1 <= message.first_n <= N_MAX - message.count:
         raise BatchError(f"first_n: {message.first_n} is out of range")
-    origin = _region(message.origin, field="origin")
+    origin = checked_region(message.origin, field="origin")
     context = decode_vv(message.context)
     if origin in context:
         raise BatchError("context: names the batch's own origin")
@@ -484,141 +480,3 @@ def _decode_idempotent(
         at: IdempotentId(message.producers[producer], idempotent_id)
         for at, producer, idempotent_id in zip(index, producer_index, ids, strict=True)
     }
-
-
-# --- Local changes ------------------------------------------------------------------------------
-
-
-def encode_local(changes: Sequence[tuple[int, LocalChange]]) -> bytes:
-    """Local changes, each with the number of own effects issued before it."""
-    message = local_pb2.LocalChanges(
-        changes=[_encode_change(after_n, change) for after_n, change in changes]
-    )
-    return message.SerializeToString(deterministic=True)
-
-
-def encode_arrival(arrived: Millis) -> bytes:
-    """What is local about a batch of another region: when it came."""
-    return local_pb2.LocalChanges(arrived_ms=arrived).SerializeToString()
-
-
-def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
-    message = local_pb2.LocalChange(after_n=after_n, key=change.key, group=change.group)
-    match change:
-        case Deliver(_, _, consumer, now, ids, noack):
-            message.consumer, message.now_ms = consumer, now
-            message.deliver.lanes.extend(_encode_lane_ids(ids))
-            message.deliver.noack = noack
-        case Redeliver(_, _, consumer, now, ids):
-            message.consumer, message.now_ms = consumer, now
-            message.redeliver.lanes.extend(_encode_lane_ids(ids))
-        case Ack(_, _, ids):
-            message.ack.lanes.extend(_encode_lane_ids(ids))
-        case Claim(_, _, consumer, now, nacks, dropped, last_id):
-            message.consumer, message.now_ms = consumer, now
-            for lane, lane_nacks in sorted(nacks.items()):
-                for entry_id, delivered_ms, count in lane_nacks:
-                    nack = message.claim.nacks.add(
-                        lane=lane, delivered_ms=delivered_ms, delivery_count=count
-                    )
-                    nack.id.CopyFrom(_encode_id(entry_id))
-            message.claim.dropped.extend(_encode_lane_ids(dropped))
-            if last_id is not None:
-                message.claim.last_id.CopyFrom(_encode_id(last_id))
-            message.claim.SetInParent()
-        case Release(_, _, released):
-            for lane, entry_id, count in released:
-                body = message.release.nacks.add(lane=lane, delivery_count=count)
-                body.id.CopyFrom(_encode_id(entry_id))
-        case CreateConsumer(_, _, consumer, now):
-            message.consumer, message.now_ms = consumer, now
-            message.create_consumer.SetInParent()
-        case DeleteConsumer(_, _, consumer):
-            message.consumer = consumer
-            message.delete_consumer.SetInParent()
-        case SetPosition(_, _, position, entries_read):
-            message.set_position.SetInParent()
-            if isinstance(position, Mapping):
-                message.set_position.lane_positions.extend(_encode_positions(position))
-            else:
-                message.set_position.position.CopyFrom(_encode_id(position))
-            if entries_read is not None:
-                message.set_position.entries_read = counted(entries_read)
-    return message
-
-
-def decode_local(data: bytes) -> tuple[list[tuple[int, LocalChange]], Millis]:
-    """The inverse of :func:`encode_local` and :func:`encode_arrival`: changes, and arrival or 0.
-
-    Raises:
-        BatchError: the bytes are no valid list of local changes.
-    """
-    try:
-        message = local_pb2.LocalChanges.FromString(data)
-    except DecodeError as error:
-        raise BatchError(f"local: no protobuf message of this kind ({error})") from error
-    changes = [(change.after_n, _decode_change(change)) for change in message.changes]
-    return changes, Millis(message.arrived_ms)
-
-
-def _decode_change(message: local_pb2.LocalChange) -> LocalChange:
-    key, group, consumer = message.key, message.group, message.consumer
-    now = Millis(message.now_ms)
-    match message.WhichOneof("kind"):
-        case "deliver":
-            ids = _decode_lane_ids(message.deliver.lanes, field="deliver.lanes")
-            return Deliver(key, group, consumer, now, ids, message.deliver.noack)
-        case "redeliver":
-            ids = _decode_lane_ids(message.redeliver.lanes, field="redeliver.lanes")
-            return Redeliver(key, group, consumer, now, ids)
-        case "ack":
-            return Ack(key, group, _decode_lane_ids(message.ack.lanes, field="ack.lanes"))
-        case "claim":
-            return _decode_claim(key, group, consumer, now, message.claim)
-        case "release":
-            return Release(
-                key,
-                group,
-                tuple(
-                    (
-                        _region(nack.lane, field="release.nacks"),
-                        _decode_id(nack.id),
-                        nack.delivery_count,
-                    )
-                    for nack in message.release.nacks
-                ),
-            )
-        case "create_consumer":
-            return CreateConsumer(key, group, consumer, now)
-        case "delete_consumer":
-            return DeleteConsumer(key, group, consumer)
-        case "set_position":
-            body = message.set_position
-            position: Start
-            if body.HasField("position"):
-                position = _decode_id(body.position)
-            else:
-                position = _decode_positions(body.lane_positions, field="set_position")
-            entries_read = body.entries_read if body.HasField("entries_read") else None
-            return SetPosition(key, group, position, entries_read)
-        case _:
-            raise BatchError("local.kind: a change this version does not know; upgrade this node")
-
-
-def _decode_claim(
-    key: bytes, group: bytes, consumer: bytes, now: Millis, message: local_pb2.Claim
-) -> Claim:
-    nacks: dict[Region, list[tuple[StreamId, Millis, int]]] = {}
-    for nack in message.nacks:
-        lane = _region(nack.lane, field="claim.nacks")
-        entry = (_decode_id(nack.id), Millis(nack.delivered_ms), nack.delivery_count)
-        nacks.setdefault(lane, []).append(entry)
-    return Claim(
-        key,
-        group,
-        consumer,
-        now,
-        {lane: tuple(lane_nacks) for lane, lane_nacks in nacks.items()},
-        _decode_lane_ids(message.dropped, field="claim.dropped"),
-        _decode_id(message.last_id) if message.HasField("last_id") else None,
-    )

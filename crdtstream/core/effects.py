@@ -20,12 +20,12 @@ from typing import Final, NamedTuple, TypeAlias
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis, Region, StreamId
 
-# Counters go on from what an effect says, and must never leave 64 bits when they are added up.
-COUNTER_MAX: Final = 1 << 56
+# Counters go on from what an effect says; added up over all lanes they must stay within 64 bits.
+COUNTER_MAX: Final = 1 << 53
 
 
 def counted(value: int) -> int:
-    """A count as it is issued and applied: what nobody can have counted to is cut off."""
+    """A count as it is applied, here and in replay: what nobody can have counted to is cut off."""
     return min(value, COUNTER_MAX)
 
 

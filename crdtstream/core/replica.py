@@ -30,10 +30,7 @@ from crdtstream.core.clock import (
 from crdtstream.core.codec import (
     BatchError,
     decode_batch,
-    decode_local,
-    encode_arrival,
     encode_batch,
-    encode_local,
 )
 from crdtstream.core.collapse import collapse
 from crdtstream.core.digest import digest_key, digest_keyspace
@@ -76,6 +73,7 @@ from crdtstream.core.lane import (
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
+from crdtstream.core.local_codec import decode_local, encode_arrival, encode_local
 from crdtstream.core.open_batch import OpenBatch
 from crdtstream.core.registers import KeyRegisters
 from crdtstream.core.runs import Run, checked_runs
@@ -747,7 +745,7 @@ class Replica:
 
 
 def _counted(value: int | None) -> int | None:
-    """As it will be when it is read back from the log."""
+    """As ``counted``, of a count that may not be given."""
     return None if value is None else counted(value)
 
 

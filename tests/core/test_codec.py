@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from crdtstream.core.codec import (
     BatchError,
     decode_batch,
-    decode_local,
     encode_batch,
-    encode_local,
 )
 from crdtstream.core.effects import (
     Ack,
@@ -32,6 +30,7 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.local_codec import decode_local, encode_local
 from crdtstream.v1 import effects_pb2
 
 IDS = st.integers(0, (1 << 128) - 1).map(StreamId)
