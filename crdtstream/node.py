@@ -24,6 +24,7 @@ from crdtstream.commands.database import Database
 from crdtstream.core.ids import Region
 from crdtstream.core.replica import Replica
 from crdtstream.engine import Engine
+from crdtstream.query.service import QueryService
 from crdtstream.replication.applier import Applier
 from crdtstream.replication.own import OwnEffects
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, Identity, Puller
@@ -34,17 +35,26 @@ from crdtstream.settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
-from crdtstream.v1 import admin_pb2, admin_pb2_grpc, replication_pb2, replication_pb2_grpc
+from crdtstream.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    query_pb2,
+    query_pb2_grpc,
+    replication_pb2,
+    replication_pb2_grpc,
+)
 
 logger = structlog.get_logger(__name__)
 
 HEALTH_SECONDS: Final = 0.25
 EXIT_FAILED: Final = 1
 # Entries are long-lived; a collection of the youngest per 700 allocations finds next to nothing.
+APPEND_BYTES_MAX: Final = 64 << 20
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 SERVICES: Final = (
     replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
+    query_pb2.DESCRIPTOR.services_by_name["Query"].full_name,
 )
 
 
@@ -221,6 +231,8 @@ class Node:
         server = grpc.aio.server(
             options=(
                 ("grpc.max_send_message_length", bytes_max),
+                # What a program appends in one call.
+                ("grpc.max_receive_message_length", APPEND_BYTES_MAX),
                 # A second node on this port must fail, not share it.
                 ("grpc.so_reuseport", 0),
                 ("grpc.keepalive_time_ms", max(1_000, settings.limits.link_silence_ms_max)),
@@ -232,6 +244,7 @@ class Node:
         healthy = health.aio.HealthServicer()
         replication_pb2_grpc.add_ReplicationServicer_to_server(replication, server)
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
+        query_pb2_grpc.add_QueryServicer_to_server(QueryService(engine, settings), server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         reflection.enable_server_reflection(
             (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from crdtstream.commands.channels import Channels
 from crdtstream.commands.command import Command
@@ -35,6 +35,7 @@ from crdtstream.commands.waiting import Waiter, WaitingRoom
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 
+T = TypeVar("T")
 Served: TypeAlias = tuple[Session, Reply]
 FoundEmpty: TypeAlias = dict[Wants | None, Millis | None]
 
@@ -206,6 +207,20 @@ class Database:
             self._waiting.add(session, row, reply, now, argv=argv, ns=self._blocked_ns)
             return WAITING
         return reply
+
+    def change(self, now: Millis, change: Callable[[Replica, Millis], T]) -> T:
+        """Change the replica for a program that does not speak Redis's protocol.
+
+        Raises:
+            CommandError: writes are refused; or what ``change`` raises.  Nothing has changed then.
+        """
+        if self.fault is not None:
+            raise CommandError(f"MISCONF {self.fault}")
+        self.replica.advance(now)
+        result = change(self.replica, now)
+        if self.replica.open_bytes > BATCH_BYTES_TARGET:
+            self.replica.seal(now)
+        return result
 
     def _queue_or_postpone(self, session: Session, row: Row, argv: list[bytes]) -> Reply | None:
         """What MULTI and CLIENT PAUSE do to a command; None: it is to run now."""

@@ -28,6 +28,8 @@ from crdtstream.core.effects import (
     IdempotentId,
     LaneHandover,
     Mode,
+    Numbered,
+    NumberedRun,
     RareEffect,
     Remove,
     SetExpiry,
@@ -42,6 +44,8 @@ from crdtstream.core.ids import REGION_MAX, Millis, Region, StreamId, id_ms, id_
 from crdtstream.v1 import effects_pb2
 
 N_MAX: Final = (1 << 63) - 1
+# Batches and rows of numbered producers.
+ROW_MAX: Final = (1 << 63) - 1
 # No setting of a mode goes on from this one.
 EPOCH_MAX: Final = 1 << 62
 EFFECTS_PER_BATCH_MAX: Final = 1 << 24
@@ -62,7 +66,12 @@ def pack(column: "array[int]") -> bytes:
     return column.tobytes()
 
 
-def _unpack(typecode: str, data: bytes, *, field: str) -> "array[int]":
+def unpack(typecode: str, data: bytes, *, field: str) -> "array[int]":
+    """A column from outside.
+
+    Raises:
+        BatchError: it is no whole number of values.
+    """
     column = array(typecode)
     if len(data) % column.itemsize:
         raise BatchError(f"{field}: {len(data)} bytes are no whole number of values")
@@ -128,8 +137,8 @@ def decode_lane_ids(
 ) -> dict[Region, tuple[StreamId, ...]]:
     lanes: dict[Region, tuple[StreamId, ...]] = {}
     for message in messages:
-        ms = _unpack("Q", message.ms, field=f"{field}.ms")
-        seq = _unpack("Q", message.seq, field=f"{field}.seq")
+        ms = unpack("Q", message.ms, field=f"{field}.ms")
+        seq = unpack("Q", message.seq, field=f"{field}.seq")
         if not ms or len(ms) != len(seq):
             raise BatchError(f"{field}: empty, or ms and seq differ in number")
         lanes[checked_region(message.lane, field=field)] = tuple(map(make_id, ms, seq))
@@ -310,9 +319,9 @@ def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
 
 def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
     field = "set_group_mode.handover"
-    ms = _unpack("Q", message.pending.ms, field=f"{field}.pending.ms")
-    seq = _unpack("Q", message.pending.seq, field=f"{field}.pending.seq")
-    counts = _unpack("Q", message.delivery_counts, field=f"{field}.delivery_counts")
+    ms = unpack("Q", message.pending.ms, field=f"{field}.pending.ms")
+    seq = unpack("Q", message.pending.seq, field=f"{field}.pending.seq")
+    counts = unpack("Q", message.delivery_counts, field=f"{field}.delivery_counts")
     if not len(ms) == len(seq) == len(counts):
         raise BatchError(f"{field}.pending: IDs and delivery counts differ in number")
     if any(count > N_MAX for count in counts):
@@ -389,6 +398,16 @@ def encode_batch(batch: EffectBatch) -> bytes:
             array("I", (producer_index[item.producer] for item in appends.idempotent.values()))
         ),
         idempotent_ids=[item.id for item in appends.idempotent.values()],
+        numbered=[
+            effects_pb2.NumberedRun(
+                index=run.at,
+                count=run.count,
+                producer=run.first.producer,
+                batch=run.first.batch,
+                first_row=run.first.row,
+            )
+            for run in appends.numbered
+        ],
     )
     return message.SerializeToString(deterministic=True)
 
@@ -432,11 +451,11 @@ def decode_batch(data: bytes) -> EffectBatch:
 
 
 def _decode_columns(message: effects_pb2.EffectBatch) -> AppendColumns:
-    ms = _unpack("Q", message.ms, field="ms")
-    seq = _unpack("Q", message.seq, field="seq")
-    lengths = _unpack("I", message.lengths, field="lengths")
+    ms = unpack("Q", message.ms, field="ms")
+    seq = unpack("Q", message.seq, field="seq")
+    lengths = unpack("I", message.lengths, field="lengths")
     if len(message.keys) > 1:
-        key_index = _unpack("I", message.key_index, field="key_index")
+        key_index = unpack("I", message.key_index, field="key_index")
         if key_index and max(key_index) >= len(message.keys):
             raise BatchError("key_index: beyond the keys")
     else:
@@ -455,6 +474,7 @@ def _decode_columns(message: effects_pb2.EffectBatch) -> AppendColumns:
         lengths,
         message.fields,
         _decode_idempotent(message, append_count=len(ms)),
+        _decode_numbered(message, append_count=len(ms)),
     )
 
 
@@ -463,8 +483,8 @@ def _decode_idempotent(
 ) -> dict[int, IdempotentId]:
     if not message.idempotent_ids:
         return {}
-    index = _unpack("I", message.idempotent_index, field="idempotent_index")
-    producer_index = _unpack(
+    index = unpack("I", message.idempotent_index, field="idempotent_index")
+    producer_index = unpack(
         "I", message.idempotent_producer_index, field="idempotent_producer_index"
     )
     ids = message.idempotent_ids
@@ -480,3 +500,17 @@ def _decode_idempotent(
         at: IdempotentId(message.producers[producer], idempotent_id)
         for at, producer, idempotent_id in zip(index, producer_index, ids, strict=True)
     }
+
+
+def _decode_numbered(message: effects_pb2.EffectBatch, *, append_count: int) -> list[NumberedRun]:
+    runs = []
+    free_from = 0
+    for run in message.numbered:
+        if run.index < free_from or not run.count or run.index + run.count > append_count:
+            raise BatchError("numbered.index: not ascending, empty, or beyond the appends")
+        if run.batch > ROW_MAX or run.first_row + run.count > ROW_MAX:
+            raise BatchError("numbered: a batch or row number that is out of range")
+        free_from = run.index + run.count
+        first = Numbered(run.producer, run.batch, run.first_row)
+        runs.append(NumberedRun(run.index, run.count, first))
+    return runs

@@ -1,9 +1,10 @@
 """Of concurrent idempotent appends of one id, the one with the smallest dot stays: ``rules`` 20."""
 
 from crdtstream.core.clock import Dot, VersionVector
-from crdtstream.core.effects import IdempotentId
+from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.idempotency import Collapsed, IdempotencyRecords
 from crdtstream.core.ids import StreamId
+from crdtstream.core.numbered import NumberedRecords
 from crdtstream.core.stream import Stream
 
 
@@ -38,3 +39,29 @@ def collapse(
         # Nobody here has seen it: as if it had not been added.
         lane.entries_added -= 1
     return stays, stays_id
+
+
+def settle_rows(
+    records: NumberedRecords,
+    stream: Stream,
+    key: bytes,
+    rows: Numbered,
+    count: int,
+    first: Dot,
+    context: VersionVector,
+) -> bool:
+    """Remember rows that were just appended, and remove what of them, or of their rivals, goes.
+
+    Returns:
+        Whether anything went.
+    """
+    lane = stream.lanes[first.region]
+    lane.mark_numbered(first.n, count, rows)
+    losers = records.add(key, rows, count, first, context)
+    for lost in losers:
+        if lost.first.region == first.region:
+            # Nobody here has seen them: as if they had not been added.
+            lane.entries_added -= len(lane.remove_dots(lost.first.n, lost.count))
+        else:
+            stream.remove_dots(lost.first, lost.count)
+    return bool(losers)

@@ -84,8 +84,12 @@ def _lane(lane: Lane) -> bytes:
         for column in columns:
             hasher.update(column)
     for node in lane.macro_nodes():
-        for n, idempotent in sorted((node.idempotent or {}).items()):
-            hasher.update(b"id" + _number(n) + _text(idempotent.producer) + _text(idempotent.id))
+        for index in range(len(node)) if node.has_idempotent else ():
+            name = node.idempotent_at(index)
+            if name is not None:
+                hasher.update(
+                    b"id" + _number(node.n[index]) + _text(name.producer) + _text(name.id)
+                )
     return hasher.digest()
 
 

@@ -41,6 +41,37 @@ class IdempotentId(NamedTuple):
     id: bytes
 
 
+class Numbered(NamedTuple):
+    """Where rows of a numbered producer begin (``numbered.py``).
+
+    Attributes:
+        producer: who appends, named by itself.
+        batch: of its batches which one; they ascend.
+        row: the number of the first row; those behind it follow without gaps.
+    """
+
+    producer: bytes
+    batch: int
+    row: int
+
+    def name(self, offset: int) -> IdempotentId:
+        """What the row ``offset`` behind the first is called where idempotent ids are shown."""
+        return IdempotentId(self.producer, b"%d:%d" % (self.batch, self.row + offset))
+
+    def behind(self, offset: int) -> "Numbered":
+        """The rows from ``offset`` rows further on."""
+        return Numbered(self.producer, self.batch, self.row + offset)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedRun:
+    """Appends of a batch, ``count`` from the index ``at`` on, that are rows of a producer."""
+
+    at: int
+    count: int
+    first: Numbered
+
+
 @dataclass(frozen=True, slots=True)
 class Append:
     """One entry, added to the lane of the region that issues it; the entry's dot is the effect's.
@@ -240,6 +271,7 @@ class AppendColumns:
         lengths: per append how many bytes of ``fields`` are its own.
         fields: the RESP arrays of all appends, one after the other.
         idempotent: by index the producer and id of those appends that have one.
+        numbered: those that are rows of numbered producers, ascending; none is idempotent, too.
     """
 
     keys: list[bytes]
@@ -249,6 +281,7 @@ class AppendColumns:
     lengths: "array[int]"  # 'I'
     fields: bytes
     idempotent: dict[int, IdempotentId] = field(default_factory=dict)
+    numbered: list[NumberedRun] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ each its own lane (``rules`` 13).
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeAlias
 
 from sortedcontainers import SortedDict
@@ -595,6 +595,16 @@ class Group:
             return (pel[entry_id] for entry_id in pel.irange(start))
         keys = merge(*(_keys_with_lane(pel, start) for pel in pels))
         return (self.lanes[region].pel[entry_id] for entry_id, region in keys)
+
+    def pending_in(self, region: Region, *, above: StreamId, count: int) -> list[Nack]:
+        """The next pending entries of one lane, ascending: those whose IDs are above the given."""
+        progress = self.lanes.get(region)
+        if progress is None:
+            return []
+        pel = progress.pel
+        return [
+            pel[entry_id] for entry_id in islice(pel.irange(above, inclusive=(False, False)), count)
+        ]
 
     @property
     def pending_count(self) -> int:

@@ -13,6 +13,8 @@ entries, the second of them removed, looks like this:
     arrivals [ 12, 1700000000000, 14, 1700000000250 ]
                             from dot number 12 on entries came here at this time, from 14 on at that
     idempotent {14: (producer, id)}   of entries that have one, by dot number; None without any
+    numbered [ (12, 3, ("q1:0", 7, 40)) ]   dots 12 to 14 are the rows 40 to 42 of a producer's
+                            batch 7, as far as they are still there; None without any
 
 Always so:
   * IDs and dot numbers both ascend through the whole lane, so "up to this ID" and "covered by this
@@ -27,11 +29,13 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
+from itertools import accumulate, islice
+from operator import itemgetter
+from typing import Final, NamedTuple
 
-from crdtstream.core.effects import IdempotentId
+from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import (
+    ID_MAX,
     ID_MIN,
     SEQ_BITS,
     U64_MAX,
@@ -43,6 +47,27 @@ from crdtstream.core.rax import KEY_BYTES, Rax
 
 NODE_ENTRIES_MAX_DEFAULT: Final = 100
 NODE_BYTES_MAX_DEFAULT: Final = 4096
+
+
+class Slice(NamedTuple):
+    """Neighbouring entries of one macro node, those at ``start`` up to but without ``stop``."""
+
+    node: "MacroNode"
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Which entries of a lane: by dot number in (above_n, upto_n], by ID from start to end.
+
+    As IDs ascend with dots in a lane, what both bounds leave is one stretch of it.
+    """
+
+    above_n: int = 0
+    upto_n: int = U64_MAX
+    start: StreamId = ID_MIN
+    end: StreamId = ID_MAX
 
 
 @dataclass(slots=True)
@@ -87,6 +112,7 @@ class MacroNode:
         "ms",
         "n",
         "next",
+        "numbered",
         "prev",
         "seq",
         "starts",
@@ -103,6 +129,7 @@ class MacroNode:
         self.added = 0
         self.arrivals = array("Q")
         self.idempotent: dict[int, IdempotentId] | None = None
+        self.numbered: list[tuple[int, int, Numbered]] | None = None
         self.highest_removed_id = ID_MIN
         self.prev: MacroNode | None = None
         self.next: MacroNode | None = None
@@ -142,8 +169,20 @@ class MacroNode:
         at = bisect_right(self.arrivals[::2], self.n[index])
         return Millis(self.arrivals[2 * at - 1]) if at else Millis(0)
 
+    @property
+    def has_idempotent(self) -> bool:
+        """Whether an entry may have an idempotent id."""
+        return self.idempotent is not None or self.numbered is not None
+
     def idempotent_at(self, index: int) -> IdempotentId | None:
-        return None if self.idempotent is None else self.idempotent.get(self.n[index])
+        n = self.n[index]
+        if self.numbered is not None:
+            at = bisect_right(self.numbered, n, key=itemgetter(0)) - 1
+            if at >= 0:
+                first_n, count, first = self.numbered[at]
+                if n < first_n + count:
+                    return first.name(n - first_n)
+        return None if self.idempotent is None else self.idempotent.get(n)
 
     def remove(self, start: int, stop: int) -> None:
         """Remove the entries of a slice; the fields' bytes go once half of them are holes."""
@@ -295,6 +334,27 @@ class Lane:
             node.idempotent = {}
         node.idempotent[n] = idempotent
 
+    def mark_numbered(self, first_n: int, count: int, first: Numbered) -> None:
+        """Say of entries, just added, with consecutive dots, which rows of a producer they are."""
+        within = Within(first_n - 1, first_n + count - 1)
+        for node, start, stop in self.slices(within, entries_max=count):
+            if node.numbered is None:
+                node.numbered = []
+            n = node.n[start]
+            node.numbered.append((n, stop - start, first.behind(n - first_n)))
+
+    def remove_dots(self, first_n: int, count: int) -> list[StreamId]:
+        """Remove the entries with these dot numbers that are there; tell which."""
+        within = Within(first_n - 1, first_n + count - 1)
+        removed: list[StreamId] = []
+        for node, start, stop in self.slices(within, entries_max=count):
+            removed += map(node.id_at, range(start, stop))
+            node.remove(start, stop)
+            if not node:
+                self._unlink(node)
+        self.length -= len(removed)
+        return removed
+
     def _has_room(self, node: MacroNode, more_bytes: int) -> bool:
         limits = self._limits
         if limits.entries_max and node.added >= limits.entries_max:
@@ -314,38 +374,47 @@ class Lane:
 
     # --- Removing -----------------------------------------------------------------------------
 
-    def remove(self, entry_id: StreamId, *, n_max: int) -> bool:
-        """Remove an entry if it is there and its dot number is at most ``n_max``."""
+    def remove(self, entry_id: StreamId, *, n_max: int) -> int:
+        """Remove an entry if it is there and its dot number is at most ``n_max``.
+
+        Returns:
+            Its dot number, 0 if nothing was removed.
+        """
         found = self.find(entry_id)
         if found is None:
-            return False
+            return 0
         node, index = found
-        if node.n[index] > n_max:
-            return False
+        n = node.n[index]
+        if n > n_max:
+            return 0
         node.remove(index, index + 1)
         self.length -= 1
         if not node:
             self._unlink(node)
-        return True
+        return n
 
     def remove_prefix(self, *, up_to: StreamId, n_max: int) -> int:
-        """Remove the entries up to an ID whose dot numbers are at most ``n_max``; tell how many.
+        """Remove the entries up to an ID whose dot numbers are at most ``n_max``.
 
         O(macro nodes that go), each at once; the one in which the prefix ends is cut.
+
+        Returns:
+            The highest dot number that went, 0 if none did.
         """
-        removed = 0
+        highest_n = 0
         while (node := self.head) is not None:
             if node.n[-1] <= n_max and node.last_id <= up_to:
-                removed += len(node)
+                highest_n = node.n[-1]
+                self.length -= len(node)
                 self._unlink(node)
                 continue
             stop = min(bisect_right(node.n, n_max), node.index_from(StreamId(up_to + 1)))
             if stop:
-                removed += stop
+                highest_n = node.n[stop - 1]
+                self.length -= stop
                 node.remove(0, stop)
             break
-        self.length -= removed
-        return removed
+        return highest_n
 
     def _unlink(self, node: MacroNode) -> None:
         if node.prev is None:
@@ -424,6 +493,43 @@ class Lane:
             node = node.next
             first = 0
 
+    def slices(self, within: Within, *, entries_max: int, bytes_max: int = U64_MAX) -> list[Slice]:
+        """The first entries within the bounds, as slices of macro nodes, none of them empty.
+
+        At most ``entries_max`` entries and ``bytes_max`` bytes of fields, but at least one entry
+        if there is any.  To go on, ask for what is above the last one's dot number.
+        O(log n + macro nodes).
+        """
+        node = self._first_node(within)
+        slices: list[Slice] = []
+        entries_left, bytes_left = entries_max, bytes_max
+        while node is not None and entries_left:
+            first, stop = _bounds(node, within)
+            is_last = stop < len(node)
+            stop = min(stop, first + entries_left)
+            size = sum(node.lengths[first:stop])
+            if size > bytes_left:
+                stop = bisect_right(list(accumulate(node.lengths[first:stop])), bytes_left) + first
+                if not slices:
+                    stop = max(stop, first + 1)
+                is_last = True
+            if first < stop:
+                slices.append(Slice(node, first, stop))
+            if is_last:
+                break
+            entries_left -= max(0, stop - first)
+            bytes_left -= size
+            node = node.next
+        return slices
+
+    def _first_node(self, within: Within) -> MacroNode | None:
+        """The macro node in which the stretch begins, if there is one; or one before it."""
+        by_dot = self._rax.last_where(lambda node: node.n[0] <= within.above_n) or self.head
+        if by_dot is None or within.start <= by_dot.first_id:
+            return by_dot
+        by_id = self._floor(within.start)
+        return by_dot if by_id is None or by_id.key < by_dot.key else by_id
+
     def scan_back(
         self, start: StreamId, end: StreamId
     ) -> Iterator[tuple[StreamId, MacroNode, int]]:
@@ -454,6 +560,20 @@ class Lane:
         if tail is not None and entry_id >= tail.first_id:
             return tail
         return self._rax.floor(entry_id.to_bytes(KEY_BYTES, "big"))
+
+
+def _bounds(node: MacroNode, within: Within) -> tuple[int, int]:
+    """Where in a macro node the entries within the bounds begin, and where they end."""
+    first, stop = 0, len(node)
+    if node.n[0] <= within.above_n:
+        first = bisect_right(node.n, within.above_n)
+    if node.first_id < within.start:
+        first = max(first, node.index_from(within.start))
+    if node.n[-1] > within.upto_n:
+        stop = bisect_right(node.n, within.upto_n)
+    if node.last_id > within.end:
+        stop = min(stop, node.index_from(StreamId(within.end + 1)))
+    return first, stop
 
 
 def ascends(ms: "array[int]", seq: "array[int]", *, above: StreamId) -> bool:

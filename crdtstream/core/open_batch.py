@@ -4,7 +4,14 @@ from array import array
 from typing import Final
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import AppendColumns, EffectBatch, IdempotentId, RareEffect
+from crdtstream.core.effects import (
+    AppendColumns,
+    EffectBatch,
+    IdempotentId,
+    Numbered,
+    NumberedRun,
+    RareEffect,
+)
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, Region, StreamId
 
 # Of an append beside its fields: key index, the halves of the ID, length.
@@ -26,6 +33,7 @@ class OpenBatch:
         "_keys",
         "_lengths",
         "_ms",
+        "_numbered",
         "_others",
         "_seq",
         "append_bytes",
@@ -45,23 +53,48 @@ class OpenBatch:
         self._fields: list[bytes] = []
         self._others: list[tuple[int, RareEffect]] = []
         self._idempotent: dict[int, IdempotentId] = {}
+        self._numbered: list[NumberedRun] = []
 
     def append(
         self, key: bytes, entry_id: StreamId, fields: bytes, idempotent: IdempotentId | None
     ) -> None:
         if idempotent is not None:
             self._idempotent[len(self._ms)] = idempotent
-        keys = self._keys
-        index = keys.get(key)
-        if index is None:
-            keys[key] = index = len(keys)
-        self._key_index.append(index)
+        self._key_index.append(self._index_of(key))
         self._ms.append(entry_id >> SEQ_BITS)
         self._seq.append(entry_id & U64_MAX)
         self._lengths.append(len(fields))
         self._fields.append(fields)
         self.append_bytes += len(fields) + COLUMN_BYTES
         self.count += 1
+
+    def _index_of(self, key: bytes) -> int:
+        keys = self._keys
+        index = keys.get(key)
+        if index is None:
+            keys[key] = index = len(keys)
+        return index
+
+    def append_rows(
+        self,
+        key: bytes,
+        *,
+        ms: "array[int]",
+        seq: "array[int]",
+        lengths: "array[int]",
+        fields: bytes,
+        first: Numbered,
+    ) -> None:
+        """Rows of a numbered producer, column by column."""
+        count = len(ms)
+        self._numbered.append(NumberedRun(len(self._ms), count, first))
+        self._key_index += array("I", [self._index_of(key)]) * count
+        self._ms += ms
+        self._seq += seq
+        self._lengths += lengths
+        self._fields.append(fields)
+        self.append_bytes += len(fields) + COLUMN_BYTES * count
+        self.count += count
 
     def add(self, effect: RareEffect) -> None:
         self._others.append((self.count, effect))
@@ -83,6 +116,7 @@ class OpenBatch:
                 self._lengths,
                 b"".join(self._fields),
                 self._idempotent,
+                self._numbered,
             ),
             others=self._others,
         )

@@ -18,6 +18,7 @@ Always so:
   * Nothing here looks at a clock, a file or a socket: ``advance`` says what time it is.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, assert_never
 
@@ -32,7 +33,7 @@ from crdtstream.core.codec import (
     decode_batch,
     encode_batch,
 )
-from crdtstream.core.collapse import collapse
+from crdtstream.core.collapse import collapse, settle_rows
 from crdtstream.core.digest import digest_key, digest_keyspace
 from crdtstream.core.effects import (
     Ack,
@@ -50,6 +51,7 @@ from crdtstream.core.effects import (
     EffectBatch,
     IdempotentId,
     LocalChange,
+    Numbered,
     RareEffect,
     Record,
     Redeliver,
@@ -74,6 +76,8 @@ from crdtstream.core.lane import (
     NodeLimits,
 )
 from crdtstream.core.local_codec import decode_local, encode_arrival, encode_local
+from crdtstream.core.losses import Losses
+from crdtstream.core.numbered import NumberedRecords, Rows
 from crdtstream.core.open_batch import OpenBatch
 from crdtstream.core.registers import KeyRegisters
 from crdtstream.core.runs import Run, checked_runs
@@ -127,8 +131,10 @@ class Replica:
         self.expired_count = 0
         self._streams: dict[bytes, Stream] = {}
         self._key_order = KeyOrder()
+        self._losses = Losses()
         self._tombstones = Tombstones()
         self._idempotency = IdempotencyRecords()
+        self._numbered = NumberedRecords()
         self._registers: dict[bytes, KeyRegisters] = {}
         self._expiry = Expiry(region)
         # Its very set: every command looks at it.
@@ -173,14 +179,28 @@ class Replica:
         """One of the keys, None if there are none; each as often as any other in the long run."""
         return self._key_order.draw(without=self._due)
 
+    def lost(self, key: bytes) -> Mapping[Region, int]:
+        """By origin the highest dot number of the key that a trim or a DEL removed.
+
+        Local: another region may know of less, or of more.  It is forgotten of keys that are long
+        gone (``losses.py``).
+        """
+        stream = self._streams.get(key)
+        return self._losses.of(key) if stream is None else stream.lost
+
+    def gone_keys(self) -> list[bytes]:
+        """Keys that do not exist any more and of which ``lost`` tells something, in order."""
+        return self._losses.keys()
+
     @property
     def tombstone_count(self) -> int:
         return len(self._tombstones)
 
     @property
     def idempotency_record_count(self) -> int:
-        """Idempotent appends that are remembered because they are not causally stable yet."""
-        return len(self._idempotency)
+        """Idempotent appends that are remembered because they are not causally stable yet, and
+        runs of rows of numbered producers."""
+        return len(self._idempotency) + len(self._numbered)
 
     @property
     def issued(self) -> int:
@@ -284,6 +304,53 @@ class Replica:
         self.touched.add(key)
         if idempotent is not None:
             self._remember(stream, key, idempotent, entry_id, Dot(region, n), self.vv)
+
+    def missing_rows(self, key: bytes, rows: Numbered, count: int) -> list[Rows]:
+        """Which of ``count`` rows of a numbered producer were not appended yet, ascending.
+
+        Raises:
+            StaleBatchError: nobody can tell any more.
+        """
+        if self.stream(key) is None:
+            # A key whose time is over; what it recognised goes with it.
+            self._bury(key)
+        return self._numbered.missing(key, rows, count)
+
+    def append_rows(
+        self,
+        key: bytes,
+        *,
+        ms: "array[int]",
+        seq: "array[int]",
+        lengths: "array[int]",
+        fields: bytes,
+        first: Numbered,
+    ) -> None:
+        """Issue Appends of rows of a numbered producer, column by column.
+
+        The rows must be missing, and the IDs ascend above the stream's last-generated ID.
+        """
+        if self._registers:
+            self._bury(key)
+        stream = self._stream_or_new(key)
+        assert (ms[0] << SEQ_BITS | seq[0]) > stream.last_id
+        dot = Dot(self.region, self.issued + 1)
+        lane = stream.lane(self.region)
+        lane.extend(
+            ms=ms,
+            seq=seq,
+            lengths=lengths,
+            first_n=dot.n,
+            fields=memoryview(fields),
+            now=self.now,
+        )
+        last_n = dot.n + len(ms) - 1
+        stream.set_last_id(self.region, StreamId(ms[-1] << SEQ_BITS | seq[-1]), last_n)
+        self.vv[self.region] = last_n
+        self._open.append_rows(key, ms=ms, seq=seq, lengths=lengths, fields=fields, first=first)
+        self.touched.add(key)
+        anything_went = settle_rows(self._numbered, stream, key, first, len(ms), dot, self.vv)
+        assert not anything_went, "a region has observed what it has"
 
     def issue(self, effect: Effect) -> None:
         """Apply an effect here and put it in the open batch."""
@@ -426,6 +493,7 @@ class Replica:
         """Drop what is kept only for effects that can no longer arrive."""
         self._tombstones.forget_stable(stable)
         self._idempotency.forget_stable(stable)
+        self._numbered.forget_stable(stable)
 
     # --- Applying a batch ---------------------------------------------------------------------
 
@@ -465,6 +533,8 @@ class Replica:
                 )
                 if batch.appends.idempotent:
                     self._apply_idempotent(batch.appends, key, start, stop, first, batch.context)
+                if batch.appends.numbered:
+                    self._apply_numbered(batch.appends, key, start, stop, first, batch.context)
                 fields_at += size
                 n += stop - start
                 appended += stop - start
@@ -527,6 +597,26 @@ class Replica:
                 dot = Dot(first.region, first.n + at - start)
                 self._remember(stream, key, idempotent, entry_id, dot, context)
 
+    def _apply_numbered(
+        self,
+        columns: AppendColumns,
+        key: bytes,
+        start: int,
+        stop: int,
+        first: Dot,
+        context: VersionVector,
+    ) -> None:
+        """What numbered rows mean for a run of appends that was just applied: ``rules`` 20."""
+        context = {**context, first.region: first.n + stop - start - 1}
+        for run in columns.numbered:
+            begin, end = max(run.at, start), min(run.at + run.count, stop)
+            if begin < end:
+                dot = Dot(first.region, first.n + begin - start)
+                part = run.first.behind(begin - run.at)
+                settle_rows(
+                    self._numbered, self._streams[key], key, part, end - begin, dot, context
+                )
+
     def _remember(
         self,
         stream: Stream,
@@ -563,6 +653,7 @@ class Replica:
                     self._drop_if_gone(key, stream)
             case DeleteKey(key):
                 self._tombstones.add(dot, key, None)
+                self._numbered.forget_covered_by(key, context)
                 if self._registers.pop(key, None) is not None:
                     self._expiry.forget(key)
                 if (stream := self._streams.get(key)) is not None:
@@ -668,6 +759,7 @@ class Replica:
         stream = self._streams.get(key)
         if stream is None:
             self._streams[key] = stream = Stream(self.node_limits)
+            stream.lost = self._losses.take(key)
             self._key_order.add(key)
             self._expiry.note_begun(key)
         return stream
@@ -675,6 +767,7 @@ class Replica:
     def _drop_if_gone(self, key: bytes, stream: Stream) -> None:
         if not stream.exists:
             del self._streams[key]
+            self._losses.keep(key, stream.lost)
             self._key_order.remove(key)
             self._expiry.note_gone(key)
 

@@ -23,10 +23,12 @@ class Stream:
         last_id: last-generated-id, the maximum of the registers.
         groups: the groups that exist.
         length: live entries in all lanes.
+        lost: by origin the highest dot number that a trim or a DEL removed; local, and rather too
+            high than too low.  It goes on over the end of the stream (``losses.py``).
         window: the idempotent ids that are recognised; None before the first one.
     """
 
-    __slots__ = ("_limits", "groups", "lanes", "last_id", "last_ids", "window")
+    __slots__ = ("_limits", "groups", "lanes", "last_id", "last_ids", "lost", "window")
 
     def __init__(self, limits: NodeLimits) -> None:
         self._limits = limits
@@ -34,6 +36,7 @@ class Stream:
         self.last_ids: dict[Region, LastId] = {}
         self.last_id = ID_MIN
         self.groups: dict[bytes, Group] = {}
+        self.lost: dict[Region, int] = {}
         self.window: Window | None = None
 
     @property
@@ -112,7 +115,7 @@ class Stream:
     def clear_covered_by(self, context: VersionVector) -> None:
         """DeleteKey: entries and registers whose dots the context covers; all groups."""
         for region, lane in list(self.lanes.items()):
-            lane.remove_prefix(up_to=ID_MAX, n_max=context.get(region, 0))
+            self._remove_prefix(lane, ID_MAX, context)
             if lane.length:
                 lane.entries_added = lane.length
                 lane.max_deleted_id = ID_MIN
@@ -137,7 +140,7 @@ class Stream:
             n_max = context.get(region, 0)
             for entry_id in lane_ids:
                 if trims:
-                    lane.remove(entry_id, n_max=n_max)
+                    self._note_lost(region, lane.remove(entry_id, n_max=n_max))
                 else:
                     _remove(lane, entry_id, n_max)
 
@@ -147,12 +150,27 @@ class Stream:
         if lane is not None:
             _remove(lane, entry_id, dot.n)
 
+    def remove_dots(self, first: Dot, count: int) -> None:
+        """Remove the entries of one origin from a dot on, those that are still there."""
+        lane = self.lanes.get(first.region)
+        removed = [] if lane is None else lane.remove_dots(first.n, count)
+        if lane is not None and removed:
+            lane.max_deleted_id = max(lane.max_deleted_id, removed[-1])
+
     def trim(self, up_to: Mapping[Region, StreamId], context: VersionVector) -> None:
         """Trim: per lane what is not above the ID and covered by the context."""
         for region, limit in up_to.items():
             lane = self.lanes.get(region)
             if lane is not None:
-                lane.remove_prefix(up_to=limit, n_max=context.get(region, 0))
+                self._remove_prefix(lane, limit, context)
+
+    def _remove_prefix(self, lane: Lane, up_to: StreamId, context: VersionVector) -> None:
+        highest_n = lane.remove_prefix(up_to=up_to, n_max=context.get(lane.region, 0))
+        self._note_lost(lane.region, highest_n)
+
+    def _note_lost(self, region: Region, n: int) -> None:
+        if n > self.lost.get(region, 0):
+            self.lost[region] = n
 
 
 def _remove(lane: Lane, entry_id: StreamId, n_max: int) -> None:

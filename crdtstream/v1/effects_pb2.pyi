@@ -33,7 +33,7 @@ class VersionVector(_message.Message):
     def __init__(self, regions: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EffectBatch(_message.Message):
-    __slots__ = ("origin", "first_n", "count", "context", "issued_ms", "keys", "key_index", "ms", "seq", "lengths", "fields", "others", "idempotent_index", "producers", "idempotent_producer_index", "idempotent_ids")
+    __slots__ = ("origin", "first_n", "count", "context", "issued_ms", "keys", "key_index", "ms", "seq", "lengths", "fields", "others", "idempotent_index", "producers", "idempotent_producer_index", "idempotent_ids", "numbered")
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     FIRST_N_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class EffectBatch(_message.Message):
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENT_PRODUCER_INDEX_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENT_IDS_FIELD_NUMBER: _ClassVar[int]
+    NUMBERED_FIELD_NUMBER: _ClassVar[int]
     origin: int
     first_n: int
     count: int
@@ -66,7 +67,22 @@ class EffectBatch(_message.Message):
     producers: _containers.RepeatedScalarFieldContainer[bytes]
     idempotent_producer_index: bytes
     idempotent_ids: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, origin: _Optional[int] = ..., first_n: _Optional[int] = ..., count: _Optional[int] = ..., context: _Optional[_Union[VersionVector, _Mapping]] = ..., issued_ms: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., key_index: _Optional[bytes] = ..., ms: _Optional[bytes] = ..., seq: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., fields: _Optional[bytes] = ..., others: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., idempotent_index: _Optional[bytes] = ..., producers: _Optional[_Iterable[bytes]] = ..., idempotent_producer_index: _Optional[bytes] = ..., idempotent_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    numbered: _containers.RepeatedCompositeFieldContainer[NumberedRun]
+    def __init__(self, origin: _Optional[int] = ..., first_n: _Optional[int] = ..., count: _Optional[int] = ..., context: _Optional[_Union[VersionVector, _Mapping]] = ..., issued_ms: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., key_index: _Optional[bytes] = ..., ms: _Optional[bytes] = ..., seq: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., fields: _Optional[bytes] = ..., others: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., idempotent_index: _Optional[bytes] = ..., producers: _Optional[_Iterable[bytes]] = ..., idempotent_producer_index: _Optional[bytes] = ..., idempotent_ids: _Optional[_Iterable[bytes]] = ..., numbered: _Optional[_Iterable[_Union[NumberedRun, _Mapping]]] = ...) -> None: ...
+
+class NumberedRun(_message.Message):
+    __slots__ = ("index", "count", "producer", "batch", "first_row")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    count: int
+    producer: bytes
+    batch: int
+    first_row: int
+    def __init__(self, index: _Optional[int] = ..., count: _Optional[int] = ..., producer: _Optional[bytes] = ..., batch: _Optional[int] = ..., first_row: _Optional[int] = ...) -> None: ...
 
 class Effect(_message.Message):
     __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode")

@@ -1,13 +1,14 @@
 """A lane equals a list of (ID, dot number, fields), whatever its macro nodes look like."""
 
 from array import array
+from itertools import accumulate
 
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId, make_id
-from crdtstream.core.lane import Lane, NodeLimits, ascends
+from crdtstream.core.lane import Lane, NodeLimits, Within, ascends
 
 IDS = st.builds(make_id, st.integers(0, 40), st.integers(0, 3))
 
@@ -59,16 +60,42 @@ class LaneMachine(RuleBasedStateMachine):
             entry_id = data.draw(st.sampled_from([known for known, _, _ in self.model]))
         n_max = data.draw(st.integers(0, self.n))
         hit = [one for one in self.model if one[0] == entry_id and one[1] <= n_max]
-        assert self.lane.remove(entry_id, n_max=n_max) == bool(hit)
+        assert self.lane.remove(entry_id, n_max=n_max) == (hit[0][1] if hit else 0)
         self.model = [one for one in self.model if one not in hit]
 
     @rule(entry_id=IDS, data=st.data())
     def remove_prefix(self, entry_id: StreamId, data: st.DataObject) -> None:
         n_max = data.draw(st.integers(0, self.n))
         keep = [one for one in self.model if one[0] > entry_id or one[1] > n_max]
-        removed = self.lane.remove_prefix(up_to=entry_id, n_max=n_max)
-        assert removed == len(self.model) - len(keep)
+        gone = self.model[: len(self.model) - len(keep)]
+        highest_n = self.lane.remove_prefix(up_to=entry_id, n_max=n_max)
+        assert highest_n == (gone[-1][1] if gone else 0)
         self.model = keep
+
+    @rule(start=IDS, end=IDS, entries_max=st.integers(1, 12), data=st.data())
+    def slices(self, start: StreamId, end: StreamId, entries_max: int, data: st.DataObject) -> None:
+        above_n = data.draw(st.integers(0, self.n))
+        upto_n = data.draw(st.integers(0, self.n))
+        within = Within(above_n, upto_n, start, end)
+        inside = [
+            one for one in self.model if start <= one[0] <= end and above_n < one[1] <= upto_n
+        ]
+        slices = self.lane.slices(within, entries_max=entries_max)
+        assert all(first < stop for _, first, stop in slices)
+        found = [
+            (node.id_at(index), node.n[index], bytes(node.fields_at(index)))
+            for node, first, stop in slices
+            for index in range(first, stop)
+        ]
+        assert found == inside[:entries_max]
+
+    @rule(above_n=st.integers(0, 60), bytes_max=st.integers(0, 200))
+    def slices_of_so_many_bytes(self, above_n: int, bytes_max: int) -> None:
+        inside = [one for one in self.model if one[1] > above_n]
+        slices = self.lane.slices(Within(above_n), entries_max=100, bytes_max=bytes_max)
+        count = sum(stop - first for _, first, stop in slices)
+        fits = [size for size in accumulate(len(one[2]) for one in inside) if size <= bytes_max]
+        assert count == min(100, max(len(fits), 1), len(inside))
 
     @rule(start=IDS, end=IDS)
     def scan(self, start: StreamId, end: StreamId) -> None:

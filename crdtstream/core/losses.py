@@ -1,0 +1,42 @@
+"""What was trimmed or deleted of streams that are gone: for readers who must know that they missed
+something.
+
+A stream that is there keeps this itself (``Stream.lost``).  The number of keys that ever were has
+no bound, so of those that are gone only the latest are remembered.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from crdtstream.core.ids import Region
+
+KEYS_MAX: Final = 10_000
+
+
+class Losses:
+    """By key and origin the highest dot number that a trim or a DEL removed."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self) -> None:
+        self._by_key: OrderedDict[bytes, dict[Region, int]] = OrderedDict()
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._by_key
+
+    def keys(self) -> list[bytes]:
+        return sorted(self._by_key)
+
+    def of(self, key: bytes) -> dict[Region, int]:
+        return self._by_key.get(key, {})
+
+    def keep(self, key: bytes, lost: dict[Region, int]) -> None:
+        """A stream is gone of which this was lost."""
+        if lost:
+            self._by_key[key] = lost
+            if len(self._by_key) > KEYS_MAX:
+                self._by_key.popitem(last=False)
+
+    def take(self, key: bytes) -> dict[Region, int]:
+        """The stream is there again, and keeps it from now on."""
+        return self._by_key.pop(key, {})

@@ -1,0 +1,255 @@
+"""Numbered producers: rows that arrive in batches, each row with a number, each added once.
+
+A program like Spark writes the rows 0, 1, 2 … of its batch 7, and does so again, all or some of
+them, when a task is tried anew, when a copy of it runs elsewhere, when it starts from a checkpoint.
+Which rows a region has is then a few ranges, however many rows there are:
+
+    producer "q1:0"   batch 6   [0, 52000)                        everyone has them
+                      batch 7   [0, 8000)  region 1, dots 911…    not known to be everywhere
+                                [8000, 9000)  region 2, dots 17…
+
+So unlike the window of XADD's idempotent ids these have no size and no duration.  The rows of a
+batch are remembered until the producer appends for the batch after the next: for it to begin, the
+next one, a later batch, must have been committed - and until they are causally stable.  An append
+for a batch so old is refused, as nobody could tell any more what of it is there.
+
+Rows that two regions appended without knowing of each other are settled as every idempotent append
+is: those with the smaller dot stay, in every region.  As they are of different origins, the smaller
+region's stay.
+
+Source: ``rules`` 20 and 21.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.effects import Numbered
+from crdtstream.core.ids import Region
+
+# Of a stream so many are remembered; then those that have been silent the longest go.
+PRODUCERS_MAX: Final = 10_000
+
+# Rows from the first up to but without the second number.
+Rows: TypeAlias = tuple[int, int]
+
+
+class StaleBatchError(Exception):
+    """The batch is so old that what is there of it is forgotten; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Appends that go because concurrent ones of the same rows stay: ``count`` from a dot on."""
+
+    first: Dot
+    count: int
+
+
+class _Run:
+    """Rows that one batch of effects brought: row ``start + i`` has the dot ``first.n + i``.
+
+    Attributes:
+        known: whether a retry is recognised; not after a DEL that had observed them.
+    """
+
+    __slots__ = ("first", "known", "start", "stop")
+
+    def __init__(self, start: int, stop: int, first: Dot) -> None:
+        self.start = start
+        self.stop = stop
+        self.first = first
+        self.known = True
+
+    @property
+    def last(self) -> Dot:
+        return Dot(self.first.region, self.first.n + self.stop - self.start - 1)
+
+
+class _Batch:
+    """What is here of one batch: ranges that are stable, ascending, and runs that are not."""
+
+    __slots__ = ("runs", "stable")
+
+    def __init__(self) -> None:
+        self.stable: list[Rows] = []
+        self.runs: list[_Run] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.stable or self.runs)
+
+    def known(self) -> list[Rows]:
+        return [*self.stable, *((run.start, run.stop) for run in self.runs if run.known)]
+
+
+class _Producer:
+    __slots__ = ("batches", "newest")
+
+    def __init__(self) -> None:
+        self.batches: dict[int, _Batch] = {}
+        self.newest = 0
+
+    @property
+    def oldest_known(self) -> int:
+        """Batches below are forgotten: a later one than they has been committed."""
+        return self.newest - 1
+
+    @property
+    def has_runs(self) -> bool:
+        return any(batch.runs for batch in self.batches.values())
+
+
+class NumberedRecords:
+    """The rows of every numbered producer, by key."""
+
+    __slots__ = ("_by_key", "_queues")
+
+    def __init__(self) -> None:
+        self._by_key: dict[bytes, OrderedDict[bytes, _Producer]] = {}
+        # What is not stable, in the order of each origin's dots.
+        self._queues: dict[Region, deque[tuple[bytes, Numbered, _Run]]] = {}
+
+    def __len__(self) -> int:
+        """Runs that are not causally stable."""
+        return sum(map(len, self._queues.values()))
+
+    def missing(self, key: bytes, rows: Numbered, count: int) -> list[Rows]:
+        """Which of ``count`` rows from ``rows.row`` on are not here, ascending.
+
+        Raises:
+            StaleBatchError: what was here of the batch is forgotten.
+        """
+        producers = self._by_key.get(key)
+        producer = None if producers is None else producers.get(rows.producer)
+        wanted = (rows.row, rows.row + count)
+        if producer is None:
+            return [wanted]
+        if rows.batch < producer.oldest_known:
+            raise StaleBatchError(
+                f"batch {rows.batch} of producer {rows.producer!r} is over: batch"
+                f" {producer.newest} of it was written to {key!r} since"
+            )
+        batch = producer.batches.get(rows.batch)
+        return [wanted] if batch is None else subtract(wanted, batch.known())
+
+    def add(
+        self, key: bytes, rows: Numbered, count: int, first: Dot, context: VersionVector
+    ) -> list[Lost]:
+        """Remember rows that were just appended, from the dot ``first`` on.
+
+        Returns:
+            What goes of them, and of concurrent appends of the same rows.
+        """
+        producers = self._by_key.setdefault(key, OrderedDict())
+        producer = producers.setdefault(rows.producer, _Producer())
+        producers.move_to_end(rows.producer)
+        batch = producer.batches.setdefault(rows.batch, _Batch())
+        run = _Run(rows.row, rows.row + count, first)
+        # Either the whole run was observed or nothing of it: batches are never split.
+        lost = [
+            _loser(run, rival, shared)
+            for rival in batch.runs
+            if not covers_dot(context, rival.last)
+            if (shared := _overlap(run, rival)) is not None
+        ]
+        batch.runs.append(run)
+        self._queues.setdefault(first.region, deque()).append((key, rows, run))
+        if rows.batch > producer.newest:
+            producer.newest = rows.batch
+            _forget_old_batches(producer)
+        self._forget_the_silent(producers)
+        return lost
+
+    def _forget_the_silent(self, producers: OrderedDict[bytes, _Producer]) -> None:
+        while len(producers) > PRODUCERS_MAX:
+            name = next(iter(producers))
+            if producers[name].has_runs:
+                return
+            del producers[name]
+
+    def forget_covered_by(self, key: bytes, context: VersionVector) -> None:
+        """The key was deleted: what the deleter had observed is not recognised any more."""
+        producers = self._by_key.get(key, OrderedDict())
+        for producer in producers.values():
+            for batch in producer.batches.values():
+                # What is stable everyone had observed who can still delete.
+                batch.stable.clear()
+                for run in batch.runs:
+                    run.known = run.known and not covers_dot(context, run.last)
+        for name in list(producers):
+            self._drop_if_empty(key, name)
+
+    def forget_stable(self, stable: VersionVector) -> None:
+        """Of runs that are causally stable only the rows are kept, if they are wanted at all."""
+        for region, queue in self._queues.items():
+            n_stable = stable.get(region, 0)
+            while queue and queue[0][2].last.n <= n_stable:
+                key, rows, run = queue.popleft()
+                producer = self._by_key[key][rows.producer]
+                batch = producer.batches[rows.batch]
+                batch.runs.remove(run)
+                if run.known and rows.batch >= producer.oldest_known:
+                    batch.stable = united([*batch.stable, (run.start, run.stop)])
+                self._drop_if_empty(key, rows.producer)
+
+    def _drop_if_empty(self, key: bytes, name: bytes) -> None:
+        producers = self._by_key[key]
+        producer = producers[name]
+        for number, batch in list(producer.batches.items()):
+            if not batch:
+                del producer.batches[number]
+        if not producer.batches:
+            del producers[name]
+            if not producers:
+                del self._by_key[key]
+
+
+def _forget_old_batches(producer: _Producer) -> None:
+    """Runs that are not stable stay: a concurrent append of their rows may still come."""
+    for number, batch in list(producer.batches.items()):
+        if number < producer.oldest_known:
+            batch.stable.clear()
+            if not batch.runs:
+                del producer.batches[number]
+
+
+def _overlap(run: _Run, other: _Run) -> Rows | None:
+    start, stop = max(run.start, other.start), min(run.stop, other.stop)
+    return (start, stop) if start < stop else None
+
+
+def _loser(run: _Run, rival: _Run, rows: Rows) -> Lost:
+    """Of two concurrent runs the part of the one with the greater dots that both have."""
+    loser = max(run, rival, key=lambda one: one.first)
+    n = loser.first.n + rows[0] - loser.start
+    return Lost(Dot(loser.first.region, n), rows[1] - rows[0])
+
+
+def subtract(rows: Rows, others: Iterable[Rows]) -> list[Rows]:
+    """What of ``rows`` is in none of the others, ascending."""
+    left = []
+    at, stop = rows
+    for start, end in united(others):
+        if end <= at:
+            continue
+        if start >= stop:
+            break
+        if start > at:
+            left.append((at, start))
+        at = end
+    if at < stop:
+        left.append((at, stop))
+    return left
+
+
+def united(ranges: Iterable[Rows]) -> list[Rows]:
+    """The union as few ranges, ascending."""
+    result: list[Rows] = []
+    for start, stop in sorted(ranges):
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(stop, result[-1][1]))
+        else:
+            result.append((start, stop))
+    return result

@@ -1,0 +1,1 @@
+"""The query service: programs read and write streams in bulk (Spark, mostly)."""

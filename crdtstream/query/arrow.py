@@ -1,0 +1,110 @@
+"""Macro nodes as Arrow record batches, without a Python object per entry.
+
+A record batch is made of the very columns of the macro nodes, joined; of the fields, which are RESP
+already, only the ends are added up (by Arrow).  Who reads takes them apart.  An Arrow IPC stream is
+its schema's message and then one message per batch, so each is sent as it is made.
+
+This module is imported when the first program asks, as importing Arrow takes a while.
+"""
+
+from collections.abc import Sequence
+from itertools import starmap
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crdtstream.core.ids import id_ms, id_seq
+from crdtstream.core.lane import MacroNode, Slice
+from crdtstream.core.progress import Nack
+
+ENTRIES: Final = pa.schema(
+    [
+        pa.field("ms", pa.uint64(), nullable=False),
+        pa.field("seq", pa.uint64(), nullable=False),
+        pa.field("n", pa.uint64(), nullable=False),
+        pa.field("fields", pa.binary(), nullable=False),
+        pa.field("producer", pa.binary()),
+        pa.field("idempotent_id", pa.binary()),
+    ]
+)
+PENDING: Final = pa.schema(
+    [
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("group", pa.binary(), nullable=False),
+        pa.field("consumer", pa.binary()),
+        pa.field("origin", pa.uint32(), nullable=False),
+        pa.field("ms", pa.uint64(), nullable=False),
+        pa.field("seq", pa.uint64(), nullable=False),
+        pa.field("delivered_ms", pa.uint64(), nullable=False),
+        pa.field("deliveries", pa.uint64(), nullable=False),
+    ]
+)
+
+
+def schema_message(schema: pa.Schema) -> bytes:
+    """How an IPC stream begins."""
+    return bytes(schema.serialize())
+
+
+def entries_message(slices: Sequence[Slice]) -> memoryview:
+    """The entries of one lane as one record batch, encoded."""
+    count = sum(stop - start for _, start, stop in slices)
+    columns = [
+        _numbers(b"".join([node.ms[start:stop] for node, start, stop in slices]), count),
+        _numbers(b"".join([node.seq[start:stop] for node, start, stop in slices]), count),
+        _numbers(b"".join([node.n[start:stop] for node, start, stop in slices]), count),
+        _fields(slices, count),
+        *_idempotent(slices, count),
+    ]
+    return memoryview(pa.RecordBatch.from_arrays(columns, schema=ENTRIES).serialize())
+
+
+def pending_message(rows: Sequence[tuple[bytes, bytes, Nack]]) -> memoryview:
+    """Pending entries, each with its key and group, as one record batch, encoded."""
+    nacks = [nack for _, _, nack in rows]
+    columns = [
+        [key for key, _, _ in rows],
+        [group for _, group, _ in rows],
+        [None if nack.consumer is None else nack.consumer.name for nack in nacks],
+        [nack.lane for nack in nacks],
+        [id_ms(nack.id) for nack in nacks],
+        [id_seq(nack.id) for nack in nacks],
+        [nack.delivered_ms for nack in nacks],
+        [nack.delivery_count for nack in nacks],
+    ]
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, PENDING, strict=True)]
+    return memoryview(pa.RecordBatch.from_arrays(arrays, schema=PENDING).serialize())
+
+
+def _numbers(column: bytes, count: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.uint64(), count, [None, pa.py_buffer(column)])
+
+
+def _fields(slices: Sequence[Slice], count: int) -> pa.Array:
+    """Arrow's offsets are the lengths added up, beginning with 0."""
+    lengths = b"".join([bytes(4), *(node.lengths[start:stop] for node, start, stop in slices)])
+    column = pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(lengths)])
+    offsets = pc.cumulative_sum(column).buffers()[1]
+    data = b"".join(starmap(_live_fields, slices))
+    return pa.Array.from_buffers(pa.binary(), count, [None, offsets, pa.py_buffer(data)])
+
+
+def _live_fields(node: MacroNode, start: int, stop: int) -> bytes | bytearray:
+    """The fields of some entries without the holes between them."""
+    begin, end = node.starts[start], node.starts[stop - 1] + node.lengths[stop - 1]
+    if sum(node.lengths[start:stop]) == end - begin:
+        return node.fields if end - begin == len(node.fields) else node.fields[begin:end]
+    return b"".join(map(node.fields_at, range(start, stop)))
+
+
+def _idempotent(slices: Sequence[Slice], count: int) -> tuple[pa.Array, pa.Array]:
+    """Producers and idempotent ids; most entries have none."""
+    if not any(node.has_idempotent for node, _, _ in slices):
+        nothing = pa.nulls(count, pa.binary())
+        return nothing, nothing
+    names = [
+        node.idempotent_at(index) for node, start, stop in slices for index in range(start, stop)
+    ]
+    producers = pa.array([name and name.producer for name in names], pa.binary())
+    return producers, pa.array([name and name.id for name in names], pa.binary())

@@ -1,0 +1,364 @@
+"""The ``Query`` service of a node: bulk reads and writes that never hold up the event loop.
+
+Everything here looks at the replica directly, in steps of a fraction of a millisecond; between
+them others have their turn, so a lane is looked up anew in each step.  What is sent waits for the
+reader: gRPC's flow control is the back-pressure, and nothing is prepared ahead of it.
+
+Reads name dots, and only durable ones (``rules`` 18): a reader that comes back with what it was
+told finds it in every region that has come as far.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, NoReturn, TypeAlias
+
+import grpc
+
+from crdtstream.commands.numbered import append_numbered, checked_rows
+from crdtstream.commands.reply import CommandError
+from crdtstream.commands.trim_read import trim_read
+from crdtstream.core.clock import VersionVector, covers, format_vv
+from crdtstream.core.codec import BatchError, decode_id, decode_vv, encode_id, encode_vv, unpack
+from crdtstream.core.effects import Numbered
+from crdtstream.core.group import Group
+from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, Region, StreamId
+from crdtstream.core.lane import Lane, Within
+from crdtstream.core.numbered import StaleBatchError
+from crdtstream.core.progress import Nack
+from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
+from crdtstream.engine import Engine
+from crdtstream.query import planning
+from crdtstream.query.credentials import Credentials
+from crdtstream.query.planning import Bounds, LaneCount, Steps
+from crdtstream.settings import NodeSettings
+from crdtstream.v1 import effects_pb2
+from crdtstream.v1 import query_pb2 as pb
+from crdtstream.v1 import query_pb2_grpc as rpc
+
+# One record batch: some eighty macro nodes, about a quarter of a millisecond.
+SCAN_ENTRIES: Final = 8_192
+SCAN_BYTES: Final = 512 << 10
+# Below gRPC's default limit for a message, whatever an entry's size is.
+PIECE_BYTES: Final = 1 << 20
+PENDING_ROWS: Final = 1_000
+TRIM_ENTRIES: Final = 50_000
+PATTERNS_MAX: Final = 1_000
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class QueryService(rpc.QueryServicer):
+    """Answers for one node."""
+
+    def __init__(self, engine: Engine, settings: NodeSettings) -> None:
+        self._engine = engine
+        self._database_id = settings.database_id
+        self._credentials = Credentials(settings.requirepass)
+        self._arrow: ModuleType | None = None
+
+    # --- What there is ------------------------------------------------------------------------
+
+    async def GetPosition(  # noqa: N802 - gRPC's name
+        self, _request: pb.PositionRequest, context: Context
+    ) -> pb.Position:
+        await self._credentials.check(context)
+        return self._position()
+
+    def _position(self) -> pb.Position:
+        engine = self._engine
+        return pb.Position(
+            region=engine.replica.region,
+            database_id=self._database_id,
+            durable_vv=encode_vv(engine.durable_vv),
+            now_ms=engine.now(),
+            fault=engine.fault or engine.stale or "",
+        )
+
+    async def ListStreams(  # noqa: N802
+        self, request: pb.ListStreamsRequest, context: Context
+    ) -> AsyncIterator[pb.StreamDescription]:
+        await self._credentials.check(context)
+        position: pb.Position | None = self._position()
+        for key in await self._keys(request.patterns, context):
+            stream = self._engine.replica.stream(key)
+            if stream is not None:
+                description = _described(key, stream, with_groups=request.with_groups)
+                if position is not None:
+                    description.position.CopyFrom(position)
+                    position = None
+                yield description
+
+    async def _keys(self, patterns: Iterable[bytes], context: Context) -> list[bytes]:
+        patterns = list(patterns)
+        if len(patterns) > PATTERNS_MAX:
+            await _refuse(context, f"patterns: at most {PATTERNS_MAX}; use a wildcard")
+        keys: list[bytes] = []
+        await _in_turns(planning.matching_keys(self._engine.replica, patterns, keys))
+        return keys
+
+    # --- Planning -----------------------------------------------------------------------------
+
+    async def Plan(self, request: pb.PlanRequest, context: Context) -> pb.PlanReply:  # noqa: N802
+        await self._credentials.check(context)
+        if request.entries_max and not request.only_end:
+            await _refuse(context, "entries_max: only with only_end; plan up to that end then")
+        replica = self._engine.replica
+        bounds = await self._bounds(request, context)
+        counts: list[LaneCount] = []
+        if request.entries_max or not request.only_end:
+            await _in_turns(planning.count(replica, bounds, counts))
+        reply = pb.PlanReply()
+        if request.only_end:
+            most = request.entries_max or U64_MAX
+            end = planning.end_after(replica, bounds, counts, entries_max=most)
+            reply.end.CopyFrom(encode_vv(end))
+        else:
+            reply.end.CopyFrom(encode_vv(bounds.upto))
+            for one in planning.ranges(counts, bounds, range_entries=request.range_entries):
+                reply.ranges.add(**one._asdict())
+        losses: list[planning.Loss] = []
+        patterns = list(request.patterns)
+        await _in_turns(planning.collect_losses(replica, bounds, patterns, into=losses))
+        for loss in losses:
+            reply.losses.add(**loss._asdict())
+        return reply
+
+    async def _bounds(self, request: pb.PlanRequest, context: Context) -> Bounds:
+        keys = await self._keys(request.patterns, context)
+        upto: VersionVector = dict(self._engine.durable_vv)
+        try:
+            above = decode_vv(request.above)
+            if request.HasField("upto"):
+                upto = decode_vv(request.upto)
+        except BatchError as error:
+            await _refuse(context, str(error))
+        await self._must_have(upto, context)
+        return Bounds(
+            keys,
+            above,
+            upto,
+            frozenset(map(Region, request.origins)),
+            *_id_bounds(request),
+        )
+
+    async def _must_have(self, vv: VersionVector, context: Context) -> None:
+        """Refuse a call that names effects which are not durable here (yet)."""
+        durable = self._engine.durable_vv
+        if not covers(durable, vv):
+            here = f"region {self._engine.replica.region} has {format_vv(durable) or 'nothing'}"
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"behind: {here} durably, and was asked for {format_vv(vv)};"
+                " ask again, or another region",
+            )
+
+    # --- Reading ------------------------------------------------------------------------------
+
+    async def Scan(  # noqa: N802
+        self, request: pb.ScanRequest, context: Context
+    ) -> AsyncIterator[pb.ScanPiece]:
+        await self._credentials.check(context)
+        engine, key, origin = self._engine, request.key, Region(request.origin)
+        await self._must_have({origin: request.upto_n} if request.upto_n else {}, context)
+        upto_n = request.upto_n or engine.durable_vv.get(origin, 0)
+        within = Within(request.above_n, upto_n, *_id_bounds(request))
+        arrow = await self._load_arrow()
+        yield pb.ScanPiece(
+            data=arrow.schema_message(arrow.ENTRIES),
+            lost_n=engine.replica.lost(key).get(origin, 0),
+        )
+        while True:
+            # Anew each time: while the reader was waited for, the lane may have changed, or gone.
+            stream = engine.replica.stream(key)
+            lane = None if stream is None else stream.lanes.get(origin)
+            if lane is None:
+                return
+            slices = lane.slices(within, entries_max=SCAN_ENTRIES, bytes_max=SCAN_BYTES)
+            if not slices:
+                return
+            node, _, stop = slices[-1]
+            within = replace(within, above_n=node.n[stop - 1])
+            message = arrow.entries_message(slices)
+            del node, slices
+            for piece in _pieces(message):
+                yield piece
+
+    async def ScanPending(  # noqa: N802
+        self, request: pb.ScanPendingRequest, context: Context
+    ) -> AsyncIterator[pb.ScanPiece]:
+        await self._credentials.check(context)
+        arrow = await self._load_arrow()
+        yield pb.ScanPiece(data=arrow.schema_message(arrow.PENDING))
+        for key in await self._keys(request.patterns, context):
+            for rows in self._pending_of(key, deliveries_min=request.deliveries_min):
+                if rows:
+                    for piece in _pieces(arrow.pending_message(rows)):
+                        yield piece
+                else:
+                    await asyncio.sleep(0)
+
+    def _pending_of(
+        self, key: bytes, *, deliveries_min: int
+    ) -> Iterator[list[tuple[bytes, bytes, Nack]]]:
+        """Pending entries of a stream, a step at a time; a step may find none."""
+        stream = self._engine.replica.stream(key)
+        if stream is None:
+            return
+        for name, region in [(name, lane) for name in stream.groups for lane in stream.lanes]:
+            above = ID_MIN
+            while True:
+                # The stream and the group may have gone since the last step.
+                stream = self._engine.replica.stream(key)
+                group = None if stream is None else stream.groups.get(name)
+                if group is None:
+                    break
+                nacks = group.pending_in(region, above=above, count=PENDING_ROWS)
+                if not nacks:
+                    break
+                above = nacks[-1].id
+                yield [(key, name, nack) for nack in nacks if nack.delivery_count >= deliveries_min]
+
+    async def _load_arrow(self) -> ModuleType:
+        """The module that makes record batches, imported when the first program asks."""
+        if self._arrow is None:
+            self._arrow = await asyncio.to_thread(import_module, "crdtstream.query.arrow")
+        return self._arrow
+
+    # --- Writing ------------------------------------------------------------------------------
+
+    async def Append(  # noqa: N802
+        self, request: pb.AppendRequest, context: Context
+    ) -> pb.AppendReply:
+        await self._credentials.check(context)
+        first = Numbered(request.producer, request.batch, request.first_row)
+        try:
+            lengths = unpack("I", request.lengths, field="lengths")
+            rows = checked_rows(first, lengths, request.fields)
+        except BatchError as error:
+            await _refuse(context, str(error))
+
+        def append(replica: Replica, now: Millis) -> int:
+            return append_numbered(replica, now, request.key, first, rows)
+
+        try:
+            appended = await self._change(append, context)
+        except StaleBatchError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"stale: {error}")
+        return pb.AppendReply(appended=appended, known=len(rows) - appended)
+
+    async def TrimRead(  # noqa: N802
+        self, request: pb.TrimReadRequest, context: Context
+    ) -> pb.TrimReadReply:
+        await self._credentials.check(context)
+        try:
+            read = decode_vv(request.read)
+        except BatchError as error:
+            await _refuse(context, str(error))
+
+        def trim(replica: Replica, _now: Millis) -> int:
+            return trim_read(
+                replica,
+                request.key,
+                read=read,
+                before_ms=Millis(request.before_ms),
+                entries_max=TRIM_ENTRIES,
+            )
+
+        removed = 0
+        while count := await self._change(trim, context):
+            removed += count
+        return pb.TrimReadReply(removed=removed)
+
+    async def _change(self, change: Callable[[Replica, Millis], int], context: Context) -> int:
+        """Change the replica; answers once everything seen and done is durable.
+
+        Raises:
+            StaleBatchError: as ``change`` does.
+        """
+        engine = self._engine
+        try:
+            result = engine.database.change(engine.now(), change)
+        except CommandError as error:
+            # The disk refuses, or this region must not issue: another one may take it.
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def tell(ok: bool) -> None:
+            # Who asked may have gone.
+            if not durable.done():
+                durable.set_result(ok)
+
+        engine.defer(tell)
+        engine.settle()
+        if not await durable:
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                "the disk refused; whether it is written is unknown: ask again, the same",
+            )
+            raise AssertionError("abort raises")
+        return result
+
+
+async def _in_turns(steps: Steps) -> None:
+    """Do the steps, and let others have their turn between them."""
+    for _ in steps:
+        await asyncio.sleep(0)
+
+
+async def _refuse(context: Context, reason: str) -> NoReturn:
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
+    raise AssertionError("abort raises")
+
+
+def _pieces(message: memoryview) -> Iterator[pb.ScanPiece]:
+    for start in range(0, len(message), PIECE_BYTES):
+        yield pb.ScanPiece(data=bytes(message[start : start + PIECE_BYTES]))
+
+
+def _id_bounds(request: pb.PlanRequest | pb.ScanRequest) -> tuple[StreamId, StreamId]:
+    return (
+        decode_id(request.start) if request.HasField("start") else ID_MIN,
+        decode_id(request.end) if request.HasField("end") else ID_MAX,
+    )
+
+
+def _described(key: bytes, stream: Stream, *, with_groups: bool) -> pb.StreamDescription:
+    groups = sorted(stream.groups.items()) if with_groups else []
+    return pb.StreamDescription(
+        key=key,
+        entries=stream.length,
+        lanes=[
+            _lane(lane, lost_n=stream.lost.get(origin, 0))
+            for origin, lane in sorted(stream.lanes.items())
+        ],
+        groups=[_group(name, group, stream) for name, group in groups],
+    )
+
+
+def _lane(lane: Lane, *, lost_n: int) -> pb.LaneDescription:
+    described = pb.LaneDescription(origin=lane.region, entries=lane.length, lost_n=lost_n)
+    if lane.head is not None and lane.tail is not None:
+        described.first.CopyFrom(encode_id(lane.first_id))
+        described.last.CopyFrom(encode_id(lane.last_id))
+        described.first_n = lane.head.n[0]
+        described.last_n = lane.tail.n[-1]
+    return described
+
+
+def _group(name: bytes, group: Group, stream: Stream) -> pb.GroupDescription:
+    return pb.GroupDescription(
+        name=name,
+        consumers=len(group.consumers),
+        pending=group.pending_count,
+        undelivered=group.undelivered_count(stream.lanes.values()),
+        frontier=[
+            effects_pb2.LanePosition(
+                lane=region, id=encode_id(group.frontier(region, group.start_of(region)))
+            )
+            for region in sorted(stream.lanes)
+        ],
+    )
