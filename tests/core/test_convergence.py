@@ -6,13 +6,16 @@ must be there.
 """
 
 import os
+from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from crdtstream.commands.numbered import append_numbered, checked_rows
 from crdtstream.core.clock import meet
 from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import (
@@ -25,6 +28,7 @@ from crdtstream.core.effects import (
     EffectBatch,
     IdempotentId,
     Mode,
+    Numbered,
     Remove,
     SetExpiry,
     SetGroupMode,
@@ -33,6 +37,7 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.ids import IdMode, Millis, Region, StreamId, make_id, next_id
+from crdtstream.core.numbered import StaleBatchError
 
 from .regions import Node, sync
 
@@ -40,7 +45,10 @@ from .regions import Node, sync
 class Issued:
     """An effect with its dot, and what its issuer had observed."""
 
-    def __init__(self, batch: EffectBatch, offset: int, effect: Effect) -> None:
+    def __init__(
+        self, batch: EffectBatch, offset: int, effect: Effect, *, is_numbered: bool = False
+    ) -> None:
+        self.is_numbered = is_numbered
         self.origin, self.n = batch.origin, batch.first_n + offset
         self.effect = effect
         self.context = {**batch.context, batch.origin: self.n - 1}
@@ -61,7 +69,11 @@ def unfold(batch: EffectBatch) -> Iterator[Issued]:
         key = columns.keys[columns.key_index[append_at]]
         entry_id = make_id(columns.ms[append_at], columns.seq[append_at])
         idempotent = columns.idempotent.get(append_at)
-        yield Issued(batch, offset, Append(key, entry_id, bytes(fields), idempotent))
+        rows = [run for run in columns.numbered if run.at <= append_at < run.at + run.count]
+        for run in rows:
+            idempotent = run.first.name(append_at - run.at)
+        append = Append(key, entry_id, bytes(fields), idempotent)
+        yield Issued(batch, offset, append, is_numbered=bool(rows))
         fields_at += columns.lengths[append_at]
         append_at += 1
 
@@ -88,6 +100,8 @@ def loses(entry: Issued, applied: list[Issued]) -> bool:
     return effect.idempotent is not None and any(
         isinstance(other.effect, Append)
         and (other.effect.key, other.effect.idempotent) == (effect.key, effect.idempotent)
+        # A copy that RENAME made of a row is no row: it has the name, and settles with copies.
+        and other.is_numbered == entry.is_numbered
         and (other.origin, other.n) < (entry.origin, entry.n)
         and not entry.observed(other)
         and not other.observed(entry)
@@ -246,6 +260,15 @@ def shown(node: Node, key: bytes) -> dict[str, object]:
 
 
 # One key, one group, a handful of IDs: things must meet to conflict.  ``y`` is where RENAME goes.
+def append_rows(node: Node, batch: int, row: int, count: int) -> None:
+    """What a program appends in bulk; a batch that is over is refused."""
+    fields = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
+    first = Numbered(b"q", batch, row)
+    rows = checked_rows(first, array("I", [len(fields)] * count), fields * count)
+    with suppress(StaleBatchError):
+        append_numbered(node.replica, Millis(node.now), b"x", first, rows)
+
+
 LINES = st.sampled_from(
     [
         *[f"XADD x {ms} f v{ms}" for ms in (1, 2, 3, 4)],
@@ -271,6 +294,10 @@ LINES = st.sampled_from(
         "append once a",
         "append once a",
         "append once b",
+        "rows 0 0 3",
+        "rows 0 1 4",
+        "rows 1 0 2",
+        "rows 3 0 1",
         "expire 300",
         "expire 9000",
         "persist",
@@ -371,6 +398,8 @@ class Regions(RuleBasedStateMachine):
                     node(f"XCLAIM x g d 0 {data.draw(st.sampled_from(entries))} FORCE")
             case "ack" | "ack all":
                 pass
+            case _ if line.split()[0] == "rows":
+                append_rows(node, *map(int, line.split()[1:]))
             case _ if line.split()[0] in ("append", "expire", "persist", "configure", "mode"):
                 self._issue(node, *line.split(), data=data)
             case _:
