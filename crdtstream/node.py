@@ -5,6 +5,7 @@ import contextlib
 import gc
 import importlib.metadata
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ from crdtstream.replication.puller import FRAMING_BYTES_MAX, Identity, Puller
 from crdtstream.replication.routes import Routes
 from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.server import RespServer
-from crdtstream.settings import NodeSettings
+from crdtstream.settings import NodeSettings, QueryPort
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
@@ -173,7 +174,9 @@ class Node:
         async with contextlib.AsyncExitStack() as serving:
             # The engine stops last: those who end before it still wait for commits.
             serving.callback(engine.stop)
-            await serving.enter_async_context(self._grpc_server(replication, admin, engine))
+            query = QueryService(engine, settings)
+            await serving.enter_async_context(self._grpc_server(replication, admin, query, engine))
+            await serving.enter_async_context(self._query_server(query))
             await serving.enter_async_context(self._http_server(tasks, engine))
             background = [
                 tasks.create_task(applier.run()),
@@ -224,7 +227,11 @@ class Node:
 
     @contextlib.asynccontextmanager
     async def _grpc_server(
-        self, replication: ReplicationService, admin: AdminService, engine: Engine
+        self,
+        replication: ReplicationService,
+        admin: AdminService,
+        query: QueryService,
+        engine: Engine,
     ) -> AsyncIterator[None]:
         settings = self.settings
         bytes_max = settings.limits.batch_bytes_max + FRAMING_BYTES_MAX
@@ -244,7 +251,7 @@ class Node:
         healthy = health.aio.HealthServicer()
         replication_pb2_grpc.add_ReplicationServicer_to_server(replication, server)
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
-        query_pb2_grpc.add_QueryServicer_to_server(QueryService(engine, settings), server)
+        query_pb2_grpc.add_QueryServicer_to_server(query, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         reflection.enable_server_reflection(
             (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
@@ -260,6 +267,35 @@ class Node:
         finally:
             telling.cancel()
             replication.stop()
+            await server.stop(grace=0.5)
+
+    @contextlib.asynccontextmanager
+    async def _query_server(self, query: QueryService) -> AsyncIterator[None]:
+        """The port of ``[query]``, if there is to be one."""
+        wanted = self.settings.query
+        if not wanted.port:
+            yield
+            return
+        server = grpc.aio.server(
+            options=(
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", APPEND_BYTES_MAX),
+            )
+        )
+        query_pb2_grpc.add_QueryServicer_to_server(query, server)
+        address = f"{wanted.host}:{wanted.port}"
+        credentials = _tls_credentials(wanted)
+        try:
+            if credentials is None:
+                server.add_insecure_port(address)
+            else:
+                server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise _address_error("query.port", wanted.host, wanted.port) from error
+        await server.start()
+        try:
+            yield
+        finally:
             await server.stop(grace=0.5)
 
     @contextlib.asynccontextmanager
@@ -292,6 +328,34 @@ async def _tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> No
             for service in ("", *SERVICES):
                 await healthy.set(service, status)
         await asyncio.sleep(HEALTH_SECONDS)
+
+
+def _tls_credentials(port: QueryPort) -> grpc.ServerCredentials | None:
+    """What the port shows and wants to see; None without TLS.
+
+    Raises:
+        NodeError: a file cannot be read.
+    """
+    if port.tls_cert_file is None or port.tls_key_file is None:
+        return None
+    try:
+        key, certificate = port.tls_key_file.read_bytes(), port.tls_cert_file.read_bytes()
+        ca = None if port.tls_client_ca_file is None else port.tls_client_ca_file.read_bytes()
+        # gRPC would say nothing, and then refuse every connection.
+        context = ssl.create_default_context(
+            ssl.Purpose.CLIENT_AUTH, cafile=port.tls_client_ca_file
+        )
+        context.load_cert_chain(port.tls_cert_file, port.tls_key_file)
+    except ssl.SSLError as error:
+        raise NodeError(
+            f"query: {port.tls_cert_file}, {port.tls_key_file}: no certificate (or no CA) and its"
+            f" key in PEM: {error.reason or error}"
+        ) from error
+    except OSError as error:
+        raise NodeError(f"query: {error.filename} cannot be read: {error.strerror}") from error
+    return grpc.ssl_server_credentials(
+        [(key, certificate)], root_certificates=ca, require_client_auth=ca is not None
+    )
 
 
 def _is_whole(log: SqliteLog, engine: Engine) -> bool:

@@ -156,6 +156,47 @@ class Limits(BaseModel):
         return self
 
 
+class QueryPort(BaseModel):
+    """The table ``[query]``: a port of its own for programs that read and write in bulk.
+
+    They are always served on ``grpc_port``, beside peers and operators.  This port serves nothing
+    else, and may be opened to other machines, with TLS.
+
+    Attributes:
+        port: 0: none.
+        host: address to listen on.  127.0.0.1: only this machine.  Any address that others can
+            reach is refused without ``requirepass`` and a certificate.
+        tls_cert_file, tls_key_file: PEM files of this node's certificate (with its chain) and key.
+            Empty: no TLS.
+        tls_client_ca_file: PEM file; programs must show a certificate that it signed.  Empty: they
+            need none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    port: int = Field(default=0, ge=0, le=65535)
+    host: str = Field(default=HOST_DEFAULT, min_length=1)
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
+    tls_client_ca_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        problems = []
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            problems.append("tls_cert_file and tls_key_file belong together")
+        elif self.tls_cert_file is None and self.tls_client_ca_file is not None:
+            problems.append("tls_client_ca_file wants tls_cert_file and tls_key_file")
+        elif self.port and self.tls_cert_file is None and not is_loopback(self.host):
+            problems.append(
+                f"{self.host} can be reached from other machines;"
+                " set tls_cert_file and tls_key_file, or listen on 127.0.0.1"
+            )
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+
 def _port(base: int) -> Any:
     """A port field: base + region unless given."""
     return Field(
@@ -206,6 +247,7 @@ class NodeSettings(BaseSettings):
             0: nothing, as in Redis.
         log_level: least severe line of the log to print.
         limits: see Limits.
+        query: see QueryPort.
     """
 
     model_config = SettingsConfigDict(
@@ -240,6 +282,7 @@ class NodeSettings(BaseSettings):
     latency_monitor_threshold: int = Field(default=0, ge=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     limits: Limits = Limits()
+    query: QueryPort = QueryPort()
 
     @classmethod
     def settings_customise_sources(
@@ -270,6 +313,19 @@ class NodeSettings(BaseSettings):
             if info.data.get(name) == port:
                 raise ValueError(f"{port} is the {name} already; give each a port of its own")
         return port
+
+    @field_validator("query")
+    @classmethod
+    def _is_guarded(cls, query: QueryPort, info: ValidationInfo) -> QueryPort:
+        for name in ("resp_port", "grpc_port", "http_port"):
+            if query.port and info.data.get(name) == query.port:
+                raise ValueError(f"{query.port} is the {name} already; give each a port of its own")
+        if query.port and not is_loopback(query.host) and not info.data.get("requirepass"):
+            raise ValueError(
+                f"{query.host} can be reached from other machines;"
+                " set requirepass, or listen on 127.0.0.1"
+            )
+        return query
 
     @field_validator("peers")
     @classmethod
@@ -355,6 +411,10 @@ def _dotted(where: Sequence[int | str]) -> str:
 
 def _allowed_beside(where: Sequence[int | str]) -> list[str]:
     """The keys that exist where the unknown one stands."""
-    tables: dict[int | str, type[BaseModel]] = {"limits": Limits, "peers": Peer}
+    tables: dict[int | str, type[BaseModel]] = {
+        "limits": Limits,
+        "peers": Peer,
+        "query": QueryPort,
+    }
     model = tables.get(where[0], NodeSettings) if len(where) > 1 else NodeSettings
     return list(model.model_fields)

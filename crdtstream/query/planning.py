@@ -6,6 +6,7 @@ lanes grow and shrink; the bounds stay right, as they are dots, and only the cou
 """
 
 import heapq
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -154,23 +155,31 @@ def _lane(replica: Replica, key: bytes, origin: Region) -> Lane | None:
 
 
 def end_after(
-    replica: Replica, bounds: Bounds, counts: Iterable[LaneCount], *, entries_max: int
-) -> MutableVersionVector:
+    replica: Replica,
+    bounds: Bounds,
+    counts: Iterable[LaneCount],
+    *,
+    entries_max: int,
+    into: MutableVersionVector,
+) -> Steps:
     """The version vector up to which there are ``entries_max`` entries; all if there are fewer.
 
     Every origin gets its share, in proportion to what it has, so that none is left behind.
     """
+    join(into, bounds.above)
+    join(into, bounds.upto)
     by_origin: dict[Region, list[LaneCount]] = {}
     for one in counts:
         by_origin.setdefault(one.origin, []).append(one)
     totals = {origin: sum(lane.total for lane in lanes) for origin, lanes in by_origin.items()}
-    end: MutableVersionVector = dict(bounds.above)
-    join(end, bounds.upto)
     if sum(totals.values()) <= entries_max:
-        return end
+        return
     for origin, share in _shares(totals, entries_max).items():
-        end[origin] = _end_of_share(replica, bounds, by_origin[origin], share)
-    return {origin: n for origin, n in end.items() if n}
+        end = yield from _end_of_share(replica, bounds, by_origin[origin], share)
+        if end:
+            into[origin] = end
+        else:
+            del into[origin]
 
 
 def _shares(totals: Mapping[Region, int], entries_max: int) -> dict[Region, int]:
@@ -183,30 +192,50 @@ def _shares(totals: Mapping[Region, int], entries_max: int) -> dict[Region, int]
     return shares
 
 
-def _end_of_share(replica: Replica, bounds: Bounds, lanes: list[LaneCount], share: int) -> int:
+def _end_of_share(
+    replica: Replica, bounds: Bounds, lanes: list[LaneCount], share: int
+) -> Generator[None, None, int]:
     """The dot number up to which the lanes of one origin have ``share`` entries together."""
-    (origin,) = {lane.origin for lane in lanes}
+    origin = lanes[0].origin
+    # Where macro nodes end; between two of these each lane has a part of one macro node.
     ends = sorted({n for lane in lanes for n in lane.last_ns})
-    # By whole macro nodes as far as they fit; ``ends[at]`` is where the first is too much.
-    at = bisect_right(ends, share, key=lambda n: sum(lane.whole_upto(n)[1] for lane in lanes))
-    if at == len(ends):
+    low, high = 0, len(ends)
+    while low < high:
+        yield
+        middle = (low + high) // 2
+        if _entries_upto(replica, bounds, lanes, ends[middle]) <= share:
+            low = middle + 1
+        else:
+            high = middle
+    if low == len(ends):
         return bounds.upto[origin]
-    below = ends[at - 1] if at else 0
-    rest: list[int] = []
+    below = ends[low - 1] if low else bounds.above.get(origin, 0)
+    left = share - _entries_upto(replica, bounds, lanes, below)
+    behind = sorted(n for lane in lanes for n in _ns(replica, bounds, lane, below, ends[low]))
+    # Something may have been removed since it was counted.
+    return behind[left] - 1 if 0 <= left < len(behind) else ends[low]
+
+
+def _entries_upto(replica: Replica, bounds: Bounds, lanes: list[LaneCount], n: int) -> int:
+    entries = 0
     for lane in lanes:
-        whole_n, entries = lane.whole_upto(below)
-        share -= entries
-        above_n = max(whole_n, bounds.above.get(origin, 0))
-        within = Within(above_n, ends[at], bounds.start, bounds.end)
-        found = _lane(replica, lane.key, origin)
-        # At most a macro node or two: behind those that fit whole, up to the first end too far.
-        slices = [] if found is None else found.slices(within, entries_max=U64_MAX)
-        for node, first, stop in slices:
-            rest += node.n[first:stop]
-    rest.sort()
-    if share < len(rest):
-        return rest[share] - 1
-    return ends[at]
+        whole_n, whole = lane.whole_upto(n)
+        entries += whole + len(_ns(replica, bounds, lane, whole_n, n))
+    return entries
+
+
+def _ns(
+    replica: Replica, bounds: Bounds, lane: LaneCount, above_n: int, upto_n: int
+) -> "array[int]":
+    """The dot numbers of a lane's entries within the bounds and in (above_n, upto_n]."""
+    ns = array("Q")
+    found = _lane(replica, lane.key, lane.origin)
+    if found is not None and upto_n > above_n:
+        above_n = max(above_n, bounds.above.get(lane.origin, 0))
+        within = Within(above_n, upto_n, bounds.start, bounds.end)
+        for node, first, stop in found.slices(within, entries_max=U64_MAX):
+            ns += node.n[first:stop]
+    return ns
 
 
 def ranges(counts: Iterable[LaneCount], bounds: Bounds, *, range_entries: int) -> Iterator[Range]:

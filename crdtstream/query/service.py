@@ -20,7 +20,7 @@ import grpc
 from crdtstream.commands.numbered import append_numbered, checked_rows
 from crdtstream.commands.reply import CommandError
 from crdtstream.commands.trim_read import trim_read
-from crdtstream.core.clock import VersionVector, covers, format_vv
+from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, format_vv
 from crdtstream.core.codec import BatchError, decode_id, decode_vv, encode_id, encode_vv, unpack
 from crdtstream.core.effects import Numbered
 from crdtstream.core.group import Group
@@ -113,8 +113,9 @@ class QueryService(rpc.QueryServicer):
             await _in_turns(planning.count(replica, bounds, counts))
         reply = pb.PlanReply()
         if request.only_end:
+            end: MutableVersionVector = {}
             most = request.entries_max or U64_MAX
-            end = planning.end_after(replica, bounds, counts, entries_max=most)
+            await _in_turns(planning.end_after(replica, bounds, counts, entries_max=most, into=end))
             reply.end.CopyFrom(encode_vv(end))
         else:
             reply.end.CopyFrom(encode_vv(bounds.upto))
