@@ -7,13 +7,15 @@ its schema's message and then one message per batch, so each is sent as it is ma
 This module is imported when the first program asks, as importing Arrow takes a while.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from itertools import starmap
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crdtstream.core.effects import IdempotentId
 from crdtstream.core.ids import id_ms, id_seq
 from crdtstream.core.lane import MacroNode, Slice
 from crdtstream.core.progress import Nack
@@ -50,12 +52,13 @@ def schema_message(schema: pa.Schema) -> bytes:
 def entries_message(slices: Sequence[Slice]) -> memoryview:
     """The entries of one lane as one record batch, encoded."""
     count = sum(stop - start for _, start, stop in slices)
+    ns = _numbers(b"".join([node.n[start:stop] for node, start, stop in slices]), count)
     columns = [
         _numbers(b"".join([node.ms[start:stop] for node, start, stop in slices]), count),
         _numbers(b"".join([node.seq[start:stop] for node, start, stop in slices]), count),
-        _numbers(b"".join([node.n[start:stop] for node, start, stop in slices]), count),
+        ns,
         _fields(slices, count),
-        *_idempotent(slices, count),
+        *_idempotent(slices, ns),
     ]
     return memoryview(pa.RecordBatch.from_arrays(columns, schema=ENTRIES).serialize())
 
@@ -98,13 +101,69 @@ def _live_fields(node: MacroNode, start: int, stop: int) -> bytes | bytearray:
     return b"".join(map(node.fields_at, range(start, stop)))
 
 
-def _idempotent(slices: Sequence[Slice], count: int) -> tuple[pa.Array, pa.Array]:
-    """Producers and idempotent ids; most entries have none."""
-    if not any(node.has_idempotent for node, _, _ in slices):
-        nothing = pa.nulls(count, pa.binary())
-        return nothing, nothing
-    names = [
-        node.idempotent_at(index) for node, start, stop in slices for index in range(start, stop)
-    ]
-    producers = pa.array([name and name.producer for name in names], pa.binary())
-    return producers, pa.array([name and name.id for name in names], pa.binary())
+class _Rows(NamedTuple):
+    """Neighbouring rows of a numbered producer: the row's number less the dot's is the same."""
+
+    producer: bytes
+    batch: int
+    row_less_n: int
+
+
+_Names: TypeAlias = list[IdempotentId | None]
+
+
+def _idempotent(slices: Sequence[Slice], ns: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Producers and idempotent ids; mostly none, or such as differ in the row only."""
+    producers: list[pa.Array] = []
+    ids: list[pa.Array] = []
+    at = 0
+    for stretch, count in _stretches(slices):
+        if isinstance(stretch, _Rows):
+            rows = pc.add(pc.cast(ns.slice(at, count), pa.int64()), stretch.row_less_n)
+            texts = pc.binary_join_element_wise(f"{stretch.batch}", pc.cast(rows, pa.string()), ":")
+            producers.append(pa.repeat(pa.scalar(stretch.producer, pa.binary()), count))
+            ids.append(pc.cast(texts, pa.binary()))
+        elif stretch:
+            producers.append(pa.array([name and name.producer for name in stretch], pa.binary()))
+            ids.append(pa.array([name and name.id for name in stretch], pa.binary()))
+        else:
+            producers.append(pa.nulls(count, pa.binary()))
+            ids.append(pa.nulls(count, pa.binary()))
+        at += count
+    return pa.concat_arrays(producers), pa.concat_arrays(ids)
+
+
+def _stretches(slices: Sequence[Slice]) -> Iterator[tuple[_Rows | _Names, int]]:
+    """What neighbouring entries are called, and how many they are; an empty list: nothing."""
+    current: _Rows | _Names = []
+    count = 0
+    for node, start, stop in slices:
+        for stretch, entries in _stretches_in(node, start, stop):
+            if not count:
+                current = stretch
+            elif isinstance(stretch, list) and stretch and isinstance(current, list) and current:
+                current += stretch
+            elif stretch != current:
+                yield current, count
+                current, count = stretch, 0
+            count += entries
+    if count:
+        yield current, count
+
+
+def _stretches_in(node: MacroNode, start: int, stop: int) -> Iterator[tuple[_Rows | _Names, int]]:
+    at = start
+    for first_n, length, first in node.numbered or ():
+        begin = bisect_left(node.n, first_n, at, stop)
+        end = bisect_left(node.n, first_n + length, begin, stop)
+        if at < begin < end:
+            yield _names(node, at, begin), begin - at
+        if begin < end:
+            yield _Rows(first.producer, first.batch, first.row - first_n), end - begin
+            at = end
+    if at < stop:
+        yield _names(node, at, stop), stop - at
+
+
+def _names(node: MacroNode, start: int, stop: int) -> _Names:
+    return [node.idempotent.get(n) for n in node.n[start:stop]] if node.idempotent else []
