@@ -21,8 +21,9 @@ Source: ``rules`` 20 and 21.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, takewhile
 from typing import Final, TypeAlias
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
@@ -69,19 +70,43 @@ class _Run:
 
 
 class _Batch:
-    """What is here of one batch: ranges that are stable, ascending, and runs that are not."""
+    """What is here of one batch.
 
-    __slots__ = ("runs", "stable")
+    Attributes:
+        known: the rows that a retry need not bring, as few ranges, ascending.
+        runs: per origin, in the order of their dots, those that are not causally stable.
+    """
+
+    __slots__ = ("known", "runs")
 
     def __init__(self) -> None:
-        self.stable: list[Rows] = []
-        self.runs: list[_Run] = []
+        self.known: list[Rows] = []
+        self.runs: dict[Region, deque[_Run]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.stable or self.runs)
+        return bool(self.known or any(self.runs.values()))
 
-    def known(self) -> list[Rows]:
-        return [*self.stable, *((run.start, run.stop) for run in self.runs if run.known)]
+    def add(self, run: _Run) -> None:
+        self.known = united([*self.known, (run.start, run.stop)])
+        self.runs.setdefault(run.first.region, deque()).append(run)
+
+    def concurrent(self, run: _Run, context: VersionVector) -> Iterator[_Run]:
+        """Runs of other origins that the context has not: of each origin the last ones.
+
+        Either the whole run was observed or nothing of it, as batches are never split.
+        """
+        for region, runs in self.runs.items():
+            if region != run.first.region:
+                yield from takewhile(
+                    lambda rival: not covers_dot(context, rival.last), reversed(runs)
+                )
+
+    def forget_covered_by(self, context: VersionVector) -> None:
+        """Of what is stable everyone had observed it who can still delete."""
+        for run in chain.from_iterable(self.runs.values()):
+            run.known = run.known and not covers_dot(context, run.last)
+        left = chain.from_iterable(self.runs.values())
+        self.known = united((run.start, run.stop) for run in left if run.known)
 
 
 class _Producer:
@@ -98,7 +123,7 @@ class _Producer:
 
     @property
     def has_runs(self) -> bool:
-        return any(batch.runs for batch in self.batches.values())
+        return any(any(batch.runs.values()) for batch in self.batches.values())
 
 
 class NumberedRecords:
@@ -132,7 +157,7 @@ class NumberedRecords:
                 f" {producer.newest} of it was written to {key!r} since"
             )
         batch = producer.batches.get(rows.batch)
-        return [wanted] if batch is None else subtract(wanted, batch.known())
+        return [wanted] if batch is None else subtract(wanted, batch.known)
 
     def add(
         self, key: bytes, rows: Numbered, count: int, first: Dot, context: VersionVector
@@ -147,18 +172,15 @@ class NumberedRecords:
         producers.move_to_end(rows.producer)
         batch = producer.batches.setdefault(rows.batch, _Batch())
         run = _Run(rows.row, rows.row + count, first)
-        # Either the whole run was observed or nothing of it: batches are never split.
         lost = [
             _loser(run, rival, shared)
-            for rival in batch.runs
-            if not covers_dot(context, rival.last)
+            for rival in batch.concurrent(run, context)
             if (shared := _overlap(run, rival)) is not None
         ]
-        batch.runs.append(run)
+        batch.add(run)
         self._queues.setdefault(first.region, deque()).append((key, rows, run))
-        if rows.batch > producer.newest:
-            producer.newest = rows.batch
-            _forget_old_batches(producer)
+        producer.newest = max(producer.newest, rows.batch)
+        _forget_old_batches(producer)
         self._forget_the_silent(producers)
         return lost
 
@@ -174,24 +196,19 @@ class NumberedRecords:
         producers = self._by_key.get(key, OrderedDict())
         for producer in producers.values():
             for batch in producer.batches.values():
-                # What is stable everyone had observed who can still delete.
-                batch.stable.clear()
-                for run in batch.runs:
-                    run.known = run.known and not covers_dot(context, run.last)
+                batch.forget_covered_by(context)
         for name in list(producers):
             self._drop_if_empty(key, name)
 
     def forget_stable(self, stable: VersionVector) -> None:
-        """Of runs that are causally stable only the rows are kept, if they are wanted at all."""
+        """Of runs that are causally stable nothing is kept but which rows they were."""
         for region, queue in self._queues.items():
             n_stable = stable.get(region, 0)
             while queue and queue[0][2].last.n <= n_stable:
                 key, rows, run = queue.popleft()
                 producer = self._by_key[key][rows.producer]
-                batch = producer.batches[rows.batch]
-                batch.runs.remove(run)
-                if run.known and rows.batch >= producer.oldest_known:
-                    batch.stable = united([*batch.stable, (run.start, run.stop)])
+                first = producer.batches[rows.batch].runs[region].popleft()
+                assert first is run, "an origin's runs become stable in the order of their dots"
                 self._drop_if_empty(key, rows.producer)
 
     def _drop_if_empty(self, key: bytes, name: bytes) -> None:
@@ -210,8 +227,8 @@ def _forget_old_batches(producer: _Producer) -> None:
     """Runs that are not stable stay: a concurrent append of their rows may still come."""
     for number, batch in list(producer.batches.items()):
         if number < producer.oldest_known:
-            batch.stable.clear()
-            if not batch.runs:
+            batch.known.clear()
+            if not batch:
                 del producer.batches[number]
 
 
