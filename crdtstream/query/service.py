@@ -46,6 +46,8 @@ SCAN_BYTES: Final = 512 << 10
 PIECE_BYTES: Final = 1 << 20
 PENDING_ROWS: Final = 1_000
 TRIM_ENTRIES: Final = 50_000
+# CLIENT PAUSE is looked at again after this.
+PAUSED_SECONDS: Final = 0.05
 PATTERNS_MAX: Final = 1_000
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -281,6 +283,8 @@ class QueryService(rpc.QueryServicer):
             StaleBatchError: as ``change`` does.
         """
         engine = self._engine
+        while engine.database.pause is not None:
+            await asyncio.sleep(PAUSED_SECONDS)
         try:
             result = engine.database.change(engine.now(), change)
         except CommandError as error:

@@ -244,6 +244,17 @@ def test_an_append_wakes_those_who_wait(one: Node, query: Query) -> None:
     assert answers[0]
 
 
+def test_client_pause_stops_writers_and_not_readers(one: Node, query: Query) -> None:
+    fill(one.client, "orders", 3)
+    one.client.client_pause(60_000, all=False)
+    request = pb.TrimReadRequest(key=b"orders", read=vv(r1=3), before_ms=1 << 50)
+    call = query.stub.TrimRead.future(request)
+    assert len(query.scan(b"orders", 1)) == 3
+    assert not call.done()
+    one.client.client_unpause()
+    assert call.result(20).removed == 3
+
+
 @pytest.mark.parametrize(
     ("request_", "says"),
     [
