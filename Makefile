@@ -24,17 +24,20 @@ GENERATED := crdtstream/v1/effects_pb2.py
 FORMATTED := $(wildcard crdtstream tests tools benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test check format proto docs tools bench soak clean
+.PHONY: help up demo pipeline-demo test check format proto docs tools bench bench-pipeline soak clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
-		awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
+		awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 up: $(RUN_STAMP) $(GENERATED)  ## start three regions here; Ctrl-C stops them (ARGS='--regions 5')
 	$(BIN)/crdtstream up $(ARGS)
 
 demo: $(DEV_STAMP) $(GENERATED)  ## a year of weather, written in three regions at once
 	$(BIN)/crdtstream demo $(ARGS)
+
+pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regions into Spark (wants Java 17)
+	$(BIN)/crdtstream pipeline demo $(ARGS)
 
 test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## all tests (ARGS='-k name' for some, JOBS=2 for two at a time)
 	$(BIN)/python -m pytest -m "not soak" $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile) $(ARGS)
@@ -64,6 +67,9 @@ tools: $(BIN)/toxiproxy-server $(IREDIS_STAMP) $(NODE_STAMP)  ## programs that s
 
 bench: $(DEV_STAMP) $(GENERATED)  ## our throughput beside redis-server's, in one run
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-pipeline: $(DEV_STAMP) $(GENERATED)  ## reading into Spark beside XRANGE and Parquet (wants Java 17)
+	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000)
 	CRDTSTREAM_SEEDS=$(SEEDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)

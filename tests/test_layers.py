@@ -60,6 +60,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "resp": frozenset({"core", "commands", "engine", "settings"}),
     "replication": frozenset({"core", "engine", "settings", "v1"}),
     "admin": frozenset({"core", "commands", "engine", "replication", "settings", "v1"}),
+    "query": frozenset({"core", "commands", "engine", "settings", "v1"}),
     "console": frozenset({"core", "engine", "settings", "v1"}),
     "spark": frozenset({"v1"}),
     # Regions to experiment with: in one process, on this machine, as a table tells.
@@ -67,9 +68,20 @@ ALLOWED: dict[str, frozenset[str]] = {
     "sim": frozenset({"core", "commands", "scenario"}),
     "scenario": frozenset({"core", "commands", "local_regions", "settings", "sim", "v1"}),
     "drill": frozenset({"core", "local_regions", "scenario", "settings", "sim", "v1"}),
-    "demo": frozenset({"core", "settings", "v1"}),
+    "demo": frozenset({"core", "settings", "spark", "v1"}),
     "cli": frozenset(
-        {"core", "demo", "drill", "local_regions", "node", "scenario", "settings", "sim", "v1"}
+        {
+            "core",
+            "demo",
+            "drill",
+            "local_regions",
+            "node",
+            "scenario",
+            "settings",
+            "sim",
+            "spark",
+            "v1",
+        }
     ),
     "v1": frozenset(),
 }

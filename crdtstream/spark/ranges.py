@@ -1,0 +1,128 @@
+"""What one task reads: ranges of dots, each in one lane, one after the other.
+
+A partition is sent to its task with all that reading needs, so a task that is run again, elsewhere
+or later, reads the same entries.  Lanes may be many and small, so a partition may hold many ranges.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from crdtstream.spark.entries import Columns, Lane, merged
+from crdtstream.spark.nodes import Nodes, Scanning
+from crdtstream.spark.options import EntryId, NodesOptions
+from crdtstream.spark.selection import Selection
+from crdtstream.v1 import effects_pb2, query_pb2
+
+# Below this a task costs more than what it reads.
+RANGE_ENTRIES_MIN: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRange:
+    """Entries of one lane.
+
+    Attributes:
+        above_n, upto_n: dot numbers in between, the last included.
+        start, end: of IDs, both included.
+        entries: when it was planned.
+        lost_n: the highest dot of the lane that was known to be lost then; 0: none.
+    """
+
+    key: bytes
+    origin: int
+    above_n: int
+    upto_n: int
+    start: EntryId
+    end: EntryId
+    entries: int
+    lost_n: int = 0
+
+    @property
+    def request(self) -> query_pb2.ScanRequest:
+        return query_pb2.ScanRequest(
+            key=self.key,
+            origin=self.origin,
+            above_n=self.above_n,
+            upto_n=self.upto_n,
+            start=effects_pb2.Id(ms=self.start.ms, seq=self.start.seq),
+            end=effects_pb2.Id(ms=self.end.ms, seq=self.end.seq),
+        )
+
+    def told(self) -> str:
+        """The lane in words."""
+        return f"stream {self.key.decode('utf-8', 'replace')!r}, region {self.origin}"
+
+
+@dataclass(frozen=True)
+class RangesPartition(InputPartition):
+    """What one task reads."""
+
+    ranges: tuple[EntryRange, ...]
+
+
+def ranges_of(plan: query_pb2.PlanReply, selection: Selection) -> list[EntryRange]:
+    """The planned ranges of the streams that are selected."""
+    return [
+        EntryRange(
+            one.key,
+            one.origin,
+            one.above_n,
+            one.upto_n,
+            selection.start,
+            selection.end,
+            one.entries,
+        )
+        for one in plan.ranges
+        if selection.takes(one.key)
+    ]
+
+
+def packed(ranges: Iterable[EntryRange], *, entries: int) -> list[RangesPartition]:
+    """Partitions of about so many entries each, the ranges in the order given.
+
+    All ranges in a row are cut at every multiple of ``entries``, so what one partition has too much
+    another one has not to make up for.
+    """
+    partitions: dict[int, list[EntryRange]] = {}
+    before = 0
+    for one in ranges:
+        partitions.setdefault(before // entries, []).append(one)
+        before += one.entries
+    return [RangesPartition(tuple(some)) for some in partitions.values()]
+
+
+def read_ranges(
+    options: NodesOptions,
+    columns: Columns,
+    ranges: Sequence[EntryRange],
+    *,
+    check: Callable[[EntryRange, Scanning, int], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The entries of some ranges, in few and large batches.
+
+    Args:
+        check: called behind each range, with how many entries were read.
+    """
+    with Nodes.of(options) as nodes:
+        yield from merged(_converted(nodes, columns, ranges, check))
+
+
+def _converted(
+    nodes: Nodes,
+    columns: Columns,
+    ranges: Sequence[EntryRange],
+    check: Callable[[EntryRange, Scanning, int], None] | None,
+) -> Iterator[pa.RecordBatch]:
+    for one in ranges:
+        scanning = nodes.scan(one.request)
+        entries = 0
+        # Merged before, as converting has a price per batch; and after, as lanes may be small.
+        for wire in merged(scanning):
+            entries += wire.num_rows
+            yield columns.batch(wire, Lane(one.key, one.origin))
+        if check is not None:
+            check(one, scanning, entries)

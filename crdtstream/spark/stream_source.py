@@ -1,0 +1,400 @@
+"""The streaming source: a query's offset is the version vector up to which it has read.
+
+    offset n          {"1": 500, "2": 40}
+    latestOffset      the node's durable vector, or less of it (maxEntriesPerTrigger)
+    partitions        what lies between two offsets, as ranges of dots in each lane
+    offset n + 1      {"1": 620, "2": 44}
+
+A late entry with a low ID has a high dot, hence none is skipped; new streams and regions are beyond
+the old vector and come by themselves.  An offset is durable where it was told, and never goes back:
+a region that is behind adds nothing to it until it has caught up.
+
+A query that begins with the earliest entries has not lost what was trimmed before.  While it reads
+its way through them, its offsets say what that was, so that it is still known after a restart:
+
+    {"1": 120, "lostBefore": {"orders/1": 400}}
+
+A micro-batch that is run again after a crash is cut in the same way: tasks are made by dots alone,
+not by how many entries there are, and each reads its lanes by name.  So its tasks have the same
+rows in the same order, less what was removed since.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from crdtstream.spark.entries import Columns
+from crdtstream.spark.nodes import DataLossError, Nodes, NodesError, Scanning
+from crdtstream.spark.options import OptionsError, SourceOptions
+from crdtstream.spark.ranges import (
+    RANGE_ENTRIES_MIN,
+    EntryRange,
+    RangesPartition,
+    ranges_of,
+    read_ranges,
+)
+from crdtstream.spark.selection import Selection
+from crdtstream.spark.vectors import (
+    LAG_ENTRIES,
+    LOST_BEFORE,
+    Vector,
+    beyond,
+    join,
+    offset_of,
+    parse_vector,
+    vector_of,
+)
+from crdtstream.v1 import query_pb2
+
+# Of one micro-batch, unless minPartitions asks for more.
+TASKS_MAX: Final = 64
+CATCH_UP_PAUSE_SECONDS: Final = 0.1
+# Lanes whose lag is told, the longest first.
+LAGS_MAX: Final = 100
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads entries as they come, for ``spark.readStream``."""
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        """
+        Raises:
+            OptionsError: an option is for ``spark.read`` only.
+            SchemaError: a column's type is not supported.
+        """
+        if options.ending_offsets != "latest":
+            raise OptionsError("crdtstream: endingOffsets is for spark.read")
+        self._options = options
+        self._columns = Columns(schema, options.mode)
+        self._selection = Selection.of(options)
+        self._nodes: Nodes | None = None
+        # Of Trigger.AvailableNow: where this run ends.
+        self._target: Vector | None = None
+        # Up to where micro-batches are planned; the lag is what lies beyond.
+        self._planned: Vector = {}
+        self._newest: Vector = {}
+        # By lane, what was lost before this query began to read it, or is told: no news.
+        self._lost_before: dict[str, int] = {}
+        self._behind_since: float | None = None
+
+    # --- What Spark asks, on the driver ---------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a new query begins; asked again if its first batch is run again.
+
+        So it must be the same then, and ``latest`` cannot be a vector that is taken now: it is the
+        empty one, and the first batch, which leads from there to the vector of its time, has
+        nothing in it (see :meth:`_is_before_latest`).
+        """
+        starting = self._options.starting_offsets
+        if isinstance(starting, dict):
+            return offset_of(starting)
+        if starting == "earliest" and not self._selection.is_empty:
+            self._note_losses_before()
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.entries_per_trigger_max
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends; ``start`` itself while there is nothing to read.
+
+        Effects that are no entries (or of streams that are not asked for) move no offset, else each
+        acknowledgement would make an empty micro-batch.
+        """
+        above = self._resumed(start)
+        self._newest = self._durable(above)
+        if self._target is not None:
+            self._let_nodes_catch_up(above)
+        upto = self._newest if self._target is None else self._target
+        if self._is_before_latest(start):
+            # With a zero, where there is nothing yet: it must not be taken for the empty one.
+            self._planned = upto
+            return offset_of(upto) or {str(region): 0 for region in self._regions()}
+        end = self._end(above, upto, limit)
+        if end is None:
+            self._planned = above
+            return start
+        self._planned = join([above, end])
+        return self._offset(self._planned)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = vector_of(self._connected().position().durable_vv)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The newest vector, and how many entries of each lane lie beyond what is planned.
+
+        Spark asks behind each ``latestOffset``, a hundred times a second while nothing comes: so
+        the vector is the one that was heard then.
+        """
+        try:
+            ranges = self._ranges(self._planned, self._newest)
+        except NodesError as error:
+            _LOG.warning("how much is still to be read cannot be told: %s", error)
+            return None
+        return offset_of(self._newest) | {LAG_ENTRIES: _lags(ranges)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        above, upto = self._resumed(start), parse_vector(end)
+        if self._is_before_latest(start) or self._selection.is_empty:
+            return []
+        slices = self._slices(above, upto)
+        return [*self._planned_tasks(above, slices)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: nodes keep no offsets of queries."""
+
+    def stop(self) -> None:
+        if self._nodes is not None:
+            self._nodes.close()
+            self._nodes = None
+
+    # --- What Spark asks, in a task -------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangesPartition)
+        yield from read_ranges(
+            self._options.nodes, self._columns, partition.ranges, check=self._check_read
+        )
+
+    def _check_read(self, one: EntryRange, scanning: Scanning, entries: int) -> None:
+        """Make sure that entries which were counted and not read were not trimmed meanwhile.
+
+        With XDEL they may have gone, too, and are nobody's loss.
+        """
+        if entries >= one.entries:
+            return
+        # What the scan was told when it began may be old: the last dot is asked for once more.
+        with Nodes.of(self._options.nodes) as nodes:
+            again = replace(one, above_n=one.upto_n - 1)
+            lost_n = max(scanning.lost_n, nodes.scan(again.request).lost_n)
+        if lost_n > max(one.above_n, one.lost_n):
+            self._lost(f"{one.told()}: entries up to dot {lost_n} were trimmed while being read")
+
+    # --- Where a batch ends ---------------------------------------------------------------------
+
+    def _connected(self) -> Nodes:
+        if self._nodes is None:
+            self._nodes = Nodes.of(self._options.nodes)
+            self._nodes.refuse_strangers()
+        return self._nodes
+
+    def _durable(self, above: Vector) -> Vector:
+        """What a node has durably; of a node that has all that was read, if there is one."""
+        nodes = self._connected()
+        durable = vector_of(nodes.position().durable_vv)
+        if not beyond(above, durable):
+            self._behind_since = None
+            return durable
+        positions = nodes.positions()
+        vectors = {address: vector_of(p.durable_vv) for address, p in positions.items()}
+        for address, vector in vectors.items():
+            if not beyond(above, vector):
+                nodes.prefer(address)
+                self._behind_since = None
+                return vector
+        self._wait_for_those_behind(above, vectors)
+        return durable
+
+    def _wait_for_those_behind(self, above: Vector, vectors: Mapping[str, Vector]) -> None:
+        """No node has all that this query has read: they catch up, or it is not theirs.
+
+        While a node does not answer, it may be the one that has it all.
+
+        Raises:
+            NodesError: all answer, and for too long none had it.
+        """
+        missing = beyond(above, join(vectors.values()) if vectors else {})
+        now = time.monotonic()
+        if self._behind_since is None:
+            self._behind_since = now
+            _LOG.warning("no node that answers has all that was read: %s is missing", missing)
+        waited = now - self._behind_since
+        all_answer = len(vectors) == len(self._connected().addresses)
+        if missing and all_answer and waited >= self._options.nodes.failover_seconds:
+            raise NodesError(
+                f"the checkpoint says that {offset_of(above)} was read, but no node has effects of"
+                f" regions {sorted(missing)} that far: are these nodes of another database, or"
+                " were they set up anew? Name in 'nodes' those that were read, or begin with a"
+                " new checkpoint"
+            )
+
+    def _let_nodes_catch_up(self, above: Vector) -> None:
+        """Wait, at most the time for failing over, until a node has all that was read.
+
+        A run that ends at what is there now would else end at once, as if there were nothing.
+        """
+        deadline = time.monotonic() + self._options.nodes.failover_seconds
+        while self._behind_since is not None:
+            is_last = time.monotonic() >= deadline
+            self._durable(above)
+            if is_last:
+                return
+            time.sleep(CATCH_UP_PAUSE_SECONDS)
+
+    def _end(self, above: Vector, upto: Vector, limit: ReadLimit) -> Vector | None:
+        """The vector of the next batch's end; None while there is no entry to read."""
+        nodes = self._connected()
+        if self._selection.is_empty or not self._selection.moving(above, upto):
+            return None
+        plan = nodes.plan(self._selection.plan_request(above, upto))
+        if self._options.fail_on_data_loss:
+            self._look_for_losses(above, plan)
+        entries = sum(one.entries for one in plan.ranges)
+        if not entries:
+            return None
+        if isinstance(limit, ReadMaxRows) and entries > limit.max_rows:
+            request = self._selection.plan_request(
+                above, upto, entries_max=limit.max_rows, only_end=True
+            )
+            return vector_of(nodes.plan(request).end)
+        return self._selection.moving(above, upto)
+
+    def _is_before_latest(self, start: Mapping[str, Any]) -> bool:
+        """Whether an offset stands for ``latest``, before it was known which vector that is."""
+        return not start and self._options.starting_offsets == "latest"
+
+    def _regions(self) -> list[int]:
+        return [self._connected().position().region]
+
+    # --- What a batch reads ---------------------------------------------------------------------
+
+    def _slices(self, above: Vector, upto: Vector) -> list[tuple[Vector, Vector]]:
+        """For each task from where to where."""
+        moving = self._selection.moving(above, upto)
+        dots = sum(n - above.get(origin, 0) for origin, n in moving.items())
+        tasks = self._options.min_partitions or min(TASKS_MAX, dots // RANGE_ENTRIES_MIN)
+        return cut_by_dots(above, moving, parts=max(1, tasks))
+
+    def _planned_tasks(
+        self, above: Vector, slices: Iterable[tuple[Vector, Vector]]
+    ) -> Iterator[RangesPartition]:
+        """A task for each slice that has entries.
+
+        Raises:
+            DataLossError: entries were lost, and that matters.
+        """
+        nodes = self._connected()
+        for low, high in slices:
+            plan = nodes.plan(self._selection.plan_request(low, high))
+            self._look_for_losses(above, plan)
+            lost = {(loss.key, loss.origin): loss.lost_n for loss in plan.losses}
+            ranges = [
+                replace(one, lost_n=lost.get((one.key, one.origin), 0))
+                for one in ranges_of(plan, self._selection)
+            ]
+            if ranges:
+                yield RangesPartition(tuple(ranges))
+
+    def _ranges(self, above: Vector, upto: Vector) -> list[EntryRange]:
+        if self._selection.is_empty or not self._selection.moving(above, upto):
+            return []
+        plan = self._connected().plan(self._selection.plan_request(above, upto))
+        return ranges_of(plan, self._selection)
+
+    # --- Losses ---------------------------------------------------------------------------------
+
+    def _note_losses_before(self) -> None:
+        """A query that begins at the earliest entries there are has not lost what was before."""
+        nodes = self._connected()
+        upto = vector_of(nodes.position().durable_vv)
+        if self._selection.moving({}, upto):
+            request = self._selection.plan_request({}, upto, only_end=True)
+            for loss in nodes.plan(request).losses:
+                self._lost_before[_lane_name(loss.key, loss.origin)] = loss.lost_n
+
+    def _resumed(self, offset: Mapping[str, Any]) -> Vector:
+        """The vector of an offset; of what it says beside it note is taken."""
+        if LOST_BEFORE in offset:
+            self._lost_before = dict(offset[LOST_BEFORE]) | self._lost_before
+        return parse_vector(offset)
+
+    def _offset(self, vector: Vector) -> dict[str, Any]:
+        """The offset of a vector, with those losses before the query that lie beyond it."""
+        ahead = {
+            lane: n
+            for lane, n in sorted(self._lost_before.items())
+            if n > vector.get(_origin_of(lane), 0)
+        }
+        return offset_of(vector) | ({LOST_BEFORE: ahead} if ahead else {})
+
+    def _look_for_losses(self, above: Vector, plan: query_pb2.PlanReply) -> None:
+        """Tell of lanes of which something that was not read is gone.
+
+        Of an origin of which nothing was read yet all is new, and what went before it was found
+        is no loss.
+        """
+        for loss in plan.losses:
+            read_n = above.get(loss.origin)
+            lane = _lane_name(loss.key, loss.origin)
+            if read_n is not None and loss.lost_n > max(read_n, self._lost_before.get(lane, 0)):
+                # Told once.
+                self._lost_before[lane] = loss.lost_n
+                name = loss.key.decode("utf-8", "replace")
+                self._lost(
+                    f"stream {name!r}, region {loss.origin}: entries up to dot {loss.lost_n} were"
+                    f" trimmed or deleted, and only those up to {read_n} had been read"
+                )
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{what}; with failOnDataLoss=false the query goes on without them")
+        _LOG.warning("%s; the query goes on without them", what)
+
+
+def cut_by_dots(above: Vector, upto: Vector, *, parts: int) -> list[tuple[Vector, Vector]]:
+    """What lies between two vectors, in so many parts at most, each of as many dots.
+
+    region 1  ├──────────┼────┤
+    region 2                  ├─────┼───┤
+    part            1           2     3
+    """
+    dots = sum(n - above.get(origin, 0) for origin, n in upto.items())
+    each = max(1, -(-dots // parts))
+    cut: list[tuple[Vector, Vector]] = []
+    room = 0
+    for origin, upto_n in sorted(upto.items()):
+        at = above.get(origin, 0)
+        while at < upto_n:
+            if not room:
+                cut.append(({}, {}))
+                room = each
+            taken = min(room, upto_n - at)
+            cut[-1][0][origin], cut[-1][1][origin] = at, at + taken
+            at += taken
+            room -= taken
+    return cut
+
+
+def _lane_name(key: bytes, origin: int) -> str:
+    """A lane in one word, as in ``orders/1``."""
+    return f"{key.decode('utf-8', 'backslashreplace')}/{origin}"
+
+
+def _origin_of(lane_name: str) -> int:
+    return int(lane_name.rpartition("/")[2])
+
+
+def _lags(ranges: Iterable[EntryRange]) -> dict[str, int]:
+    """Entries by "stream/region", the most first."""
+    lags: dict[str, int] = {}
+    for one in ranges:
+        lane = _lane_name(one.key, one.origin)
+        lags[lane] = lags.get(lane, 0) + one.entries
+    most = sorted(lags.items(), key=lambda lag: (-lag[1], lag[0]))[:LAGS_MAX]
+    return dict(most)

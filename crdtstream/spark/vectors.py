@@ -1,0 +1,80 @@
+"""Version vectors as Spark keeps them: offsets in JSON, region → how many of its effects.
+
+    {"1": 4711, "2": 17}
+
+A region that is not named has none.  Dots are numbered per region over all streams, so one such
+vector says of every stream and lane what is read; a late entry with a low ID has a high dot.
+Beside the regions an offset may say more about lanes (see ``stream_source``), by names that are no
+numbers.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from crdtstream.v1 import effects_pb2
+
+Vector: TypeAlias = dict[int, int]
+
+U64_MAX: Final = 2**64 - 1
+REGION_MAX: Final = 1023
+
+# What an offset says beside the vector: by lane, what was lost before the query began.
+LOST_BEFORE: Final = "lostBefore"
+# What a progress report says beside it: by lane, what is not planned yet.
+LAG_ENTRIES: Final = "lagEntries"
+
+
+class VectorError(ValueError):
+    """Not a version vector; the text says why."""
+
+
+def parse_vector(offset: object) -> Vector:
+    """A vector from what JSON holds; what else an offset or a progress report says is passed over.
+
+    Raises:
+        VectorError: it is none.
+    """
+    if not isinstance(offset, dict):
+        raise VectorError("not a JSON object of region to number")
+    vector = {}
+    for region, n in offset.items():
+        if region in (LOST_BEFORE, LAG_ENTRIES):
+            continue
+        if not (str(region).isascii() and str(region).isdigit() and 1 <= int(region) <= REGION_MAX):
+            raise VectorError(f"{region!r} is no region (1 to {REGION_MAX})")
+        if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= U64_MAX:
+            raise VectorError(f"{n!r} of region {region} is no number of effects")
+        vector[int(region)] = n
+    return dict(sorted(vector.items()))
+
+
+def offset_of(vector: Mapping[int, int]) -> dict[str, Any]:
+    """The vector as Spark's JSON; equal vectors give equal text."""
+    return {str(region): n for region, n in sorted(vector.items()) if n}
+
+
+def vector_of(message: effects_pb2.VersionVector) -> Vector:
+    """The vector in a message."""
+    return dict(zip(message.regions, message.counts, strict=True))
+
+
+def message_of(vector: Mapping[int, int]) -> effects_pb2.VersionVector:
+    """The message of a vector."""
+    pairs = sorted((region, n) for region, n in vector.items() if n)
+    return effects_pb2.VersionVector(
+        regions=[region for region, _ in pairs], counts=[n for _, n in pairs]
+    )
+
+
+def join(vectors: Iterable[Mapping[int, int]]) -> Vector:
+    """The least vector that covers all of them."""
+    joined: Vector = {}
+    for vector in vectors:
+        for region, n in vector.items():
+            joined[region] = max(joined.get(region, 0), n)
+    return dict(sorted(joined.items()))
+
+
+def beyond(vector: Mapping[int, int], base: Mapping[int, int]) -> Vector:
+    """Where ``vector`` is ahead of ``base``; empty if ``base`` covers it."""
+    return {region: n for region, n in sorted(vector.items()) if n > base.get(region, 0)}
