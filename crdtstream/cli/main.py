@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crdtstream.cli import sync
+from crdtstream.cli import pipeline, sync
 from crdtstream.cli.demo import demo
 from crdtstream.cli.node import node
 from crdtstream.cli.status import status
@@ -46,6 +46,7 @@ app.command()(status)
 app.add_typer(sync.app, name="sync")
 app.add_typer(scenario.app, name="scenario")
 app.command()(demo)
+app.add_typer(pipeline.app, name="pipeline")
 
 
 def main() -> None:

@@ -1,0 +1,401 @@
+"""Streams to Parquet, by stream and date, each entry once, whatever is killed when.
+
+    region → micro-batch N: the dots between two vectors → segment → state {batch N, vector, …}
+                                                                        ↓ now and then, and at last
+                                     stream=…/date=…/part-….parquet  ← publishing: merged by day
+
+Spark's checkpoint says which dots are batch N, also after a kill; the archive's state says which
+batches it has.  Only these two are believed, and what happens at each moment follows:
+
+    killed before the checkpoint has batch N    it is planned anew, by whoever comes next
+    … while its segment is written              batch N is read again: the same dots; remains go
+    … when the state is committed               batch N comes again, and the state says: done
+    … while publishing                          see publishing.py
+    … while trimming                            only what an earlier, finished batch has is trimmed
+    the region being read                       the source goes on in another one, at the same dot
+
+So an entry is archived once for its dot, which is its own in the whole database.  A program that
+was overtaken by a second one cannot commit, as the state has moved on; see archive_state.py.
+
+Two entries can be one message: a producer that retries in another region at the wrong moment gets
+two entries, of which one is removed once the regions know of each other.  It may have been read and
+archived by then: what was readable is archived, and ``each_message_once`` leaves such copies out.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from crdtstream.spark.jobs.archive_layout import CHECKPOINT, archived_columns
+from crdtstream.spark.jobs.archive_source import read_stream
+from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
+from crdtstream.spark.jobs.delta import check_delta, write_delta
+from crdtstream.spark.jobs.failures import SPARK_ERRORS, told
+from crdtstream.spark.jobs.folder import ArchiveError, Folder, folder_at
+from crdtstream.spark.jobs.publishing import (
+    Merging,
+    clear,
+    finish,
+    publish,
+    write_segment,
+)
+from crdtstream.spark.nodes import Nodes, NodesError
+from crdtstream.spark.options import NodesOptions
+from crdtstream.spark.vectors import Vector, message_of, parse_vector
+from crdtstream.v1 import query_pb2
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["ArchiveError", "ArchiveFormat", "ArchiveOptions", "ArchiveOutcome", "archive"]
+
+FILE_BYTES_DEFAULT: Final = 64 << 20
+ENTRIES_PER_BATCH_DEFAULT: Final = 1_000_000
+# So much is archived and not published, at most, when a long backlog is read.
+UNPUBLISHED_FILES_MAX: Final = 16
+POLL_SECONDS: Final = 1
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class ArchiveFormat(Enum):
+    """Of what the archive consists."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveOptions:
+    """What to archive, and how.
+
+    Attributes:
+        nodes: where to read.
+        path: the archive's folder: one of this machine, or of a file system that Spark reaches.
+        streams: names, or patterns as KEYS takes them; none: every stream.  An archive keeps to
+            what it began with.
+        format: see the class.
+        follow: go on until stopped; else archive what there is, and end.
+        batch_seconds: of following, how often entries are read.
+        publish_seconds: of following, how often what was read becomes visible.
+        entries_per_batch_max: bounds the memory and time of a micro-batch, in entries.
+        file_bytes: how large files shall become.
+        small_files_max: how many files of less than half of that a stream's day may keep; when
+            there would be more, they are merged.
+        compact: merge small files of all days, also where nothing is new, until each has one.
+        trim_older_than_seconds: remove what is archived, acknowledged by all groups of its stream
+            and older than this from the database; None: nothing.
+        fail_on_data_loss: end with an error when entries were trimmed before they were read.
+    """
+
+    nodes: NodesOptions
+    path: str
+    streams: tuple[bytes, ...] = ()
+    format: ArchiveFormat = ArchiveFormat.PARQUET
+    follow: bool = False
+    batch_seconds: float = 10.0
+    publish_seconds: float = 300.0
+    entries_per_batch_max: int = ENTRIES_PER_BATCH_DEFAULT
+    file_bytes: int = FILE_BYTES_DEFAULT
+    small_files_max: int = 4
+    compact: bool = False
+    trim_older_than_seconds: float | None = None
+    fail_on_data_loss: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveOutcome:
+    """What a run did.
+
+    Attributes:
+        entries: archived by this run.
+        entries_total: in the archive.
+        batches: micro-batches of this run.
+        files: that it wrote; 0 in a table of Delta Lake, which counts its own.
+        files_merged: small ones that went into those.
+        trimmed: entries that were removed from the database.
+        vector: all entries of the streams with dots at or below are in the archive.
+    """
+
+    entries: int
+    entries_total: int
+    batches: int
+    files: int
+    files_merged: int
+    trimmed: int
+    vector: Mapping[int, int]
+
+
+def archive(
+    spark: "SparkSession", options: ArchiveOptions, *, stopping: threading.Event | None = None
+) -> ArchiveOutcome:
+    """Archive what the streams hold; again and again, if told to follow, until ``stopping`` is set.
+
+    Ctrl-C ends it too, as does a kill: the next run goes on where this one was.
+
+    Raises:
+        ArchiveError: it cannot go on; what is archived stays, and a next run goes on from there.
+    """
+    _check(options)
+    if options.format is ArchiveFormat.DELTA:
+        check_delta(spark)
+    folder = folder_at(spark, options.path)
+    try:
+        with folder.claimed():
+            return _Run(spark, folder, options, stopping or threading.Event()).run()
+    except NodesError as error:
+        raise ArchiveError(str(error)) from error
+    except SPARK_ERRORS as error:
+        raise ArchiveError(f"Spark failed: {told(error)}") from error
+
+
+class _Run:
+    """One program's work on an archive; of several, only the last one to begin can commit."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        folder: Folder,
+        options: ArchiveOptions,
+        stopping: threading.Event,
+    ) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._options = options
+        self._stopping = stopping
+        self._merging = Merging(
+            options.file_bytes, 1 if options.compact else options.small_files_max
+        )
+        self._entries = self._batches = self._trimmed = 0
+        self._files = self._merged = 0
+        self._problem: Exception | None = None
+        # Spark calls us in a thread of its own.
+        self._turn = threading.Lock()
+        self._is_over = False
+        self._state = self._begin()
+        self._published_at = time.monotonic()
+
+    def run(self) -> ArchiveOutcome:
+        query = self._start()
+        try:
+            self._wait(query)
+        except KeyboardInterrupt:
+            if not self._options.follow:
+                raise
+        finally:
+            query.stop()
+            with self._turn:
+                self._is_over = True
+        self._publish(everywhere=self._options.compact)
+        self._trim()
+        return ArchiveOutcome(
+            entries=self._entries,
+            entries_total=self._state.entries,
+            batches=self._batches,
+            files=self._files,
+            files_merged=self._merged,
+            trimmed=self._trimmed,
+            vector=dict(self._state.vector),
+        )
+
+    # --- Beginning ----------------------------------------------------------------------------
+
+    def _begin(self) -> State:
+        """Take the archive over: what an earlier program had under way is finished, or gone."""
+        streams = tuple(key.decode("utf-8", "surrogateescape") for key in self._options.streams)
+        with Nodes.of(self._options.nodes) as nodes:
+            database = nodes.position().database_id
+        state = load(self._folder)
+        if state is None:
+            if self._folder.names(CHECKPOINT):
+                raise ArchiveError(
+                    f"{self._folder.url()} has a checkpoint and no state: it was an archive. Bring "
+                    "its _archive back, or begin in another folder"
+                )
+            state = State(database=database, streams=streams)
+        if state.database != database:
+            raise ArchiveError(
+                f"{self._folder.url()} is an archive of database {state.database!r}; the nodes "
+                f"hold {database!r}: choose another folder"
+            )
+        if state.streams != streams:
+            was = ", ".join(map(repr, state.streams)) or "all streams"
+            raise ArchiveError(
+                f"{self._folder.url()} is an archive of {was}: earlier entries of others would be "
+                "missing in it. Choose another folder"
+            )
+        state = finish(self._folder, commit(self._folder, state))
+        clear(self._folder, state)
+        return state
+
+    def _start(self) -> "StreamingQuery":
+        entries = read_stream(
+            self._spark,
+            self._options.nodes,
+            self._options.streams,
+            # Heeded only where there is no checkpoint: a lost one is made anew from here.
+            starting=self._state.vector,
+            entries_per_batch_max=self._options.entries_per_batch_max,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        writer = entries.writeStream.foreachBatch(self._archive_batch).option(
+            "checkpointLocation", self._folder.url(CHECKPOINT)
+        )
+        if self._options.follow:
+            seconds = self._options.batch_seconds
+            return writer.trigger(processingTime=f"{round(seconds * 1_000)} milliseconds").start()
+        return writer.trigger(availableNow=True).start()
+
+    def _wait(self, query: "StreamingQuery") -> None:
+        """Until the query ends, or is to; what was read meanwhile becomes visible now and then."""
+        try:
+            while not query.awaitTermination(POLL_SECONDS):
+                if self._stopping.is_set():
+                    return
+                with self._turn:
+                    if self._state.segments and self._is_time_to_publish():
+                        self._publish()
+                        self._trim()
+        except PySparkException as error:
+            # What was raised below comes back from Java as text; here is what it was.
+            problem = self._problem or error
+            ours = isinstance(problem, ArchiveError | NodesError)
+            raise ArchiveError(str(problem) if ours else told(problem)) from error
+
+    # --- Micro-batches ------------------------------------------------------------------------
+
+    def _archive_batch(self, entries: DataFrame, batch: int) -> None:
+        """Called by Spark, for each batch at least once, and when all before it are done."""
+        try:
+            with self._turn:
+                if not self._is_over:
+                    self._archive_once(entries, batch)
+        except Exception as error:
+            self._problem = error
+            raise
+
+    def _archive_once(self, entries: DataFrame, batch: int) -> None:
+        query = _query_id(self._folder)
+        state = self._state
+        if state.query == query and batch <= state.batch:
+            _LOG.info("batch %d is archived", batch)
+            return
+        before = _offset(self._folder, batch - 1) if batch else state.vector
+        if before != state.vector:
+            raise ArchiveError(
+                f"batch {batch} begins at {before}, and the archive ends at {state.vector}: the "
+                f"checkpoint is not that of this archive. Remove {self._folder.url(CHECKPOINT)}, "
+                "and it is made anew from the archive's end"
+            )
+        segment = write_segment(self._folder, archived_columns(entries))
+        self._commit_batch(segment, query, batch)
+        self._batches += 1
+        unpublished = sum(one.file_bytes for one in self._state.segments)
+        if unpublished >= UNPUBLISHED_FILES_MAX * self._options.file_bytes:
+            self._publish()
+            self._trim()
+
+    def _commit_batch(self, segment: Segment | None, query: str, batch: int) -> None:
+        """From here on the batch is archived."""
+        state, vector = self._state, _offset(self._folder, batch)
+        segments = () if segment is None else (segment,)
+        count = sum(one.entries for one in segments)
+        published = state.published
+        if self._options.format is ArchiveFormat.DELTA:
+            for one in segments:
+                write_delta(self._spark, self._folder, one, query=query, batch=batch)
+            segments, published = (), vector
+        self._state = commit(
+            self._folder,
+            replace(
+                state,
+                query=query,
+                batch=batch,
+                vector=vector,
+                entries=state.entries + count,
+                published=published,
+                segments=(*state.segments, *segments),
+            ),
+        )
+        self._entries += count
+
+    def _is_time_to_publish(self) -> bool:
+        waited = time.monotonic() - self._published_at
+        return self._options.follow and waited >= self._options.publish_seconds
+
+    def _publish(self, *, everywhere: bool = False) -> None:
+        if self._options.format is ArchiveFormat.DELTA:
+            return
+        self._state, done = publish(
+            self._spark, self._folder, self._state, self._merging, everywhere=everywhere
+        )
+        self._files += done.files
+        self._merged += done.merged
+        self._published_at = time.monotonic()
+
+    # --- Trimming -----------------------------------------------------------------------------
+
+    def _trim(self) -> None:
+        """Remove what is archived from the database, as far as all groups are done with it."""
+        older, archived = self._options.trim_older_than_seconds, self._finished()
+        if older is None or not archived:
+            return
+        with Nodes.of(self._options.nodes) as nodes:
+            before_ms = nodes.position().now_ms - round(older * 1_000)
+            for stream in nodes.streams(self._options.streams):
+                reply = nodes.trim_read(
+                    query_pb2.TrimReadRequest(
+                        key=stream.key, read=message_of(archived), before_ms=max(0, before_ms)
+                    )
+                )
+                self._trimmed += reply.removed
+
+    def _finished(self) -> Vector:
+        """Up to where both the archive and Spark's checkpoint are, for good.
+
+        A batch that only the archive has comes again, and the source would miss what was trimmed
+        of it.
+        """
+        folder, state = self._folder, self._state
+        if state.batch < 0 or state.query != _query_id(folder):
+            return {}
+        if folder.exists(f"{CHECKPOINT}/commits/{state.batch}"):
+            return state.vector
+        return _offset(folder, state.batch - 1) if state.batch else {}
+
+
+def _check(options: ArchiveOptions) -> None:
+    problems = [
+        f"{name} must be above 0"
+        for name in ("batch_seconds", "publish_seconds", "entries_per_batch_max", "file_bytes")
+        if getattr(options, name) <= 0
+    ]
+    if options.small_files_max < 1:
+        problems.append("small_files_max must be at least 1")
+    if (options.trim_older_than_seconds or 0) < 0:
+        problems.append("trim_older_than_seconds must not be negative")
+    if problems:
+        raise ArchiveError("; ".join(problems))
+
+
+# --- Spark's checkpoint -----------------------------------------------------------------------
+
+
+def _query_id(folder: Folder) -> str:
+    """By what name Spark knows the query of this checkpoint."""
+    return str(json.loads(folder.read(f"{CHECKPOINT}/metadata"))["id"])
+
+
+def _offset(folder: Folder, batch: int) -> Vector:
+    """Where a batch ends, as Spark wrote before it began with it."""
+    lines = folder.read(f"{CHECKPOINT}/offsets/{batch}").decode().splitlines()
+    return parse_vector(json.loads(lines[-1]))

@@ -1,0 +1,144 @@
+"""The data source ``crdtstream`` with the columns of an archive, from which nothing is lost.
+
+``fields`` is text, each name once: what people query.  That is not all that an entry may hold, so
+``raw`` has the whole entry wherever it is not; and ``key`` is the stream's name as bytes.
+"""
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from crdtstream.spark.casting import to_text
+from crdtstream.spark.entries import Columns, Lane
+from crdtstream.spark.fields import Fields, FieldsError, decode_fields, without_repeats
+from crdtstream.spark.jobs.archive_layout import FILE_SCHEMA
+from crdtstream.spark.options import NodesOptions, ParseMode, SourceOptions
+from crdtstream.spark.stream_source import EntriesStreamReader
+from crdtstream.spark.vectors import Vector, offset_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Names as Spark's options cannot carry them: not all are text.
+_PATTERNS: Final = "patterns"
+_OURS: Final = ("key", "fields", "raw")
+
+
+class ArchiveDataSource(DataSource):
+    """Entries with the columns of an archive's files; for ``readStream`` only."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "crdtstream-archive"
+
+    def schema(self) -> StructType:
+        return FILE_SCHEMA
+
+    def streamReader(self, schema: StructType) -> EntriesStreamReader:  # noqa: N802
+        options = dict(self.options)
+        patterns = tuple(base64.b64decode(one) for one in json.loads(options.pop(_PATTERNS)))
+        return _ArchiveReader(schema, replace(SourceOptions.parse(options), streams=patterns))
+
+
+class _ArchiveReader(EntriesStreamReader):
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        plain = StructType([field for field in schema.fields if field.name not in _OURS])
+        super().__init__(plain, options)
+        self._columns = ArchiveColumns(schema, plain)
+
+
+class ArchiveColumns(Columns):
+    """As any schema's columns, and those that only an archive has."""
+
+    def __init__(self, schema: StructType, plain: StructType) -> None:
+        super().__init__(plain, ParseMode.PERMISSIVE)
+        self._archive = to_arrow_schema(schema, timezone="UTC")
+
+    def batch(self, wire: pa.RecordBatch, lane: Lane) -> pa.RecordBatch:
+        plain = super().batch(wire, lane)
+        blobs = wire.column("fields")
+        maps, lossy = text_maps(blobs, self._archive.field("fields").type)
+        ours = {
+            "key": pa.repeat(pa.scalar(lane.key, pa.binary()), wire.num_rows),
+            "fields": maps,
+            "raw": pc.if_else(pa.array(lossy), blobs, pa.scalar(None, pa.binary())),
+        }
+        columns = [
+            ours[name] if name in ours else plain.column(name) for name in self._archive.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._archive)
+
+
+def text_maps(blobs: pa.BinaryArray, arrow: pa.MapType) -> tuple[pa.MapArray, np.ndarray]:
+    """Entries as maps of text, and of which ones such a map does not tell all.
+
+    Raises:
+        ValueError: they are not what XADD stores.
+    """
+    try:
+        fields = decode_fields(blobs)
+    except FieldsError as error:
+        raise ValueError(f"the node's answer is damaged: {error}") from error
+    names, values = to_text(fields.names), to_text(fields.values)
+    lossy = _changed(fields, names, values)
+    starts = fields.starts
+    kept = without_repeats(names, fields)
+    if kept is not None:
+        starts = np.searchsorted(kept, starts)
+        lossy |= np.diff(starts) < np.diff(fields.starts)
+        names, values = names.take(pa.array(kept)), values.take(pa.array(kept))
+    offsets = pa.array(starts.astype(np.int32))
+    return pa.MapArray.from_arrays(offsets, names, values, type=arrow), lossy
+
+
+def _changed(fields: Fields, names: pa.StringArray, values: pa.StringArray) -> np.ndarray:
+    """Of each entry whether some of its bytes are no UTF-8."""
+    changed = np.zeros(len(fields), np.bool_)
+    for text, was in ((names, fields.names), (values, fields.values)):
+        again = text.cast(pa.binary())
+        if not again.equals(was):
+            differs = pc.not_equal(again, was).to_numpy(zero_copy_only=False)
+            changed[fields.row_of_pair[differs]] = True
+    return changed
+
+
+def read_stream(
+    spark: "SparkSession",
+    options: NodesOptions,
+    streams: Sequence[bytes],
+    *,
+    starting: Vector,
+    entries_per_batch_max: int,
+    fail_on_data_loss: bool,
+) -> DataFrame:
+    """Entries beyond ``starting``; of a query that has a checkpoint, beyond that."""
+    known: Any = spark._jsparkSession.sessionState().dataSourceManager()
+    if not known.dataSourceExists(ArchiveDataSource.name()):
+        spark.dataSource.register(ArchiveDataSource)
+    security = options.security
+    given = {
+        "nodes": ",".join(options.addresses),
+        "user": security.user,
+        "password": security.password,
+        "tls": "true" if security.tls else "false",
+        "tlsCaFile": security.tls_ca_file,
+        "tlsCertFile": security.tls_cert_file,
+        "tlsKeyFile": security.tls_key_file,
+        "failoverSeconds": f"{options.failover_seconds:f}",
+        "startingOffsets": json.dumps(offset_of(starting)) if starting else "earliest",
+        "maxEntriesPerTrigger": str(entries_per_batch_max),
+        "failOnDataLoss": "true" if fail_on_data_loss else "false",
+        _PATTERNS: json.dumps([base64.b64encode(pattern).decode() for pattern in streams]),
+    }
+    reader = spark.readStream.format(ArchiveDataSource.name())
+    return reader.options(**{name: value for name, value in given.items() if value}).load()

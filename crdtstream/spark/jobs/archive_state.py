@@ -1,0 +1,168 @@
+"""What an archive holds, as one small file that is replaced in one step.
+
+    state/…11.json  {batch 6, vector {1: 400}, segments [a]}
+    state/…12.json  {batch 7, vector {1: 500}, segments [a, b]}    ← holds: the highest number
+
+Whoever changes something writes the file of the next number, which is refused where another one was
+faster.  So of two programs that both believe to be the only one, one goes on and the other ends; a
+program begins with such a step, hence what an earlier one may still have under way cannot be
+committed any more, and its remains can be cleared away.
+
+All that the folder holds and the newest state does not name, is garbage or (below the partitions'
+folders) published.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from crdtstream.spark.jobs.archive_layout import STATE
+from crdtstream.spark.jobs.folder import ArchiveError, Folder, TakenError
+from crdtstream.spark.vectors import Vector, offset_of, parse_vector
+
+FORMAT: Final = 1
+# Readers that have listed the folder still find what they saw.
+STATES_KEPT: Final = 3
+_TRIES_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Entries of a micro-batch: Parquet without partitions.
+
+    Attributes:
+        path: a folder.
+        entries, file_bytes: how many, and in how many bytes.
+    """
+
+    path: str
+    entries: int
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Of one partition: files that go, and where the new ones come from and to."""
+
+    hide: tuple[str, ...]
+    show: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """Moves that are decided: they will all be done, by whoever comes next if need be.
+
+    Attributes:
+        number: of this publication, for the folder of what goes.
+        staging: the folder in which the new files stand.
+        segments: those that the moves publish.
+    """
+
+    number: int
+    staging: str
+    moves: tuple[Move, ...]
+    segments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is archived.
+
+    Attributes:
+        version: counts the states of this archive.
+        database: of which database; empty as long as nothing was read.
+        streams: the patterns it is an archive of, as text with surrogates for other bytes.
+        query: Spark's name for the checkpoint that the last batch came from.
+        batch: the last one that is archived; -1: none of this query.
+        vector: all dots at or below are archived, of those streams.
+        entries: how many, in all.
+        published: all dots at or below are published, too.
+        segments: archived, and not published.
+        publication: decided, and perhaps not done.
+    """
+
+    version: int = 0
+    database: str = ""
+    streams: tuple[str, ...] = ()
+    query: str = ""
+    batch: int = -1
+    vector: Vector = field(default_factory=dict)
+    entries: int = 0
+    published: Vector = field(default_factory=dict)
+    segments: tuple[Segment, ...] = ()
+    publication: Publication | None = None
+
+    def to_json(self) -> str:
+        vectors = {"vector": offset_of(self.vector), "published": offset_of(self.published)}
+        return json.dumps(asdict(self) | vectors | {"format": FORMAT}, indent=1)
+
+    @classmethod
+    def of_json(cls, text: str | bytes) -> "State":
+        """
+        Raises:
+            ArchiveError: it is of a later program.
+        """
+        told: dict[str, Any] = json.loads(text)
+        if told.pop("format") != FORMAT:
+            raise ArchiveError("the archive was written by a newer version: use that one")
+        publication = told["publication"]
+        told["publication"] = None if publication is None else _publication(publication)
+        told["segments"] = tuple(Segment(**segment) for segment in told["segments"])
+        told["streams"] = tuple(told["streams"])
+        for name in ("vector", "published"):
+            told[name] = parse_vector(told[name])
+        return cls(**told)
+
+
+def _publication(told: dict[str, Any]) -> Publication:
+    moves = tuple(
+        Move(tuple(move["hide"]), tuple((source, target) for source, target in move["show"]))
+        for move in told["moves"]
+    )
+    return Publication(told["number"], told["staging"], moves, tuple(told["segments"]))
+
+
+def load(folder: Folder) -> State | None:
+    """The newest state; None: nothing was archived here yet.
+
+    Raises:
+        ArchiveError: it is not what we write.
+    """
+    for _ in range(_TRIES_MAX):
+        names = _names(folder)
+        if not names:
+            return None
+        try:
+            return State.of_json(folder.read(f"{STATE}/{names[-1]}"))
+        except FileNotFoundError:
+            continue  # So many newer ones came meanwhile that this one went.
+        except (ValueError, KeyError, TypeError) as error:
+            raise ArchiveError(f"{folder.url(STATE)}/{names[-1]} is damaged: {error}") from error
+    raise ArchiveError(f"{folder.url(STATE)} changes faster than it can be read")
+
+
+def commit(folder: Folder, state: State) -> State:
+    """Make ``state`` the one that holds, as the next version.
+
+    Raises:
+        ArchiveError: another program did so; nothing has changed.
+    """
+    committed = replace(state, version=state.version + 1)
+    try:
+        folder.create(_path(committed.version), committed.to_json().encode())
+    except TakenError:
+        raise ArchiveError(
+            f"another program writes to the archive {folder.url()}: let one alone do it"
+        ) from None
+    for name in _names(folder)[:-STATES_KEPT]:
+        folder.delete(f"{STATE}/{name}")
+    return committed
+
+
+def _names(folder: Folder) -> list[str]:
+    """Of states, ascending; drafts of one are left out."""
+    return [name for name in folder.names(STATE) if name.endswith(".json")]
+
+
+def _path(version: int) -> str:
+    return f"{STATE}/{version:020}.json"

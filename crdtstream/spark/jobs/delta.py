@@ -1,0 +1,77 @@
+"""An archive as a table of Delta Lake, where the session has it.
+
+Delta Lake commits a micro-batch in one step, and knows one that comes again by the query's name and
+the batch's number.  It merges small files when told to (OPTIMIZE), and keeps old ones for readers
+(VACUUM removes them).
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs call it
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import StringType
+
+from crdtstream.spark.jobs.archive_layout import FILE_SCHEMA, date_of, label_of
+from crdtstream.spark.jobs.archive_state import Segment
+from crdtstream.spark.jobs.failures import SPARK_ERRORS, told
+from crdtstream.spark.jobs.folder import ArchiveError, Folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import SparkSession
+
+_CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+
+
+def check_delta(spark: "SparkSession") -> None:
+    """
+    Raises:
+        ArchiveError: this session cannot write such tables; the text says what it lacks.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(_EXTENSION)
+    except Exception as error:
+        if "ClassNotFoundException" not in str(error):
+            raise
+        scala = jvm.scala.util.Properties.versionNumberString()
+        binary = ".".join(str(scala).split(".")[:2])
+        raise ArchiveError(
+            "Delta Lake is not in this Spark session. Start it with --packages "
+            f"io.delta:delta-spark_{binary}:VERSION, of a version made for Spark {spark.version}, "
+            f"and --conf spark.sql.extensions={_EXTENSION} --conf "
+            f"spark.sql.catalog.spark_catalog={_CATALOG}; or archive as parquet"
+        ) from error
+    if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        raise ArchiveError(
+            "Delta Lake is here, and not switched on: --conf "
+            f"spark.sql.extensions={_EXTENSION} --conf spark.sql.catalog.spark_catalog={_CATALOG}"
+        )
+
+
+def write_delta(
+    spark: "SparkSession", folder: Folder, segment: Segment, *, query: str, batch: int
+) -> None:
+    """Append a micro-batch, unless it is in the table already; its segment goes then."""
+    label: Any = pandas_udf(_labels, StringType())  # type: ignore[call-overload]
+    rows = spark.read.schema(FILE_SCHEMA).parquet(folder.url(segment.path))
+    rows = rows.withColumns({"stream": label("key"), "date": date_of(F.col("ms"))})
+    try:
+        (
+            rows.repartition("stream", "date")
+            .write.format("delta")
+            .mode("append")
+            .partitionBy("stream", "date")
+            .option("txnAppId", f"crdtstream-archive-{query}")
+            .option("txnVersion", batch)
+            .save(folder.url())
+        )
+    except SPARK_ERRORS as error:
+        raise ArchiveError(f"the table {folder.url()} was not written: {told(error)}") from error
+    folder.delete(segment.path)
+
+
+def _labels(keys: "pd.Series[bytes]") -> "pd.Series[str]":
+    return keys.map({key: label_of(key) for key in keys.unique()})

@@ -1,0 +1,247 @@
+"""Lines over time as SVG, in a page that is complete in itself.
+
+    max ┤      ╭╮            a label at each grid line, times below,
+        ┤   ╭──╯╰─╮          one line per series; colours, and with them
+      0 ┤───╯     ╰──        light and dark, are the page's classes s0 … s7
+        └┬────┬────┬──
+
+A plot is drawn for a width of 720 units and grows and shrinks with the page.  There is no script:
+what a point says in numbers stands in the tables.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from crdtstream.spark.jobs.markup import Markup, element
+
+WIDTH: Final = 720.0
+HEIGHT: Final = 200.0
+# Room for labels.
+LEFT: Final = 58.0
+RIGHT: Final = 14.0
+TOP: Final = 24.0
+BOTTOM: Final = 26.0
+COLOURS: Final = 8
+
+_TICKS_UP: Final = 4
+_TICKS_ALONG: Final = 5
+_STEPS_MS: Final = tuple(
+    count * unit
+    for unit, counts in (
+        (1, (1, 2, 5, 10, 20, 50, 100, 200, 500)),
+        (1_000, (1, 2, 5, 10, 15, 30)),
+        (60_000, (1, 2, 5, 10, 15, 30)),
+        (3_600_000, (1, 2, 3, 6, 12)),
+        (86_400_000, (1, 2, 7, 14, 30, 61, 91, 182, 365, 730, 1826, 3652)),
+    )
+    for count in counts
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line: a name, and per time (ms) a value; None: no value, the line is interrupted."""
+
+    name: str
+    values: Sequence[float | None]
+
+
+def line_plot(
+    title: str,
+    times_ms: Sequence[float],
+    series: Sequence[Series],
+    *,
+    unit: str,
+    band: tuple[int, int] | None = None,
+) -> Markup:
+    """A plot with its legend.
+
+    Args:
+        title: what is shown, for who cannot see it.
+        times_ms: ascending, alike for all series.
+        unit: of the values, beside the highest label.
+        band: two of the series, between which is shaded.
+    """
+    assert all(len(one.values) == len(times_ms) for one in series)
+    known = [value for one in series for value in one.values if value is not None]
+    scale = _Scale.over(times_ms, known)
+    marks = [
+        _grid(scale, unit),
+        None if band is None else _band(scale, times_ms, series[band[0]], series[band[1]]),
+        *[_line(scale, times_ms, one, at) for at, one in enumerate(series)],
+    ]
+    drawing = element(
+        "svg",
+        element("title", title),
+        marks,
+        viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}",
+        role="img",
+        aria_label=title,
+    )
+    return element("figure", drawing, _legend(series), class_="plot")
+
+
+def spark_line(title: str, values: Sequence[float]) -> Markup:
+    """A small line without labels, as wide as a word."""
+    width, height = 96.0, 22.0
+    most = max([*values, 1.0])
+    step = width / max(1, len(values) - 1)
+    points = [(at * step, height - 2 - (height - 4) * v / most) for at, v in enumerate(values)]
+    return element(
+        "svg",
+        element("title", title),
+        element("path", d=_path(points), class_="line s0"),
+        viewBox=f"0 0 {width:g} {height:g}",
+        class_="spark",
+        role="img",
+        aria_label=title,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Where times and values are drawn."""
+
+    first_ms: float
+    last_ms: float
+    low: float
+    high: float
+    step: float
+
+    @classmethod
+    def over(cls, times_ms: Sequence[float], values: Sequence[float]) -> "_Scale":
+        low, high = min([0.0, *values]), max([0.0, *values])
+        step = round_step((high - low or 1.0) / _TICKS_UP)
+        return cls(
+            min(times_ms, default=0.0),
+            max(times_ms, default=0.0),
+            math.floor(low / step) * step,
+            max(math.ceil(high / step) * step, math.floor(low / step) * step + step),
+            step,
+        )
+
+    def x(self, time_ms: float) -> float:
+        span = self.last_ms - self.first_ms
+        share = (time_ms - self.first_ms) / span if span else 0.5
+        return LEFT + share * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+
+
+def round_step(rough: float) -> float:
+    """1, 2 or 5 times a power of ten, at least ``rough``."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * (1 - 1e-9))
+
+
+def _grid(scale: _Scale, unit: str) -> list[Markup]:
+    found = []
+    count = round((scale.high - scale.low) / scale.step)
+    for at in range(count + 1):
+        value = scale.low + at * scale.step
+        y = scale.y(value)
+        text = short(value) + (f" {unit}" if at == count and unit else "")
+        found.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
+        if at == count:
+            # Above the line, where there is room for the unit.
+            label = element("text", text, x=2.0, y=y - 5, class_="label")
+        else:
+            label = element("text", text, x=LEFT - 6, y=y + 3.5, class_="label end")
+        found.append(label)
+    for time_ms, text in _time_ticks(scale.first_ms, scale.last_ms):
+        found.append(element("text", text, x=scale.x(time_ms), y=HEIGHT - 8, class_="label middle"))
+    return found
+
+
+def _time_ticks(first_ms: float, last_ms: float) -> list[tuple[float, str]]:
+    span = last_ms - first_ms
+    if span <= 0:
+        return [(first_ms, time_text(first_ms, span))]
+    step = next((one for one in _STEPS_MS if span / one <= _TICKS_ALONG), _STEPS_MS[-1])
+    step *= max(1, math.ceil(span / step / _TICKS_ALONG))
+    first = math.ceil(first_ms / step) * step
+    ticks = [first + at * step for at in range(int((last_ms - first) // step) + 1)]
+    # Labels are centred: one at the very edge would be cut.
+    margin = span * 0.08
+    inside = [tick for tick in ticks if first_ms + margin <= tick <= last_ms - margin]
+    return [(tick, time_text(tick, step)) for tick in inside]
+
+
+def time_text(time_ms: float, step_ms: float) -> str:
+    """A time in UTC, as exactly as steps of this length need it."""
+    moment = datetime.fromtimestamp(time_ms / 1_000, UTC)
+    if step_ms >= 86_400_000:
+        return moment.strftime("%Y-%m-%d")
+    if step_ms >= 3_600_000:
+        return moment.strftime("%m-%d %H:%M")
+    if step_ms >= 60_000:
+        return moment.strftime("%H:%M")
+    if step_ms >= 1_000:
+        return moment.strftime("%H:%M:%S")
+    return moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1_000:03}"
+
+
+def short(value: float) -> str:
+    """A number in few characters: 1,234,000 is 1.23M."""
+    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            return f"{value / (1e3 if suffix == 'k' else limit):.3g}{suffix}"
+    if value and abs(value) < 0.01:
+        return f"{value:.1e}"
+    return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:,.0f}"
+
+
+def _line(scale: _Scale, times_ms: Sequence[float], one: Series, at: int) -> Markup:
+    pieces: list[str] = []
+    lonely: list[Markup] = []
+    colour = f"s{at % COLOURS}"
+    for run in _runs(scale, times_ms, one.values):
+        if len(run) == 1:
+            lonely.append(element("circle", cx=run[0][0], cy=run[0][1], r=2.2, class_=colour))
+        else:
+            pieces.append(_path(run))
+    path = element("path", d=" ".join(pieces), class_=f"line {colour}") if pieces else Markup()
+    return Markup(path + "".join(lonely))
+
+
+def _runs(
+    scale: _Scale, times_ms: Sequence[float], values: Sequence[float | None]
+) -> list[list[tuple[float, float]]]:
+    """The points of a line, cut where values are missing."""
+    runs: list[list[tuple[float, float]]] = [[]]
+    for time_ms, value in zip(times_ms, values, strict=True):
+        if value is None:
+            runs.append([])
+        else:
+            runs[-1].append((scale.x(time_ms), scale.y(value)))
+    return [run for run in runs if run]
+
+
+def _band(scale: _Scale, times_ms: Sequence[float], lower: Series, upper: Series) -> Markup:
+    pieces = []
+    pairs = zip(
+        _runs(scale, times_ms, lower.values), _runs(scale, times_ms, upper.values), strict=True
+    )
+    for below, above in pairs:
+        if len(below) > 1:
+            pieces.append(_path([*below, *reversed(above)]) + "Z")
+    return element("path", d=" ".join(pieces), class_="band")
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _legend(series: Sequence[Series]) -> Markup:
+    return element(
+        "figcaption",
+        [
+            element("span", element("i", class_=f"s{at % COLOURS}"), element("bdi", one.name))
+            for at, one in enumerate(series)
+        ],
+    )

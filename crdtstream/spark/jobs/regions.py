@@ -1,0 +1,281 @@
+"""All regions of a database, each reached by an address of its own.
+
+The source reads from whichever region answers; a job that compares regions, or measures the ways
+between them, must know whom it asks.  So every address that was given is asked who it is, and the
+peers that these name must be among them, or answer where their peers find them: a region that was
+forgotten would make "all regions agree" worth nothing.  A job that tells of what there is may note
+who does not answer, and go on.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import grpc
+from pyspark.errors import PySparkException
+
+from crdtstream.spark.nodes import Nodes, NodesError
+from crdtstream.spark.options import NodesOptions
+from crdtstream.spark.vectors import Vector, beyond, vector_of
+from crdtstream.v1 import admin_pb2, admin_pb2_grpc
+
+_T = TypeVar("_T")
+
+# For a node that nobody has heard of yet: it is there, or the address is wrong.
+FIND_SECONDS_MAX: Final = 10.0
+NOTED_SECONDS_MAX: Final = 3.0
+CALL_SECONDS_MAX: Final = 10.0
+POLL_SECONDS: Final = 0.05
+
+
+class RegionsError(Exception):
+    """Not all regions can be asked, or they do not come together.  The text says what to do."""
+
+
+class Absence(Enum):
+    """What it means that a region does not answer."""
+
+    # An error, which names it.
+    REFUSED = "refused"
+    # It is left out, and ``Regions.absent`` tells of it.
+    NOTED = "noted"
+
+
+@dataclass(frozen=True, slots=True)
+class RegionAddress:
+    """Where one region is reached."""
+
+    region: int
+    address: str
+
+
+class Regions:
+    """The regions of one database; a context manager, as it holds connections.
+
+    Attributes:
+        addresses: of those that answered, ascending by region.
+        absent: what did not answer, an address or a region, and why.
+        database_id: which database.
+    """
+
+    def __init__(self, options: NodesOptions, absence: Absence = Absence.REFUSED) -> None:
+        self._options = options
+        self._nodes = Nodes.of(options)
+        self._absence = absence
+        self.addresses: tuple[RegionAddress, ...] = ()
+        self.absent: dict[str, str] = {}
+        self.database_id = ""
+
+    def __enter__(self) -> Self:
+        """
+        Raises:
+            RegionsError: a region does not answer (none at all, if that is noted), or is of
+                another database.
+        """
+        try:
+            self._find()
+        except BaseException:
+            self._nodes.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._nodes.close()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The regions, ascending."""
+        return tuple(one.region for one in self.addresses)
+
+    def each(self, ask: Callable[[Nodes], _T]) -> dict[int, _T]:
+        """Ask the query service of all regions at once; the answers by region, ascending.
+
+        Raises:
+            NodesError: one of them does not answer.
+        """
+
+        def asked(one: RegionAddress) -> _T:
+            with nodes_at(self._options, one.address) as node:
+                return ask(node)
+
+        return self._together(asked)
+
+    def statuses(self) -> dict[int, admin_pb2.StatusReply]:
+        """What every node says of itself now, by region, ascending.
+
+        Raises:
+            RegionsError: one of them does not answer; the text names it.
+        """
+        seconds_max = self._seconds_max(self._options.failover_seconds)
+        return self._together(
+            lambda one: self._status(one.address, f"region {one.region}", seconds_max)
+        )
+
+    def _together(self, ask: Callable[[RegionAddress], _T]) -> dict[int, _T]:
+        """Ask of all regions, each in a thread of its own."""
+        found = {}
+        with ThreadPoolExecutor(max_workers=len(self.addresses)) as pool:
+            answers = [(one, pool.submit(ask, one)) for one in self.addresses]
+            for one, answer in answers:
+                with self._absences(f"region {one.region} at {one.address}"):
+                    found[one.region] = answer.result()
+        return found
+
+    @contextmanager
+    def _absences(self, who: str) -> Iterator[None]:
+        """Takes note of who does not answer, if that is no error."""
+        try:
+            yield
+        except (RegionsError, NodesError) as error:
+            if self._absence is Absence.REFUSED:
+                raise
+            self.absent[who] = str(error)
+
+    def _seconds_max(self, seconds: float) -> float:
+        """How long a node is waited for that may never come."""
+        return seconds if self._absence is Absence.REFUSED else NOTED_SECONDS_MAX
+
+    def applied(self) -> dict[int, Vector]:
+        """What each region has applied by now, durable or not: all that a read can have shown."""
+        return {region: vector_of(status.vv) for region, status in self.statuses().items()}
+
+    def durable(self) -> dict[int, Vector]:
+        """What each region has and cannot lose."""
+        return {region: vector_of(status.durable_vv) for region, status in self.statuses().items()}
+
+    def wait_until_all_have(self, wanted: Vector, *, seconds_max: float) -> None:
+        """Return when every region has ``wanted``, durably.
+
+        Raises:
+            RegionsError: time was over; the text says which region lacks what.
+        """
+        deadline = time.monotonic() + seconds_max
+        while True:
+            durable = self.durable()
+            lacking = {region: beyond(wanted, vector) for region, vector in durable.items()}
+            if not any(lacking.values()):
+                return
+            if time.monotonic() >= deadline:
+                raise RegionsError(_lacking_text(lacking, durable, seconds_max))
+            time.sleep(POLL_SECONDS)
+
+    # --- Finding them -------------------------------------------------------------------------
+
+    def _find(self) -> None:
+        seconds_max = self._seconds_max(FIND_SECONDS_MAX)
+        replies: dict[str, admin_pb2.StatusReply] = {}
+        for address in self._options.addresses:
+            with self._absences(address):
+                replies[address] = self._status(address, "the node", seconds_max)
+        if not replies:
+            raise RegionsError("; ".join(self.absent.values()))
+        found: dict[int, str] = {}
+        for address, reply in replies.items():
+            found.setdefault(reply.region, address)
+        for peer, address, named_by in _peers(list(replies.values())):
+            if peer not in found:
+                with self._absences(f"region {peer} at {address}"):
+                    replies[address] = self._unnamed(peer, address, named_by, seconds_max)
+                    found[peer] = address
+        self.database_id = _one_database(replies)
+        self.addresses = tuple(RegionAddress(region, found[region]) for region in sorted(found))
+
+    def _unnamed(
+        self, peer: int, address: str, named_by: int, seconds_max: float
+    ) -> admin_pb2.StatusReply:
+        """The status of a region of which no address was given, from where a peer finds it."""
+        whose = f"region {peer} (a peer of region {named_by}, and not among the nodes given)"
+        reply = self._status(address, whose, seconds_max)
+        if reply.region != peer:
+            raise RegionsError(
+                f"{whose} should be at {address}, but region {reply.region} answers there: "
+                f"add an address of region {peer} to the nodes"
+            )
+        return reply
+
+    def _status(self, address: str, whose: str, seconds_max: float) -> admin_pb2.StatusReply:
+        """One node's status; a node that is just being started is waited for."""
+        ask: Any = admin_pb2_grpc.AdminStub(self._nodes.channel(address)).Status
+        deadline = time.monotonic() + seconds_max
+        while True:
+            try:
+                reply: admin_pb2.StatusReply = ask(
+                    admin_pb2.StatusRequest(),
+                    timeout=CALL_SECONDS_MAX,
+                    metadata=self._nodes.metadata,
+                )
+            except grpc.RpcError as error:
+                passing = error.code() in (
+                    grpc.StatusCode.UNAVAILABLE,
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                )
+                if passing and time.monotonic() < deadline:
+                    time.sleep(POLL_SECONDS)
+                    continue
+                raise RegionsError(
+                    f"{whose} at {address} does not answer: {error.details()}. "
+                    "Start it, or give an address at which it is reached from here"
+                ) from error
+            return reply
+
+
+@contextmanager
+def told_as(own: type[Exception]) -> Iterator[None]:
+    """What goes wrong with regions below, as a job's own error.
+
+    Of the error of a task Spark tells a great deal, and the reason somewhere in it.
+    """
+    try:
+        yield
+    except (RegionsError, NodesError) as error:
+        raise own(str(error)) from error
+    except PySparkException as error:
+        reason = re.search(r"NodesError: (.+)", str(error))
+        if reason is None:
+            raise
+        raise own(f"a region could not be read: {reason.group(1)}") from error
+
+
+def nodes_at(options: NodesOptions, address: str) -> Nodes:
+    """The query service of the one node at ``address``; to be closed by who asked for it."""
+    return Nodes.of(replace(options, addresses=(address,)))
+
+
+def _peers(replies: Iterable[admin_pb2.StatusReply]) -> list[tuple[int, str, int]]:
+    """Every peer that a region names, where it finds it, and which region that is."""
+    return sorted(
+        {(link.peer, link.address, reply.region) for reply in replies for link in reply.links}
+    )
+
+
+def _one_database(replies: Mapping[str, admin_pb2.StatusReply]) -> str:
+    ids = {reply.database_id for reply in replies.values()}
+    if len(ids) > 1:
+        told = ", ".join(f"{at} holds {reply.database_id!r}" for at, reply in replies.items())
+        raise RegionsError(f"the nodes are of different databases: {told}; name those of one")
+    return ids.pop()
+
+
+def _lacking_text(
+    lacking: Mapping[int, Vector], durable: Mapping[int, Vector], seconds_max: float
+) -> str:
+    parts = [
+        f"region {region} lacks {n - durable[region].get(origin, 0)} effects of region {origin}"
+        for region, lacks in lacking.items()
+        for origin, n in lacks.items()
+    ]
+    return (
+        f"the regions did not come together within {seconds_max:g} s: {'; '.join(parts)}. "
+        "See whether links are down or paused (crdtstream status), or wait longer"
+    )
