@@ -1,4 +1,4 @@
-"""Reading a stream into Spark, side by side: our source, a loop of XRANGE, the same rows in Parquet.
+"""Reading a stream into Spark, beside a loop of XRANGE and the same rows in Parquet.
 
     python -m benchmarks.pipeline [--entries 1000000] [--rounds 3]
 

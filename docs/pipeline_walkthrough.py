@@ -39,10 +39,6 @@ readings.groupBy("origin").count().orderBy("origin").show()
 # %% Fields as columns
 from pyspark.sql.functions import col, current_timestamp, expr
 
-from pyspark.sql.functions import col, current_timestamp, expr
-
-from pyspark.sql.functions import col, current_timestamp, expr
-
 columns = "origin int, timestamp timestamp, sensor string, celsius double"
 typed = (
     spark.read.format("crdtstream")

@@ -283,7 +283,7 @@ class QueryService(rpc.QueryServicer):
             StaleBatchError: as ``change`` does.
         """
         engine = self._engine
-        while engine.database.pause is not None:
+        while engine.database.pause is not None:  # noqa: ASYNC110 - nobody tells when it is over
             await asyncio.sleep(PAUSED_SECONDS)
         try:
             result = engine.database.change(engine.now(), change)

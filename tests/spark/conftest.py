@@ -1,0 +1,84 @@
+"""A Spark session on this machine, and regions to read and write with it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crdtstream.spark.java import SparkMissingError, find_java
+from crdtstream.spark.session import JAVA_OPTIONS, check_pyspark, make_session
+from tests.conftest import require
+from tests.live.cluster import Cluster, cluster_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+# Java starts, then Python workers; the first query alone takes about 15 s.
+SECONDS_MAX = 300
+# A few small tests at a time on a small machine.
+TEST_MASTER = "local[2]"
+# Tests are too short for what Java's second compiler would make of them: half the time without.
+QUICK_JAVA = f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+TEST_CONF = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS_MAX))
+
+
+def require_spark() -> None:
+    """Skips the test, or fails it where all is required, if Spark cannot run here."""
+    try:
+        check_pyspark()
+        find_java()
+    except SparkMissingError as error:
+        require(False, str(error))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """One session for all tests of a run; starting one takes long."""
+    require_spark()
+    session = make_session("crdtstream-tests", master=TEST_MASTER, conf=TEST_CONF)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def regions(tmp_path: Path) -> Iterator[Cluster]:
+    """Three regions of this test's own.
+
+    ``regions[1].client`` is a redis client of region 1, ``regions[1].grpc_address`` its address;
+    ``nodes_of(regions)`` is what the option `nodes` takes.
+    """
+    with three_running(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def shared_regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three regions that the tests of a module share: each takes streams of its own."""
+    with three_running(tmp_path_factory.mktemp("regions")) as cluster:
+        yield cluster
+
+
+@contextmanager
+def three_running(folder: Path) -> Iterator[Cluster]:
+    with cluster_of(3, folder) as cluster:
+        cluster.configure()
+        cluster.start()
+        yield cluster
+
+
+def nodes_of(cluster: Cluster) -> str:
+    """All regions' addresses, for the option `nodes`."""
+    return ",".join(node.grpc_address for node in cluster.nodes.values())

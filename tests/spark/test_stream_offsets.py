@@ -1,0 +1,312 @@
+"""Offsets of the streaming source, without Spark: the reader is asked as Spark would ask it."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from crdtstream.spark.entries import default_schema
+from crdtstream.spark.nodes import DataLossError, NodesError
+from crdtstream.spark.options import OptionsError, SourceOptions, ValueFormat
+from crdtstream.spark.stream_source import EntriesStreamReader, cut_by_dots
+from crdtstream.v1 import effects_pb2
+from crdtstream.v1 import query_pb2 as pb
+from tests.live.cluster import Cluster, cluster_of
+from tests.spark.fake_node import FakeNode
+from tests.spark.test_nodes import Clock
+
+ALL = ReadAllAvailable()
+
+
+def vector(**counts: int) -> effects_pb2.VersionVector:
+    """``vector(r1=5, r2=7)``."""
+    pairs = sorted((int(name[1:]), n) for name, n in counts.items())
+    return effects_pb2.VersionVector(
+        regions=[region for region, _ in pairs], counts=[n for _, n in pairs]
+    )
+
+
+class Region(FakeNode):
+    """A node with one stream, every dot of which is an entry."""
+
+    def __init__(self, region: int, **counts: int) -> None:
+        super().__init__()
+        self.region = region
+        self.durable = vector(**counts)
+        self.losses: list[pb.Loss] = []
+        self.on["GetPosition"] = lambda _request, _context: pb.Position(
+            region=self.region, database_id="db", durable_vv=self.durable
+        )
+        self.on["Plan"] = lambda request, _context: self._plan(request)
+
+    def _plan(self, request: pb.PlanRequest) -> pb.PlanReply:
+        above = dict(zip(request.above.regions, request.above.counts, strict=True))
+        upto = dict(zip(request.upto.regions, request.upto.counts, strict=True))
+        ranges = [
+            pb.Range(
+                key=b"s",
+                origin=origin,
+                above_n=above.get(origin, 0),
+                upto_n=n,
+                entries=n - above.get(origin, 0),
+            )
+            for origin, n in upto.items()
+        ]
+        return pb.PlanReply(
+            end=request.upto, ranges=[] if request.only_end else ranges, losses=self.losses
+        )
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Region]]:
+    made: list[Region] = []
+
+    def make_region(region: int, **counts: int) -> Region:
+        made.append(Region(region, **counts))
+        return made[-1]
+
+    yield make_region
+    for region in made:
+        region.stop()
+
+
+def reader_of(*nodes: Any, **options: str) -> EntriesStreamReader:
+    addresses = ",".join(getattr(node, "address", node) for node in nodes)
+    given = {"nodes": addresses, "failoverSeconds": "5"} | options
+    return EntriesStreamReader(default_schema(ValueFormat.STRING), SourceOptions.parse(given))
+
+
+def test_the_limit_is_the_options(make: Callable[..., Region]) -> None:
+    node = make(1)
+    assert reader_of(node).getDefaultReadLimit() == ReadAllAvailable()
+    limited = reader_of(node, maxEntriesPerTrigger="7")
+    assert limited.getDefaultReadLimit() == ReadMaxRows(7)
+
+
+def test_an_end_is_for_batches() -> None:
+    with pytest.raises(OptionsError, match=r"endingOffsets is for spark\.read"):
+        reader_of("a:1", endingOffsets='{"1": 5}')
+
+
+def test_without_news_the_offset_is_the_very_same(make: Callable[..., Region]) -> None:
+    reader = reader_of(make(1, r1=5, r2=7))
+    start = {"2": 7, "1": 5}
+    assert reader.latestOffset(start, ALL) is start
+    # Also when it names zeros, or regions that this node never heard of.
+    assert reader_of(make(1)).latestOffset({"1": 0}, ALL) == {"1": 0}
+
+
+def test_effects_of_other_streams_and_regions_are_no_news(make: Callable[..., Region]) -> None:
+    node = make(1, r1=5, r2=7)
+    assert reader_of(node, regions="3").latestOffset({}, ALL) == {}
+    node.on["Plan"] = lambda _request, _context: pb.PlanReply(end=node.durable)
+    assert reader_of(node).latestOffset({"1": 1}, ALL) == {"1": 1}
+
+
+def test_an_offset_never_goes_back(make: Callable[..., Region]) -> None:
+    """The node that took over lacks some of region 1, and has more of region 2."""
+    reader = reader_of(make(2, r1=450, r2=60))
+    start = {"1": 500, "2": 40}
+    end = reader.latestOffset(start, ALL)
+    assert end == {"1": 500, "2": 60}
+    (partition,) = reader.partitions(start, end)
+    assert [(r.origin, r.above_n, r.upto_n) for r in partition.ranges] == [(2, 40, 60)]
+
+
+def test_a_node_that_has_all_that_was_read_goes_before_one_that_has_not(
+    make: Callable[..., Region],
+) -> None:
+    behind, ahead = make(2, r1=450), make(1, r1=510)
+    reader = reader_of(behind, ahead)
+    assert reader.latestOffset({"1": 500}, ALL) == {"1": 510}
+    assert behind.requests("Plan") == []
+
+
+def test_a_plan_names_nothing_but_what_is_new(make: Callable[..., Region]) -> None:
+    """So no node is asked for dots that it lacks and that were read long ago."""
+    node = make(2, r1=450, r2=60)
+    reader_of(node).latestOffset({"1": 500, "2": 40, "3": 9}, ALL)
+    (request,) = node.requests("Plan")
+    assert (request.above, request.upto) == (vector(r2=40), vector(r2=60))
+    assert list(request.origins) == [2]
+
+
+def test_what_no_node_has_for_long_is_of_other_nodes(
+    make: Callable[..., Region], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("crdtstream.spark.stream_source.time", clock)
+    reader = reader_of(make(1, r1=4), make(2, r1=4), failoverSeconds="30")
+    start = {"1": 500}
+    assert reader.latestOffset(start, ALL) == start
+    clock.seconds += 29
+    assert reader.latestOffset(start, ALL) == start
+    clock.seconds += 1
+    with pytest.raises(NodesError, match=r"regions \[1\].*another database"):
+        reader.latestOffset(start, ALL)
+
+
+def test_while_a_node_does_not_answer_it_may_be_the_one_that_has_it(
+    make: Callable[..., Region], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("crdtstream.spark.stream_source.time", clock)
+    reader = reader_of(make(2, r1=4, r2=5), "127.0.0.1:1", failoverSeconds="1")
+    assert reader.latestOffset({"1": 500}, ALL) == {"1": 500, "2": 5}
+    clock.seconds += 1_000
+    assert reader.latestOffset({"1": 500, "2": 5}, ALL) == {"1": 500, "2": 5}
+
+
+def test_latest_is_resolved_by_the_first_batch_which_is_empty(
+    make: Callable[..., Region],
+) -> None:
+    node = make(1, r1=5)
+    reader = reader_of(node, startingOffsets="latest")
+    assert reader.initialOffset() == {}
+    assert reader.latestOffset({}, ALL) == {"1": 5}
+    assert reader.partitions({}, {"1": 5}) == []
+    node.durable = vector(r1=6)
+    assert reader.latestOffset({"1": 5}, ALL) == {"1": 6}
+
+
+def test_latest_of_an_empty_database_is_before_its_first_entry(
+    make: Callable[..., Region],
+) -> None:
+    node = make(3)
+    reader = reader_of(node, startingOffsets="latest")
+    first = reader.latestOffset(reader.initialOffset(), ALL)
+    assert first == {"3": 0}
+    node.durable = vector(r3=1)
+    end = reader.latestOffset(first, ALL)
+    assert end == {"3": 1}
+    (partition,) = reader.partitions(first, end)
+    assert [(r.above_n, r.upto_n) for r in partition.ranges] == [(0, 1)]
+
+
+def test_a_run_of_what_is_there_ends_where_it_was(make: Callable[..., Region]) -> None:
+    node = make(1, r1=5)
+    reader = reader_of(node)
+    reader.prepareForTriggerAvailableNow()
+    node.durable = vector(r1=50, r2=3)
+    end = reader.latestOffset({}, ALL)
+    assert end == {"1": 5}
+    assert reader.latestOffset(end, ALL) is end
+    # What came meanwhile is told as lag.
+    assert reader.reportLatestOffset() == {"1": 50, "2": 3, "lagEntries": {"s/1": 45, "s/2": 3}}
+
+
+def test_a_run_of_nothing_stays_empty(make: Callable[..., Region]) -> None:
+    node = make(1)
+    reader = reader_of(node)
+    reader.prepareForTriggerAvailableNow()
+    node.durable = vector(r1=5)
+    assert reader.latestOffset({}, ALL) == {}
+
+
+def test_losses_before_a_query_began_travel_with_its_offsets(
+    make: Callable[..., Region],
+) -> None:
+    node = make(1, r1=100)
+    node.losses = [pb.Loss(key=b"s", origin=1, lost_n=70)]
+    first = reader_of(node)
+    assert first.initialOffset() == {}
+    node.durable = vector(r1=50)
+    end = first.latestOffset({}, ALL)
+    assert end == {"1": 50, "lostBefore": {"s/1": 70}}
+
+    # Another process goes on.
+    node.durable = vector(r1=60)
+    second = reader_of(node)
+    assert second.latestOffset(end, ALL) == {"1": 60, "lostBefore": {"s/1": 70}}
+    node.durable = vector(r1=100)
+    assert second.latestOffset(end, ALL) == {"1": 100}
+    node.losses = [pb.Loss(key=b"s", origin=1, lost_n=71)]
+    with pytest.raises(DataLossError, match="up to dot 71"):
+        second.latestOffset(end, ALL)
+
+
+def test_a_loss_is_told_once_where_it_is_borne(
+    make: Callable[..., Region], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make(1, r1=100)
+    node.losses = [pb.Loss(key=b"s", origin=1, lost_n=70)]
+    reader = reader_of(node, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        for upto in (60, 80):
+            reader.partitions({"1": 50}, {"1": upto})
+    assert [record.getMessage().count("up to dot 70") for record in caplog.records] == [1]
+
+
+@given(
+    bounds=st.dictionaries(
+        st.integers(1, 9), st.tuples(st.integers(0, 500), st.integers(1, 500)), max_size=5
+    ),
+    parts=st.integers(1, 20),
+)
+def test_cutting_by_dots_leaves_nothing_out(bounds: dict[int, tuple[int, int]], parts: int) -> None:
+    above = {origin: low for origin, (low, _) in bounds.items()}
+    upto = {origin: low + more for origin, (low, more) in bounds.items()}
+    cut = cut_by_dots(above, upto, parts=parts)
+    dots = [
+        (origin, n)
+        for low, high in cut
+        for origin in sorted(high)
+        for n in range(low[origin] + 1, high[origin] + 1)
+    ]
+    assert dots == [(o, n) for o in sorted(upto) for n in range(above[o] + 1, upto[o] + 1)]
+    assert len(cut) <= parts
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster_of(1, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        yield cluster
+
+
+def planned(region: Cluster, **options: str) -> tuple[EntriesStreamReader, Any]:
+    """A reader, and the one partition of the ten entries there are."""
+    for n in range(10):
+        region[1].client.xadd("s", {"n": n})
+    reader = reader_of(region[1].grpc_address, **options)
+    start = reader.initialOffset()
+    (partition,) = reader.partitions(start, reader.latestOffset(start, ALL))
+    return reader, partition
+
+
+def rows_of(reader: EntriesStreamReader, partition: Any) -> int:
+    return sum(batch.num_rows for batch in reader.read(partition))
+
+
+def test_what_is_trimmed_between_planning_and_reading_is_lost(region: Cluster) -> None:
+    reader, partition = planned(region)
+    assert rows_of(reader, partition) == 10
+    region[1].client.xtrim("s", maxlen=4, approximate=False)
+    with pytest.raises(DataLossError, match=r"stream 's', region 1.*while being read"):
+        rows_of(reader, partition)
+
+
+def test_what_is_deleted_between_planning_and_reading_is_no_loss(region: Cluster) -> None:
+    reader, partition = planned(region)
+    (first, _), *_ = region[1].client.xrange("s", count=1)
+    region[1].client.xdel("s", first)
+    assert rows_of(reader, partition) == 9
+
+
+def test_a_task_that_may_lose_says_so_and_goes_on(
+    region: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, partition = planned(region, failOnDataLoss="false")
+    region[1].client.delete("s")
+    with caplog.at_level(logging.WARNING):
+        assert rows_of(reader, partition) == 0
+    assert "while being read" in caplog.text
