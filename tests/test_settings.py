@@ -94,6 +94,31 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
             {"limits": {"link_silence_ms_max": 250}},
             "limits: link_silence_ms_max must exceed heartbeat_interval_ms",
         ),
+        ({"query": {"prot": 9}}, "query.prot: no such key; did you mean port?"),
+        ({"query": {"port": 7382}}, "query: 7382 is the grpc_port already"),
+        (
+            {"query": {"tls_cert_file": "c"}},
+            "query: tls_cert_file and tls_key_file belong together",
+        ),
+        (
+            {"query": {"tls_client_ca_file": "c"}},
+            "query: tls_client_ca_file wants tls_cert_file and tls_key_file",
+        ),
+        (
+            {"requirepass": "secret", "query": {"port": 9, "host": "0.0.0.0"}},
+            "query: 0.0.0.0 can be reached from other machines; set tls_cert_file and",
+        ),
+        (
+            {
+                "query": {
+                    "port": 9,
+                    "host": "0.0.0.0",
+                    "tls_cert_file": "c",
+                    "tls_key_file": "k",
+                }
+            },
+            "query: 0.0.0.0 can be reached from other machines; set requirepass",
+        ),
     ],
 )
 def test_wrong_value_is_refused(given: dict[str, object], expected: str) -> None:
