@@ -50,8 +50,10 @@ logger = structlog.get_logger(__name__)
 HEALTH_SECONDS: Final = 0.25
 EXIT_FAILED: Final = 1
 # Entries are long-lived; a collection of the youngest per 700 allocations finds next to nothing.
-APPEND_BYTES_MAX: Final = 64 << 20
 GC_THRESHOLDS: Final = (50_000, 20, 50)
+APPEND_BYTES_MAX: Final = 64 << 20
+# Calls at a time on the query port.
+QUERY_CALLS_MAX: Final = 256
 SERVICES: Final = (
     replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
@@ -280,7 +282,8 @@ class Node:
             options=(
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", APPEND_BYTES_MAX),
-            )
+            ),
+            maximum_concurrent_rpcs=QUERY_CALLS_MAX,
         )
         query_pb2_grpc.add_QueryServicer_to_server(query, server)
         address = f"{wanted.host}:{wanted.port}"
@@ -345,7 +348,7 @@ def _tls_credentials(port: QueryPort) -> grpc.ServerCredentials | None:
         context = ssl.create_default_context(
             ssl.Purpose.CLIENT_AUTH, cafile=port.tls_client_ca_file
         )
-        context.load_cert_chain(port.tls_cert_file, port.tls_key_file)
+        context.load_cert_chain(port.tls_cert_file, port.tls_key_file, password="")
     except ssl.SSLError as error:
         raise NodeError(
             f"query: {port.tls_cert_file}, {port.tls_key_file}: no certificate (or no CA) and its"

@@ -212,11 +212,13 @@ class Database:
         """Change the replica for a program that does not speak Redis's protocol.
 
         Raises:
-            CommandError: writes are refused; or what ``change`` raises.  Nothing has changed then.
+            CommandError: writes are refused; nothing has changed then.  Or what ``change`` raises.
         """
         if self.fault is not None:
             raise CommandError(f"MISCONF {self.fault}")
         self.replica.advance(now)
+        if self.replica.touched:
+            self._transactions.trip(self.replica.touched)
         result = change(self.replica, now)
         if self.replica.open_bytes > BATCH_BYTES_TARGET:
             self.replica.seal(now)

@@ -10,7 +10,7 @@ them goes.  It travels as a Trim, as XTRIM's does.
 from collections.abc import Mapping
 
 from crdtstream.core.effects import Trim
-from crdtstream.core.ids import ID_MIN, Millis, Region, StreamId, make_id
+from crdtstream.core.ids import ID_MIN, U64_MAX, Millis, Region, StreamId, make_id
 from crdtstream.core.lane import Within
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -22,9 +22,9 @@ def trim_read(
     *,
     read: Mapping[Region, int],
     before_ms: Millis,
-    entries_max: int,
+    nodes_max: int,
 ) -> int:
-    """Trim what is read, acknowledged and old, or of that the first ``entries_max`` per lane.
+    """Trim what is read, acknowledged and old, or of that the first ``nodes_max`` macro nodes.
 
     Args:
         read: by origin the dot number up to which entries were read.
@@ -41,7 +41,8 @@ def trim_read(
     for origin, lane in stream.lanes.items():
         end = _acknowledged_upto(stream, origin, _last_before(before_ms))
         within = Within(upto_n=read.get(origin, 0), end=end)
-        slices = lane.slices(within, entries_max=entries_max)
+        slices = lane.slices(within, entries_max=U64_MAX, nodes_max=nodes_max)
+        nodes_max -= len(slices)
         if slices:
             node, _, stop = slices[-1]
             up_to[origin] = node.id_at(stop - 1)
@@ -57,5 +58,4 @@ def _last_before(moment: Millis) -> StreamId:
 
 def _acknowledged_upto(stream: Stream, origin: Region, end: StreamId) -> StreamId:
     """Up to where every group is done with a lane, at most ``end``."""
-    ends = (group.frontier(origin, group.start_of(origin)) for group in stream.groups.values())
-    return min([end, *ends])
+    return min([end, *(group.settled_upto(origin) for group in stream.groups.values())])

@@ -12,6 +12,7 @@ checked where it is applied.
 import itertools
 import sys
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -466,6 +467,7 @@ def _decode_columns(message: effects_pb2.EffectBatch) -> AppendColumns:
         raise BatchError("keys: appends without a key")
     if sum(lengths) != len(message.fields):
         raise BatchError("fields: its size is not the sum of the lengths")
+    idempotent = _decode_idempotent(message, append_count=len(ms))
     return AppendColumns(
         list(message.keys),
         key_index,
@@ -473,8 +475,8 @@ def _decode_columns(message: effects_pb2.EffectBatch) -> AppendColumns:
         seq,
         lengths,
         message.fields,
-        _decode_idempotent(message, append_count=len(ms)),
-        _decode_numbered(message, append_count=len(ms)),
+        idempotent,
+        _decode_numbered(message, idempotent, append_count=len(ms)),
     )
 
 
@@ -502,15 +504,23 @@ def _decode_idempotent(
     }
 
 
-def _decode_numbered(message: effects_pb2.EffectBatch, *, append_count: int) -> list[NumberedRun]:
+def _decode_numbered(
+    message: effects_pb2.EffectBatch, idempotent: Mapping[int, IdempotentId], *, append_count: int
+) -> list[NumberedRun]:
     runs = []
     free_from = 0
+    marked = sorted(idempotent)
     for run in message.numbered:
-        if run.index < free_from or not run.count or run.index + run.count > append_count:
+        stop = run.index + run.count
+        if run.index < free_from or not run.count or stop > append_count:
             raise BatchError("numbered.index: not ascending, empty, or beyond the appends")
+        if bisect_left(marked, run.index) != bisect_left(marked, stop):
+            raise BatchError("numbered.index: an append that has an idempotent id, too")
+        if not run.producer:
+            raise BatchError("numbered.producer: empty")
         if run.batch > ROW_MAX or run.first_row + run.count > ROW_MAX:
             raise BatchError("numbered: a batch or row number that is out of range")
-        free_from = run.index + run.count
+        free_from = stop
         first = Numbered(run.producer, run.batch, run.first_row)
         runs.append(NumberedRun(run.index, run.count, first))
     return runs

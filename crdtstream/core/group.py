@@ -554,6 +554,17 @@ class Group:
         known = ID_MIN if intervals is None else intervals.end
         return max(progress.last_delivered, progress.handed_out.end, known)
 
+    def settled_upto(self, region: Region) -> StreamId:
+        """Up to here every region may drop a lane's entries: all are acknowledged, none is pending
+        here, and none would be handed out here again (XGROUP SETID back)."""
+        progress = self.progress(region)
+        end = self.frontier(region, self.start_of(region))
+        if progress.pel:
+            end = min(end, StreamId(progress.pel.peekitem(0)[0] - 1))
+        if progress.ignore_until > progress.last_delivered:
+            end = min(end, progress.last_delivered)
+        return end
+
     def owned_by_age(self) -> Iterable[Nack]:
         """Pending entries that somebody owns, the longest idle first; see ``by_age.py``."""
         self.claims_idle = True

@@ -493,21 +493,29 @@ class Lane:
             node = node.next
             first = 0
 
-    def slices(self, within: Within, *, entries_max: int, bytes_max: int = U64_MAX) -> list[Slice]:
+    def slices(
+        self,
+        within: Within,
+        *,
+        entries_max: int,
+        bytes_max: int = U64_MAX,
+        nodes_max: int = U64_MAX,
+    ) -> list[Slice]:
         """The first entries within the bounds, as slices of macro nodes, none of them empty.
 
-        At most ``entries_max`` entries and ``bytes_max`` bytes of fields, but at least one entry
-        if there is any.  To go on, ask for what is above the last one's dot number.
+        At most ``entries_max`` entries of ``nodes_max`` macro nodes and ``bytes_max`` bytes of
+        fields, but at least one entry if there is any.  To go on, ask for what is above the last
+        one's dot number.
         O(log n + macro nodes).
         """
         node = self._first_node(within)
         slices: list[Slice] = []
         entries_left, bytes_left = entries_max, bytes_max
-        while node is not None and entries_left:
+        while node is not None and entries_left and len(slices) < nodes_max:
             first, stop = _bounds(node, within)
             is_last = stop < len(node)
             stop = min(stop, first + entries_left)
-            size = sum(node.lengths[first:stop])
+            size = 0 if bytes_max == U64_MAX else sum(node.lengths[first:stop])
             if size > bytes_left:
                 stop = bisect_right(list(accumulate(node.lengths[first:stop])), bytes_left) + first
                 if not slices:

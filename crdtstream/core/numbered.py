@@ -20,10 +20,12 @@ region's stay.
 Source: ``rules`` 20 and 21.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
@@ -32,6 +34,7 @@ from crdtstream.core.ids import Region
 
 # Of a stream so many are remembered; then those that have been silent the longest go.
 PRODUCERS_MAX: Final = 10_000
+FORGOTTEN_RUNS_MAX: Final = 1_000
 
 # Rows from the first up to but without the second number.
 Rows: TypeAlias = tuple[int, int]
@@ -73,7 +76,8 @@ class _Batch:
     """What is here of one batch.
 
     Attributes:
-        known: the rows that a retry need not bring, as few ranges, ascending.
+        known: the rows that a retry need not bring, as few ranges, ascending; empty of a batch that
+            is so old that its rows are forgotten.
         runs: per origin, in the order of their dots, those that are not causally stable.
     """
 
@@ -83,12 +87,9 @@ class _Batch:
         self.known: list[Rows] = []
         self.runs: dict[Region, deque[_Run]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self.known or any(self.runs.values()))
-
-    def add(self, run: _Run) -> None:
-        self.known = united([*self.known, (run.start, run.stop)])
-        self.runs.setdefault(run.first.region, deque()).append(run)
+    @property
+    def is_empty(self) -> bool:
+        return not self.known and not any(self.runs.values())
 
     def concurrent(self, run: _Run, context: VersionVector) -> Iterator[_Run]:
         """Runs of other origins that the context has not: of each origin the last ones.
@@ -101,20 +102,22 @@ class _Batch:
                     lambda rival: not covers_dot(context, rival.last), reversed(runs)
                 )
 
-    def forget_covered_by(self, context: VersionVector) -> None:
-        """Of what is stable everyone had observed it who can still delete."""
-        for run in chain.from_iterable(self.runs.values()):
-            run.known = run.known and not covers_dot(context, run.last)
-        left = chain.from_iterable(self.runs.values())
-        self.known = united((run.start, run.stop) for run in left if run.known)
+    def live_runs(self) -> list[_Run]:
+        return [run for run in chain.from_iterable(self.runs.values()) if run.known]
 
 
 class _Producer:
+    """The batches of one producer; of those before the last but one only what is not stable.
+
+    Attributes:
+        newest: the highest batch of which a row is known, -1 if none is.
+    """
+
     __slots__ = ("batches", "newest")
 
     def __init__(self) -> None:
         self.batches: dict[int, _Batch] = {}
-        self.newest = 0
+        self.newest = -1
 
     @property
     def oldest_known(self) -> int:
@@ -124,6 +127,40 @@ class _Producer:
     @property
     def has_runs(self) -> bool:
         return any(any(batch.runs.values()) for batch in self.batches.values())
+
+    def add(self, number: int, run: _Run) -> None:
+        batch = self.batches.setdefault(number, _Batch())
+        batch.runs.setdefault(run.first.region, deque()).append(run)
+        if number >= self.oldest_known:
+            insert(batch.known, (run.start, run.stop))
+        if number > self.newest:
+            before, self.newest = self.newest, number
+            # No others have known rows.
+            for old in (before - 1, before):
+                if old < self.oldest_known and old in self.batches:
+                    self.batches[old].known.clear()
+                    self.drop_if_empty(old)
+
+    def forget_covered_by(self, context: VersionVector) -> None:
+        """The key was deleted: of what its deleter had observed no row is known any more.
+
+        That is all that is stable: who can still delete has observed it.
+        """
+        for batch in self.batches.values():
+            for run in batch.live_runs():
+                run.known = not covers_dot(context, run.last)
+        live = {number: batch.live_runs() for number, batch in self.batches.items()}
+        self.newest = max((number for number, runs in live.items() if runs), default=-1)
+        for number, runs in live.items():
+            is_old = number < self.oldest_known
+            known = [] if is_old else united((run.start, run.stop) for run in runs)
+            self.batches[number].known = known
+        for number in live:
+            self.drop_if_empty(number)
+
+    def drop_if_empty(self, number: int) -> None:
+        if self.batches[number].is_empty:
+            del self.batches[number]
 
 
 class NumberedRecords:
@@ -170,17 +207,16 @@ class NumberedRecords:
         producers = self._by_key.setdefault(key, OrderedDict())
         producer = producers.setdefault(rows.producer, _Producer())
         producers.move_to_end(rows.producer)
-        batch = producer.batches.setdefault(rows.batch, _Batch())
         run = _Run(rows.row, rows.row + count, first)
+        batch = producer.batches.get(rows.batch)
+        rivals = () if batch is None else batch.concurrent(run, context)
         lost = [
             _loser(run, rival, shared)
-            for rival in batch.concurrent(run, context)
+            for rival in rivals
             if (shared := _overlap(run, rival)) is not None
         ]
-        batch.add(run)
+        producer.add(rows.batch, run)
         self._queues.setdefault(first.region, deque()).append((key, rows, run))
-        producer.newest = max(producer.newest, rows.batch)
-        _forget_old_batches(producer)
         self._forget_the_silent(producers)
         return lost
 
@@ -194,42 +230,33 @@ class NumberedRecords:
     def forget_covered_by(self, key: bytes, context: VersionVector) -> None:
         """The key was deleted: what the deleter had observed is not recognised any more."""
         producers = self._by_key.get(key, OrderedDict())
-        for producer in producers.values():
-            for batch in producer.batches.values():
-                batch.forget_covered_by(context)
-        for name in list(producers):
+        for name, producer in list(producers.items()):
+            producer.forget_covered_by(context)
             self._drop_if_empty(key, name)
 
     def forget_stable(self, stable: VersionVector) -> None:
-        """Of runs that are causally stable nothing is kept but which rows they were."""
+        """Of runs that are causally stable nothing is kept but which rows they were.
+
+        At most ``FORGOTTEN_RUNS_MAX`` of each origin; the next call goes on.
+        """
         for region, queue in self._queues.items():
             n_stable = stable.get(region, 0)
-            while queue and queue[0][2].last.n <= n_stable:
+            for _ in range(FORGOTTEN_RUNS_MAX):
+                if not queue or queue[0][2].last.n > n_stable:
+                    break
                 key, rows, run = queue.popleft()
                 producer = self._by_key[key][rows.producer]
                 first = producer.batches[rows.batch].runs[region].popleft()
                 assert first is run, "an origin's runs become stable in the order of their dots"
+                producer.drop_if_empty(rows.batch)
                 self._drop_if_empty(key, rows.producer)
 
     def _drop_if_empty(self, key: bytes, name: bytes) -> None:
         producers = self._by_key[key]
-        producer = producers[name]
-        for number, batch in list(producer.batches.items()):
-            if not batch:
-                del producer.batches[number]
-        if not producer.batches:
+        if not producers[name].batches:
             del producers[name]
             if not producers:
                 del self._by_key[key]
-
-
-def _forget_old_batches(producer: _Producer) -> None:
-    """Runs that are not stable stay: a concurrent append of their rows may still come."""
-    for number, batch in list(producer.batches.items()):
-        if number < producer.oldest_known:
-            batch.known.clear()
-            if not batch:
-                del producer.batches[number]
 
 
 def _overlap(run: _Run, other: _Run) -> Rows | None:
@@ -244,13 +271,11 @@ def _loser(run: _Run, rival: _Run, rows: Rows) -> Lost:
     return Lost(Dot(loser.first.region, n), rows[1] - rows[0])
 
 
-def subtract(rows: Rows, others: Iterable[Rows]) -> list[Rows]:
-    """What of ``rows`` is in none of the others, ascending."""
+def subtract(rows: Rows, ranges: Sequence[Rows]) -> list[Rows]:
+    """What of ``rows`` is in none of the ranges, which are apart and ascend."""
     left = []
     at, stop = rows
-    for start, end in united(others):
-        if end <= at:
-            continue
+    for start, end in islice(ranges, bisect_right(ranges, at, key=itemgetter(1)), None):
         if start >= stop:
             break
         if start > at:
@@ -261,12 +286,19 @@ def subtract(rows: Rows, others: Iterable[Rows]) -> list[Rows]:
     return left
 
 
+def insert(ranges: list[Rows], rows: Rows) -> None:
+    """Unite ranges, which are apart and ascend, with one more."""
+    start, stop = rows
+    first = bisect_left(ranges, start, key=itemgetter(1))
+    last = bisect_right(ranges, stop, key=itemgetter(0))
+    if first < last:
+        start, stop = min(start, ranges[first][0]), max(stop, ranges[last - 1][1])
+    ranges[first:last] = [(start, stop)]
+
+
 def united(ranges: Iterable[Rows]) -> list[Rows]:
     """The union as few ranges, ascending."""
     result: list[Rows] = []
-    for start, stop in sorted(ranges):
-        if result and start <= result[-1][1]:
-            result[-1] = (result[-1][0], max(stop, result[-1][1]))
-        else:
-            result.append((start, stop))
+    for rows in ranges:
+        insert(result, rows)
     return result

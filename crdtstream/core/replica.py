@@ -19,7 +19,10 @@ Always so:
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from operator import attrgetter
 from typing import Final, assert_never
 
 from crdtstream.core.clock import (
@@ -179,6 +182,18 @@ class Replica:
         """One of the keys, None if there are none; each as often as any other in the long run."""
         return self._key_order.draw(without=self._due)
 
+    def held_stream(self, key: bytes) -> Stream | None:
+        """As ``stream``, and also one whose time is over and that was not deleted yet.
+
+        Who reads by dots must have its entries until the delete tells that they are lost: it may
+        yet be made to last.
+        """
+        return self._streams.get(key)
+
+    def scan_held_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """As ``scan_keys``, with the keys that ``held_stream`` finds."""
+        return self._key_order.scan(cursor, count, without=frozenset())
+
     def lost(self, key: bytes) -> Mapping[Region, int]:
         """By origin the highest dot number of the key that a trim or a DEL removed.
 
@@ -311,9 +326,9 @@ class Replica:
         Raises:
             StaleBatchError: nobody can tell any more.
         """
-        if self.stream(key) is None:
-            # A key whose time is over; what it recognised goes with it.
-            self._bury(key)
+        if key in self._due:
+            # Its time is over: before anything is appended it goes, and what it recognised too.
+            return [(rows.row, rows.row + count)]
         return self._numbered.missing(key, rows, count)
 
     def append_rows(
@@ -591,8 +606,8 @@ class Replica:
         # Effects of one origin have all observed those before them.
         context = {**context, first.region: first.n + stop - start - 1}
         stream = self._streams[key]
-        for at, idempotent in columns.idempotent.items():
-            if start <= at < stop:
+        for at in range(start, stop):
+            if (idempotent := columns.idempotent.get(at)) is not None:
                 entry_id = StreamId(columns.ms[at] << SEQ_BITS | columns.seq[at])
                 dot = Dot(first.region, first.n + at - start)
                 self._remember(stream, key, idempotent, entry_id, dot, context)
@@ -608,7 +623,10 @@ class Replica:
     ) -> None:
         """What numbered rows mean for a run of appends that was just applied: ``rules`` 20."""
         context = {**context, first.region: first.n + stop - start - 1}
-        for run in columns.numbered:
+        first_at = bisect_right(columns.numbered, start, key=attrgetter("at")) - 1
+        for run in islice(columns.numbered, max(first_at, 0), None):
+            if run.at >= stop:
+                break
             begin, end = max(run.at, start), min(run.at + run.count, stop)
             if begin < end:
                 dot = Dot(first.region, first.n + begin - start)

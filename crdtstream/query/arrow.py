@@ -20,6 +20,8 @@ from crdtstream.core.ids import id_ms, id_seq
 from crdtstream.core.lane import MacroNode, Slice
 from crdtstream.core.progress import Nack
 
+# Of fewer neighbouring rows the names are made one by one.
+SHORT: Final = 32
 ENTRIES: Final = pa.schema(
     [
         pa.field("ms", pa.uint64(), nullable=False),
@@ -158,7 +160,11 @@ def _stretches_in(node: MacroNode, start: int, stop: int) -> Iterator[tuple[_Row
         end = bisect_left(node.n, first_n + length, begin, stop)
         if at < begin < end:
             yield _names(node, at, begin), begin - at
-        if begin < end:
+        if begin < end < begin + SHORT:
+            names: _Names = [first.name(n - first_n) for n in node.n[begin:end]]
+            yield names, end - begin
+            at = end
+        elif begin < end:
             yield _Rows(first.producer, first.batch, first.row - first_n), end - begin
             at = end
     if at < stop:

@@ -8,7 +8,7 @@ lanes grow and shrink; the bounds stay right, as they are dots, and only the cou
 import heapq
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
@@ -19,9 +19,10 @@ from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Region, StreamId
 from crdtstream.core.lane import Lane, Within
 from crdtstream.core.replica import Replica
 
-# Entries that are counted in one step: about a thousand macro nodes, half a millisecond.
-STEP_ENTRIES: Final = 100_000
+# Of each so many in one step: a fraction of a millisecond to a few.
+STEP_NODES: Final = 500
 STEP_KEYS: Final = 200
+STEP_RANGES: Final = 500
 _GLOB_SIGNS: Final = frozenset(b"*?[\\")
 
 # What a step yields says nothing but "let others have their turn".
@@ -88,19 +89,36 @@ class Range(NamedTuple):
     entries: int
 
 
+class _Patterns:
+    """Names and patterns as KEYS takes them; none matches every key.
+
+    Attributes:
+        names: patterns without a sign of a pattern in them.
+        globs: the others.
+        step_keys: so many keys can be held against them in one step.
+    """
+
+    def __init__(self, patterns: Sequence[bytes]) -> None:
+        self.names = {one for one in patterns if not _GLOB_SIGNS & frozenset(one)}
+        self.globs = [compile_glob(one) for one in patterns if one not in self.names]
+        self.step_keys = max(1, STEP_KEYS // max(1, len(self.globs)))
+        self._all = not patterns
+
+    def match(self, key: bytes) -> bool:
+        return self._all or key in self.names or any(matches(key) for matches in self.globs)
+
+
 def matching_keys(replica: Replica, patterns: Sequence[bytes], into: list[bytes]) -> Steps:
     """Put the keys that match one of the patterns into a list, ascending; no pattern: all keys."""
-    if patterns and not any(_GLOB_SIGNS & frozenset(pattern) for pattern in patterns):
-        into += sorted({key for key in patterns if replica.stream(key) is not None})
+    wanted = _Patterns(patterns)
+    if patterns and not wanted.globs:
+        into += sorted(key for key in wanted.names if replica.held_stream(key) is not None)
         return
-    matchers = [compile_glob(pattern) for pattern in patterns]
     runs: list[list[bytes]] = []
     cursor = 0
     while True:
-        cursor, keys = replica.scan_keys(cursor, STEP_KEYS)
-        if matchers:
-            keys = [key for key in keys if any(matches(key) for matches in matchers)]
-        runs.append(sorted(keys))
+        cursor, keys = replica.scan_held_keys(cursor, wanted.step_keys)
+        runs.append(sorted(filter(wanted.match, keys)))
         if not cursor:
             break
         yield
@@ -123,7 +141,7 @@ def count(replica: Replica, bounds: Bounds, into: list[LaneCount]) -> Steps:
     for at, key in enumerate(bounds.keys):
         if at % STEP_KEYS == STEP_KEYS - 1:
             yield
-        stream = replica.stream(key)
+        stream = replica.held_stream(key)
         for origin in [] if stream is None else sorted(stream.lanes):
             within = bounds.within(origin)
             if within is not None:
@@ -137,20 +155,22 @@ def _count_lane(replica: Replica, within: Within, into: LaneCount) -> Steps:
     while True:
         # Anew in each step: meanwhile the stream may have gone.
         lane = _lane(replica, into.key, into.origin)
-        slices = [] if lane is None else lane.slices(within, entries_max=STEP_ENTRIES)
+        slices = (
+            [] if lane is None else lane.slices(within, entries_max=U64_MAX, nodes_max=STEP_NODES)
+        )
         total = into.total
         for node, start, stop in slices:
             total += stop - start
             into.last_ns.append(node.n[stop - 1])
             into.counts.append(total)
-        if not slices or total < STEP_ENTRIES:
+        if len(slices) < STEP_NODES:
             return
         within = Within(into.last_ns[-1], within.upto_n, within.start, within.end)
         yield
 
 
 def _lane(replica: Replica, key: bytes, origin: Region) -> Lane | None:
-    stream = replica.stream(key)
+    stream = replica.held_stream(key)
     return None if stream is None else stream.lanes.get(origin)
 
 
@@ -189,6 +209,12 @@ def _shares(totals: Mapping[Region, int], entries_max: int) -> dict[Region, int]
     by_rest = sorted(totals, key=lambda origin: (-(entries_max * totals[origin] % total), origin))
     for origin in by_rest[: entries_max - sum(shares.values())]:
         shares[origin] += 1
+    # One that has little gets something, too, as long as another one can do with less.
+    for origin in [origin for origin, share in sorted(shares.items()) if not share]:
+        richest = max(shares, key=lambda one: shares[one])
+        if shares[richest] > 1:
+            shares[richest] -= 1
+            shares[origin] = 1
     return shares
 
 
@@ -201,24 +227,32 @@ def _end_of_share(
     ends = sorted({n for lane in lanes for n in lane.last_ns})
     low, high = 0, len(ends)
     while low < high:
-        yield
         middle = (low + high) // 2
-        if _entries_upto(replica, bounds, lanes, ends[middle]) <= share:
+        if (yield from _entries_upto(replica, bounds, lanes, ends[middle])) <= share:
             low = middle + 1
         else:
             high = middle
     if low == len(ends):
         return bounds.upto[origin]
     below = ends[low - 1] if low else bounds.above.get(origin, 0)
-    left = share - _entries_upto(replica, bounds, lanes, below)
-    behind = sorted(n for lane in lanes for n in _ns(replica, bounds, lane, below, ends[low]))
+    left = share - (yield from _entries_upto(replica, bounds, lanes, below))
+    behind: list[int] = []
+    for at, lane in enumerate(lanes):
+        if at % STEP_KEYS == STEP_KEYS - 1:
+            yield
+        behind += _ns(replica, bounds, lane, below, ends[low])
+    behind.sort()
     # Something may have been removed since it was counted.
     return behind[left] - 1 if 0 <= left < len(behind) else ends[low]
 
 
-def _entries_upto(replica: Replica, bounds: Bounds, lanes: list[LaneCount], n: int) -> int:
+def _entries_upto(
+    replica: Replica, bounds: Bounds, lanes: list[LaneCount], n: int
+) -> Generator[None, None, int]:
     entries = 0
-    for lane in lanes:
+    for at, lane in enumerate(lanes):
+        if at % STEP_KEYS == STEP_KEYS - 1:
+            yield
         whole_n, whole = lane.whole_upto(n)
         entries += whole + len(_ns(replica, bounds, lane, whole_n, n))
     return entries
@@ -238,31 +272,39 @@ def _ns(
     return ns
 
 
-def ranges(counts: Iterable[LaneCount], bounds: Bounds, *, range_entries: int) -> Iterator[Range]:
-    """The counted lanes, cut into ranges of about ``range_entries`` entries (0: not cut)."""
+def cut(
+    counts: Iterable[LaneCount], bounds: Bounds, *, range_entries: int, into: list[Range]
+) -> Steps:
+    """Cut the counted lanes into ranges of about ``range_entries`` entries (0: not at all).
+
+    The ends are ends of macro nodes, so a range may have some more, but none has no entry.
+    """
     for lane in counts:
         above_n, upto_n = bounds.above.get(lane.origin, 0), bounds.upto[lane.origin]
-        parts = 1 if not range_entries else -(-lane.total // range_entries)
+        wanted = -(-lane.total // range_entries) if range_entries else 1
+        parts = min(wanted, len(lane.counts))
         taken = 0
         for part in range(1, parts + 1):
-            wanted = lane.total * part // parts
-            at = bisect_left(lane.counts, wanted)
+            at = bisect_left(lane.counts, lane.total * part // parts)
             end_n = upto_n if part == parts else lane.last_ns[at]
-            if end_n > above_n and lane.counts[at] > taken:
-                yield Range(lane.key, lane.origin, above_n, end_n, lane.counts[at] - taken)
+            if lane.counts[at] > taken:
+                into.append(Range(lane.key, lane.origin, above_n, end_n, lane.counts[at] - taken))
                 above_n, taken = end_n, lane.counts[at]
+            if len(into) % STEP_RANGES == STEP_RANGES - 1:
+                yield
 
 
 def collect_losses(
     replica: Replica, bounds: Bounds, patterns: Sequence[bytes], *, into: list[Loss]
 ) -> Steps:
     """What was lost beyond ``above``, also of streams that are gone by now."""
-    matchers = [compile_glob(pattern) for pattern in patterns]
-    gone = [
-        key
-        for key in replica.gone_keys()
-        if not matchers or any(matches(key) for matches in matchers)
-    ]
+    wanted = _Patterns(patterns)
+    gone: list[bytes] = []
+    for at, key in enumerate(replica.gone_keys()):
+        if at % wanted.step_keys == wanted.step_keys - 1:
+            yield
+        if wanted.match(key):
+            gone.append(key)
     for at, key in enumerate(heapq.merge(bounds.keys, gone)):
         if at % STEP_KEYS == STEP_KEYS - 1:
             yield

@@ -39,16 +39,18 @@ from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
 
-# One record batch: some eighty macro nodes, about a quarter of a millisecond.
+# One record batch: some eighty macro nodes, well below a millisecond.
 SCAN_ENTRIES: Final = 8_192
+SCAN_NODES: Final = 1_000
 SCAN_BYTES: Final = 512 << 10
 # Below gRPC's default limit for a message, whatever an entry's size is.
 PIECE_BYTES: Final = 1 << 20
 PENDING_ROWS: Final = 1_000
-TRIM_ENTRIES: Final = 50_000
+TRIM_NODES: Final = 500
+STEP_KEYS: Final = 200
 # CLIENT PAUSE is looked at again after this.
 PAUSED_SECONDS: Final = 0.05
-PATTERNS_MAX: Final = 1_000
+PATTERNS_MAX: Final = 100
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -88,7 +90,15 @@ class QueryService(rpc.QueryServicer):
         for key in await self._keys(request.patterns, context):
             stream = self._engine.replica.stream(key)
             if stream is not None:
-                description = _described(key, stream, with_groups=request.with_groups)
+                description = _described(key, stream)
+                for name in sorted(stream.groups) if request.with_groups else ():
+                    # One at a time: a group may have a long history.
+                    await asyncio.sleep(0)
+                    group = stream.groups.get(name)
+                    if group is not None:
+                        undelivered = request.with_undelivered
+                        described = _group(name, group, stream, with_undelivered=undelivered)
+                        description.groups.append(described)
                 if position is not None:
                     description.position.CopyFrom(position)
                     position = None
@@ -121,7 +131,11 @@ class QueryService(rpc.QueryServicer):
             reply.end.CopyFrom(encode_vv(end))
         else:
             reply.end.CopyFrom(encode_vv(bounds.upto))
-            for one in planning.ranges(counts, bounds, range_entries=request.range_entries):
+            ranges: list[planning.Range] = []
+            await _in_turns(
+                planning.cut(counts, bounds, range_entries=request.range_entries, into=ranges)
+            )
+            for one in ranges:
                 reply.ranges.add(**one._asdict())
         losses: list[planning.Loss] = []
         patterns = list(request.patterns)
@@ -131,8 +145,9 @@ class QueryService(rpc.QueryServicer):
         return reply
 
     async def _bounds(self, request: pb.PlanRequest, context: Context) -> Bounds:
-        keys = await self._keys(request.patterns, context)
+        # Before the keys: of a stream that begins meanwhile everything lies beyond.
         upto: VersionVector = dict(self._engine.durable_vv)
+        keys = await self._keys(request.patterns, context)
         try:
             above = decode_vv(request.above)
             if request.HasField("upto"):
@@ -176,19 +191,23 @@ class QueryService(rpc.QueryServicer):
         )
         while True:
             # Anew each time: while the reader was waited for, the lane may have changed, or gone.
-            stream = engine.replica.stream(key)
+            stream = engine.replica.held_stream(key)
             lane = None if stream is None else stream.lanes.get(origin)
             if lane is None:
-                return
-            slices = lane.slices(within, entries_max=SCAN_ENTRIES, bytes_max=SCAN_BYTES)
+                break
+            slices = lane.slices(
+                within, entries_max=SCAN_ENTRIES, bytes_max=SCAN_BYTES, nodes_max=SCAN_NODES
+            )
             if not slices:
-                return
+                break
             node, _, stop = slices[-1]
             within = replace(within, above_n=node.n[stop - 1])
             message = arrow.entries_message(slices)
             del node, slices
             for piece in _pieces(message):
                 yield piece
+        # What was lost while it was read.
+        yield pb.ScanPiece(lost_n=engine.replica.lost(key).get(origin, 0))
 
     async def ScanPending(  # noqa: N802
         self, request: pb.ScanPendingRequest, context: Context
@@ -196,7 +215,9 @@ class QueryService(rpc.QueryServicer):
         await self._credentials.check(context)
         arrow = await self._load_arrow()
         yield pb.ScanPiece(data=arrow.schema_message(arrow.PENDING))
-        for key in await self._keys(request.patterns, context):
+        for at, key in enumerate(await self._keys(request.patterns, context)):
+            if at % STEP_KEYS == STEP_KEYS - 1:
+                await asyncio.sleep(0)
             for rows in self._pending_of(key, deliveries_min=request.deliveries_min):
                 if rows:
                     for piece in _pieces(arrow.pending_message(rows)):
@@ -240,7 +261,8 @@ class QueryService(rpc.QueryServicer):
         first = Numbered(request.producer, request.batch, request.first_row)
         try:
             lengths = unpack("I", request.lengths, field="lengths")
-            rows = checked_rows(first, lengths, request.fields)
+            # In a thread, which gives way every few milliseconds.
+            rows = await asyncio.to_thread(checked_rows, first, lengths, request.fields)
         except BatchError as error:
             await _refuse(context, str(error))
 
@@ -268,7 +290,7 @@ class QueryService(rpc.QueryServicer):
                 request.key,
                 read=read,
                 before_ms=Millis(request.before_ms),
-                entries_max=TRIM_ENTRIES,
+                nodes_max=TRIM_NODES,
             )
 
         removed = 0
@@ -283,13 +305,17 @@ class QueryService(rpc.QueryServicer):
             StaleBatchError: as ``change`` does.
         """
         engine = self._engine
-        while engine.database.pause is not None:  # noqa: ASYNC110 - nobody tells when it is over
+        while engine.congested or engine.database.pause is not None:  # noqa: ASYNC110 - nobody tells when it is over
             await asyncio.sleep(PAUSED_SECONDS)
         try:
             result = engine.database.change(engine.now(), change)
         except CommandError as error:
             # The disk refuses, or this region must not issue: another one may take it.
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        finally:
+            # Also what was done before an error has to be told and logged.
+            engine.settle()
+            engine.schedule()
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def tell(ok: bool) -> None:
@@ -298,7 +324,6 @@ class QueryService(rpc.QueryServicer):
                 durable.set_result(ok)
 
         engine.defer(tell)
-        engine.settle()
         if not await durable:
             await context.abort(
                 grpc.StatusCode.UNAVAILABLE,
@@ -331,8 +356,7 @@ def _id_bounds(request: pb.PlanRequest | pb.ScanRequest) -> tuple[StreamId, Stre
     )
 
 
-def _described(key: bytes, stream: Stream, *, with_groups: bool) -> pb.StreamDescription:
-    groups = sorted(stream.groups.items()) if with_groups else []
+def _described(key: bytes, stream: Stream) -> pb.StreamDescription:
     return pb.StreamDescription(
         key=key,
         entries=stream.length,
@@ -340,7 +364,6 @@ def _described(key: bytes, stream: Stream, *, with_groups: bool) -> pb.StreamDes
             _lane(lane, lost_n=stream.lost.get(origin, 0))
             for origin, lane in sorted(stream.lanes.items())
         ],
-        groups=[_group(name, group, stream) for name, group in groups],
     )
 
 
@@ -354,12 +377,14 @@ def _lane(lane: Lane, *, lost_n: int) -> pb.LaneDescription:
     return described
 
 
-def _group(name: bytes, group: Group, stream: Stream) -> pb.GroupDescription:
+def _group(
+    name: bytes, group: Group, stream: Stream, *, with_undelivered: bool
+) -> pb.GroupDescription:
     return pb.GroupDescription(
         name=name,
         consumers=len(group.consumers),
         pending=group.pending_count,
-        undelivered=group.undelivered_count(stream.lanes.values()),
+        undelivered=(group.undelivered_count(stream.lanes.values()) if with_undelivered else 0),
         frontier=[
             effects_pb2.LanePosition(
                 lane=region, id=encode_id(group.frontier(region, group.start_of(region)))

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from crdtstream.v1 import effects_pb2 as crdtstream_dot_v1_dot_effects__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63rdtstream/v1/query.proto\x12\rcrdtstream.v1\x1a\x1b\x63rdtstream/v1/effects.proto\"\x11\n\x0fPositionRequest\"\x80\x01\n\x08Position\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x13\n\x0b\x64\x61tabase_id\x18\x02 \x01(\t\x12\x30\n\ndurable_vv\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06now_ms\x18\x04 \x01(\x04\x12\r\n\x05\x66\x61ult\x18\x05 \x01(\t\";\n\x12ListStreamsRequest\x12\x10\n\x08patterns\x18\x01 \x03(\x0c\x12\x13\n\x0bwith_groups\x18\x02 \x01(\x08\"\xbc\x01\n\x11StreamDescription\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12-\n\x05lanes\x18\x03 \x03(\x0b\x32\x1e.crdtstream.v1.LaneDescription\x12/\n\x06groups\x18\x04 \x03(\x0b\x32\x1f.crdtstream.v1.GroupDescription\x12)\n\x08position\x18\x05 \x01(\x0b\x32\x17.crdtstream.v1.Position\"\xa6\x01\n\x0fLaneDescription\x12\x0e\n\x06origin\x18\x01 \x01(\r\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12 \n\x05\x66irst\x18\x03 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x1f\n\x04last\x18\x04 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x0f\n\x07\x66irst_n\x18\x05 \x01(\x04\x12\x0e\n\x06last_n\x18\x06 \x01(\x04\x12\x0e\n\x06lost_n\x18\x07 \x01(\x04\"\x88\x01\n\x10GroupDescription\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\x11\n\tconsumers\x18\x02 \x01(\x04\x12\x0f\n\x07pending\x18\x03 \x01(\x04\x12\x13\n\x0bundelivered\x18\x04 \x01(\x04\x12-\n\x08\x66rontier\x18\x05 \x03(\x0b\x32\x1b.crdtstream.v1.LanePosition\"\x89\x02\n\x0bPlanRequest\x12\x10\n\x08patterns\x18\x01 \x03(\x0c\x12+\n\x05\x61\x62ove\x18\x02 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12*\n\x04upto\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x13\n\x0b\x65ntries_max\x18\x04 \x01(\x04\x12\x0f\n\x07origins\x18\x05 \x03(\r\x12 \n\x05start\x18\x06 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x1e\n\x03\x65nd\x18\x07 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x15\n\rrange_entries\x18\x08 \x01(\x04\x12\x10\n\x08only_end\x18\t \x01(\x08\"\x81\x01\n\tPlanReply\x12)\n\x03\x65nd\x18\x01 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12$\n\x06ranges\x18\x02 \x03(\x0b\x32\x14.crdtstream.v1.Range\x12#\n\x06losses\x18\x03 \x03(\x0b\x32\x13.crdtstream.v1.Loss\"V\n\x05Range\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0e\n\x06origin\x18\x02 \x01(\r\x12\x0f\n\x07\x61\x62ove_n\x18\x03 \x01(\x04\x12\x0e\n\x06upto_n\x18\x04 \x01(\x04\x12\x0f\n\x07\x65ntries\x18\x05 \x01(\x04\"3\n\x04Loss\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0e\n\x06origin\x18\x02 \x01(\r\x12\x0e\n\x06lost_n\x18\x03 \x01(\x04\"\x8d\x01\n\x0bScanRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0e\n\x06origin\x18\x02 \x01(\r\x12\x0f\n\x07\x61\x62ove_n\x18\x03 \x01(\x04\x12\x0e\n\x06upto_n\x18\x04 \x01(\x04\x12 \n\x05start\x18\x05 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x1e\n\x03\x65nd\x18\x06 \x01(\x0b\x32\x11.crdtstream.v1.Id\")\n\tScanPiece\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0e\n\x06lost_n\x18\x02 \x01(\x04\">\n\x12ScanPendingRequest\x12\x10\n\x08patterns\x18\x01 \x03(\x0c\x12\x16\n\x0e\x64\x65liveries_min\x18\x02 \x01(\x04\"q\n\rAppendRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x10\n\x08producer\x18\x02 \x01(\x0c\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x04\x12\x11\n\tfirst_row\x18\x04 \x01(\x04\x12\x0f\n\x07lengths\x18\x05 \x01(\x0c\x12\x0e\n\x06\x66ields\x18\x06 \x01(\x0c\".\n\x0b\x41ppendReply\x12\x10\n\x08\x61ppended\x18\x01 \x01(\r\x12\r\n\x05known\x18\x02 \x01(\r\"]\n\x0fTrimReadRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12*\n\x04read\x18\x02 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x11\n\tbefore_ms\x18\x03 \x01(\x04\" \n\rTrimReadReply\x12\x0f\n\x07removed\x18\x01 \x01(\x04\x32\xff\x03\n\x05Query\x12\x46\n\x0bGetPosition\x12\x1e.crdtstream.v1.PositionRequest\x1a\x17.crdtstream.v1.Position\x12T\n\x0bListStreams\x12!.crdtstream.v1.ListStreamsRequest\x1a .crdtstream.v1.StreamDescription0\x01\x12<\n\x04Plan\x12\x1a.crdtstream.v1.PlanRequest\x1a\x18.crdtstream.v1.PlanReply\x12>\n\x04Scan\x12\x1a.crdtstream.v1.ScanRequest\x1a\x18.crdtstream.v1.ScanPiece0\x01\x12L\n\x0bScanPending\x12!.crdtstream.v1.ScanPendingRequest\x1a\x18.crdtstream.v1.ScanPiece0\x01\x12\x42\n\x06\x41ppend\x12\x1c.crdtstream.v1.AppendRequest\x1a\x1a.crdtstream.v1.AppendReply\x12H\n\x08TrimRead\x12\x1e.crdtstream.v1.TrimReadRequest\x1a\x1c.crdtstream.v1.TrimReadReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63rdtstream/v1/query.proto\x12\rcrdtstream.v1\x1a\x1b\x63rdtstream/v1/effects.proto\"\x11\n\x0fPositionRequest\"\x80\x01\n\x08Position\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x13\n\x0b\x64\x61tabase_id\x18\x02 \x01(\t\x12\x30\n\ndurable_vv\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06now_ms\x18\x04 \x01(\x04\x12\r\n\x05\x66\x61ult\x18\x05 \x01(\t\"U\n\x12ListStreamsRequest\x12\x10\n\x08patterns\x18\x01 \x03(\x0c\x12\x13\n\x0bwith_groups\x18\x02 \x01(\x08\x12\x18\n\x10with_undelivered\x18\x03 \x01(\x08\"\xbc\x01\n\x11StreamDescription\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12-\n\x05lanes\x18\x03 \x03(\x0b\x32\x1e.crdtstream.v1.LaneDescription\x12/\n\x06groups\x18\x04 \x03(\x0b\x32\x1f.crdtstream.v1.GroupDescription\x12)\n\x08position\x18\x05 \x01(\x0b\x32\x17.crdtstream.v1.Position\"\xa6\x01\n\x0fLaneDescription\x12\x0e\n\x06origin\x18\x01 \x01(\r\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12 \n\x05\x66irst\x18\x03 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x1f\n\x04last\x18\x04 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x0f\n\x07\x66irst_n\x18\x05 \x01(\x04\x12\x0e\n\x06last_n\x18\x06 \x01(\x04\x12\x0e\n\x06lost_n\x18\x07 \x01(\x04\"\x88\x01\n\x10GroupDescription\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\x11\n\tconsumers\x18\x02 \x01(\x04\x12\x0f\n\x07pending\x18\x03 \x01(\x04\x12\x13\n\x0bundelivered\x18\x04 \x01(\x04\x12-\n\x08\x66rontier\x18\x05 \x03(\x0b\x32\x1b.crdtstream.v1.LanePosition\"\x89\x02\n\x0bPlanRequest\x12\x10\n\x08patterns\x18\x01 \x03(\x0c\x12+\n\x05\x61\x62ove\x18\x02 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12*\n\x04upto\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x13\n\x0b\x65ntries_max\x18\x04 \x01(\x04\x12\x0f\n\x07origins\x18\x05 \x03(\r\x12 \n\x05start\x18\x06 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x1e\n\x03\x65nd\x18\x07 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x15\n\rrange_entries\x18\x08 \x01(\x04\x12\x10\n\x08only_end\x18\t \x01(\x08\"\x81\x01\n\tPlanReply\x12)\n\x03\x65nd\x18\x01 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12$\n\x06ranges\x18\x02 \x03(\x0b\x32\x14.crdtstream.v1.Range\x12#\n\x06losses\x18\x03 \x03(\x0b\x32\x13.crdtstream.v1.Loss\"V\n\x05Range\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0e\n\x06origin\x18\x02 \x01(\r\x12\x0f\n\x07\x61\x62ove_n\x18\x03 \x01(\x04\x12\x0e\n\x06upto_n\x18\x04 \x01(\x04\x12\x0f\n\x07\x65ntries\x18\x05 \x01(\x04\"3\n\x04Loss\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0e\n\x06origin\x18\x02 \x01(\r\x12\x0e\n\x06lost_n\x18\x03 \x01(\x04\"\x8d\x01\n\x0bScanRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0e\n\x06origin\x18\x02 \x01(\r\x12\x0f\n\x07\x61\x62ove_n\x18\x03 \x01(\x04\x12\x0e\n\x06upto_n\x18\x04 \x01(\x04\x12 \n\x05start\x18\x05 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x1e\n\x03\x65nd\x18\x06 \x01(\x0b\x32\x11.crdtstream.v1.Id\")\n\tScanPiece\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0e\n\x06lost_n\x18\x02 \x01(\x04\">\n\x12ScanPendingRequest\x12\x10\n\x08patterns\x18\x01 \x03(\x0c\x12\x16\n\x0e\x64\x65liveries_min\x18\x02 \x01(\x04\"q\n\rAppendRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x10\n\x08producer\x18\x02 \x01(\x0c\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x04\x12\x11\n\tfirst_row\x18\x04 \x01(\x04\x12\x0f\n\x07lengths\x18\x05 \x01(\x0c\x12\x0e\n\x06\x66ields\x18\x06 \x01(\x0c\".\n\x0b\x41ppendReply\x12\x10\n\x08\x61ppended\x18\x01 \x01(\r\x12\r\n\x05known\x18\x02 \x01(\r\"]\n\x0fTrimReadRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12*\n\x04read\x18\x02 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x11\n\tbefore_ms\x18\x03 \x01(\x04\" \n\rTrimReadReply\x12\x0f\n\x07removed\x18\x01 \x01(\x04\x32\xff\x03\n\x05Query\x12\x46\n\x0bGetPosition\x12\x1e.crdtstream.v1.PositionRequest\x1a\x17.crdtstream.v1.Position\x12T\n\x0bListStreams\x12!.crdtstream.v1.ListStreamsRequest\x1a .crdtstream.v1.StreamDescription0\x01\x12<\n\x04Plan\x12\x1a.crdtstream.v1.PlanRequest\x1a\x18.crdtstream.v1.PlanReply\x12>\n\x04Scan\x12\x1a.crdtstream.v1.ScanRequest\x1a\x18.crdtstream.v1.ScanPiece0\x01\x12L\n\x0bScanPending\x12!.crdtstream.v1.ScanPendingRequest\x1a\x18.crdtstream.v1.ScanPiece0\x01\x12\x42\n\x06\x41ppend\x12\x1c.crdtstream.v1.AppendRequest\x1a\x1a.crdtstream.v1.AppendReply\x12H\n\x08TrimRead\x12\x1e.crdtstream.v1.TrimReadRequest\x1a\x1c.crdtstream.v1.TrimReadReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,35 +37,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_POSITION']._serialized_start=93
   _globals['_POSITION']._serialized_end=221
   _globals['_LISTSTREAMSREQUEST']._serialized_start=223
-  _globals['_LISTSTREAMSREQUEST']._serialized_end=282
-  _globals['_STREAMDESCRIPTION']._serialized_start=285
-  _globals['_STREAMDESCRIPTION']._serialized_end=473
-  _globals['_LANEDESCRIPTION']._serialized_start=476
-  _globals['_LANEDESCRIPTION']._serialized_end=642
-  _globals['_GROUPDESCRIPTION']._serialized_start=645
-  _globals['_GROUPDESCRIPTION']._serialized_end=781
-  _globals['_PLANREQUEST']._serialized_start=784
-  _globals['_PLANREQUEST']._serialized_end=1049
-  _globals['_PLANREPLY']._serialized_start=1052
-  _globals['_PLANREPLY']._serialized_end=1181
-  _globals['_RANGE']._serialized_start=1183
-  _globals['_RANGE']._serialized_end=1269
-  _globals['_LOSS']._serialized_start=1271
-  _globals['_LOSS']._serialized_end=1322
-  _globals['_SCANREQUEST']._serialized_start=1325
-  _globals['_SCANREQUEST']._serialized_end=1466
-  _globals['_SCANPIECE']._serialized_start=1468
-  _globals['_SCANPIECE']._serialized_end=1509
-  _globals['_SCANPENDINGREQUEST']._serialized_start=1511
-  _globals['_SCANPENDINGREQUEST']._serialized_end=1573
-  _globals['_APPENDREQUEST']._serialized_start=1575
-  _globals['_APPENDREQUEST']._serialized_end=1688
-  _globals['_APPENDREPLY']._serialized_start=1690
-  _globals['_APPENDREPLY']._serialized_end=1736
-  _globals['_TRIMREADREQUEST']._serialized_start=1738
-  _globals['_TRIMREADREQUEST']._serialized_end=1831
-  _globals['_TRIMREADREPLY']._serialized_start=1833
-  _globals['_TRIMREADREPLY']._serialized_end=1865
-  _globals['_QUERY']._serialized_start=1868
-  _globals['_QUERY']._serialized_end=2379
+  _globals['_LISTSTREAMSREQUEST']._serialized_end=308
+  _globals['_STREAMDESCRIPTION']._serialized_start=311
+  _globals['_STREAMDESCRIPTION']._serialized_end=499
+  _globals['_LANEDESCRIPTION']._serialized_start=502
+  _globals['_LANEDESCRIPTION']._serialized_end=668
+  _globals['_GROUPDESCRIPTION']._serialized_start=671
+  _globals['_GROUPDESCRIPTION']._serialized_end=807
+  _globals['_PLANREQUEST']._serialized_start=810
+  _globals['_PLANREQUEST']._serialized_end=1075
+  _globals['_PLANREPLY']._serialized_start=1078
+  _globals['_PLANREPLY']._serialized_end=1207
+  _globals['_RANGE']._serialized_start=1209
+  _globals['_RANGE']._serialized_end=1295
+  _globals['_LOSS']._serialized_start=1297
+  _globals['_LOSS']._serialized_end=1348
+  _globals['_SCANREQUEST']._serialized_start=1351
+  _globals['_SCANREQUEST']._serialized_end=1492
+  _globals['_SCANPIECE']._serialized_start=1494
+  _globals['_SCANPIECE']._serialized_end=1535
+  _globals['_SCANPENDINGREQUEST']._serialized_start=1537
+  _globals['_SCANPENDINGREQUEST']._serialized_end=1599
+  _globals['_APPENDREQUEST']._serialized_start=1601
+  _globals['_APPENDREQUEST']._serialized_end=1714
+  _globals['_APPENDREPLY']._serialized_start=1716
+  _globals['_APPENDREPLY']._serialized_end=1762
+  _globals['_TRIMREADREQUEST']._serialized_start=1764
+  _globals['_TRIMREADREQUEST']._serialized_end=1857
+  _globals['_TRIMREADREPLY']._serialized_start=1859
+  _globals['_TRIMREADREPLY']._serialized_end=1891
+  _globals['_QUERY']._serialized_start=1894
+  _globals['_QUERY']._serialized_end=2405
 # @@protoc_insertion_point(module_scope)

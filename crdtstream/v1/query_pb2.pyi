@@ -26,12 +26,14 @@ class Position(_message.Message):
     def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., fault: _Optional[str] = ...) -> None: ...
 
 class ListStreamsRequest(_message.Message):
-    __slots__ = ("patterns", "with_groups")
+    __slots__ = ("patterns", "with_groups", "with_undelivered")
     PATTERNS_FIELD_NUMBER: _ClassVar[int]
     WITH_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    WITH_UNDELIVERED_FIELD_NUMBER: _ClassVar[int]
     patterns: _containers.RepeatedScalarFieldContainer[bytes]
     with_groups: bool
-    def __init__(self, patterns: _Optional[_Iterable[bytes]] = ..., with_groups: _Optional[bool] = ...) -> None: ...
+    with_undelivered: bool
+    def __init__(self, patterns: _Optional[_Iterable[bytes]] = ..., with_groups: _Optional[bool] = ..., with_undelivered: _Optional[bool] = ...) -> None: ...
 
 class StreamDescription(_message.Message):
     __slots__ = ("key", "entries", "lanes", "groups", "position")

@@ -23,13 +23,16 @@ from crdtstream.core.effects import (
     Deliver,
     DestroyGroup,
     EffectBatch,
+    IdempotentId,
+    Numbered,
+    NumberedRun,
     Redeliver,
     Remove,
     SetLastId,
     SetPosition,
     Trim,
 )
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, Region, StreamId, make_id
 from crdtstream.core.local_codec import decode_local, encode_local
 from crdtstream.v1 import effects_pb2
 
@@ -162,3 +165,22 @@ def test_garbage_is_refused_and_never_crashes(data: bytes) -> None:
             decode(data)
         except BatchError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        (NumberedRun(1, 2, Numbered(b"q", 0, 0)), "idempotent id, too"),
+        (NumberedRun(3, 2, Numbered(b"q", 0, 0)), "beyond the appends"),
+        (NumberedRun(0, 0, Numbered(b"q", 0, 0)), "empty"),
+        (NumberedRun(0, 1, Numbered(b"", 0, 0)), "producer: empty"),
+        (NumberedRun(0, 1, Numbered(b"q", 0, (1 << 64) - 2)), "out of range"),
+    ],
+)
+def test_a_run_of_rows_that_cannot_be_is_refused(run: NumberedRun, says: str) -> None:
+    appends = columns([b"x"], [(0, make_id(n, 0), b"") for n in range(4)])
+    appends.idempotent = {2: IdempotentId(b"p", b"1")}
+    appends.numbered = [run]
+    batch = EffectBatch(Region(1), 1, 4, {}, Millis(0), appends, [])
+    with pytest.raises(BatchError, match=says):
+        decode_batch(encode_batch(batch))

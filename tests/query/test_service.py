@@ -35,7 +35,9 @@ class Query:
         return self.stub.GetPosition(pb.PositionRequest(), metadata=self.metadata)
 
     def streams(self, *patterns: bytes, with_groups: bool = False) -> list[pb.StreamDescription]:
-        request = pb.ListStreamsRequest(patterns=patterns, with_groups=with_groups)
+        request = pb.ListStreamsRequest(
+            patterns=patterns, with_groups=with_groups, with_undelivered=with_groups
+        )
         return list(self.stub.ListStreams(request))
 
     def scan(self, key: bytes, origin: int, **given: object) -> list[dict[str, object]]:
@@ -419,6 +421,31 @@ def test_only_what_is_read_acknowledged_and_old_is_trimmed(three: Cluster) -> No
     three.converge()
     left = [entry_id for entry_id, _ in three[3].client.xrange("orders")]
     assert sorted(left) == sorted(mine[30:] + theirs[10:])
+
+
+def test_what_is_pending_or_to_be_read_again_is_not_trimmed(one: Node) -> None:
+    ids = fill(one.client, "orders", 3)
+    client = one.client
+    client.xgroup_create("orders", "g", id="0")
+    client.xreadgroup("g", "c", {"orders": ">"})
+    client.xack("orders", "g", *ids)
+    client.xgroup_setid("orders", "g", "0")
+    client.xreadgroup("g", "c", {"orders": ">"}, count=2)
+    assert trim(one, vv(r1=100)) == 0
+    client.xack("orders", "g", ids[0])
+    assert trim(one, vv(r1=100)) == 1
+    client.xack("orders", "g", ids[1])
+    assert trim(one, vv(r1=100)) == 1
+    assert client.xlen("orders") == 1
+
+
+def test_what_is_lost_during_a_scan_is_told_at_its_end(one: Node, query: Query) -> None:
+    fill(one.client, "orders", 30_000)
+    call = query.stub.Scan(pb.ScanRequest(key=b"orders", origin=1))
+    assert next(call).lost_n == 0
+    one.client.xtrim("orders", maxlen=0, approximate=False)
+    *_, last = call
+    assert (last.lost_n, last.data) == (30_000, b"")
 
 
 def test_an_entry_that_came_late_with_a_low_id_is_not_trimmed_unread(three: Cluster) -> None:
