@@ -33,7 +33,7 @@ from redis.exceptions import RedisError
 from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.core import ids
 from crdtstream.demo.weather import AIRPORTS, CUT_REGION, DemoError, Region
-from crdtstream.spark.jobs.regions import Regions
+from crdtstream.spark.jobs.regions import Regions, RegionsError
 from crdtstream.spark.options import FAILOVER_SECONDS_DEFAULT, NodesOptions, Security
 from crdtstream.spark.vectors import Vector, beyond, join, parse_vector
 
@@ -54,7 +54,7 @@ JOIN_AT: Final = 0.6
 READ_SECONDS_MAX: Final = 240.0
 CONVERGE_SECONDS: Final = 240.0
 POLL_SECONDS: Final = 0.1
-ARCHIVE_SECONDS: Final = 5.0
+PROGRESS_KEPT: Final = "spark.sql.streaming.numRecentProgressUpdates"
 DIFFERENCES_SHOWN: Final = 5
 
 # What Spark takes of each entry.  A delay of "NA" is no number, and so becomes null.
@@ -324,13 +324,18 @@ class _Demo:
         def replace_table(frame: "DataFrame", _batch: int) -> None:
             frame.write.mode("overwrite").parquet(self._table)
 
-        return (
+        writer = (
             table.writeStream.queryName("delays")
             .outputMode("complete")
             .option("checkpointLocation", str(self._folder / "delays-checkpoint"))
             .foreachBatch(replace_table)
-            .start()
         )
+        # All of them are counted at the end; of itself Spark remembers the last hundred.
+        self._spark.conf.set(PROGRESS_KEPT, "1000000")
+        try:
+            return writer.start()
+        finally:
+            self._spark.conf.unset(PROGRESS_KEPT)
 
     def _finish(self, query: "StreamingQuery") -> None:
         """Let the query read all there is, and count what it did."""
@@ -357,45 +362,51 @@ class _Demo:
 
     @contextmanager
     def _archiving(self) -> Iterator[None]:
-        """Archive meanwhile, as a program of its own would."""
+        """Archive meanwhile, again and again, as a program of its own would."""
         stopping = threading.Event()
+
+        def archive_until_stopped() -> int:
+            count = 0
+            while not stopping.is_set():
+                count += self._archive().entries
+            return count
+
         with ThreadPoolExecutor(max_workers=1) as pool:
-            done = pool.submit(self._archive, stopping)
+            done = pool.submit(archive_until_stopped)
             try:
                 yield
             finally:
                 stopping.set()
-            self._outcome.archived_early = done.result().entries
+            self._outcome.archived_early = done.result()
 
-    def _archive(self, stopping: threading.Event | None = None) -> "ArchiveOutcome":
-        """Archive what there is; with ``stopping`` again and again until that is set."""
+    def _archive(self) -> "ArchiveOutcome":
+        """Archive what there is now."""
         from crdtstream.spark.jobs.archive import ArchiveError, ArchiveOptions, archive
 
         options = ArchiveOptions(
             nodes=self._nodes,
             path=str(self._folder / "archive"),
             streams=(STREAM.encode(),),
-            follow=stopping is not None,
-            batch_seconds=ARCHIVE_SECONDS,
-            publish_seconds=ARCHIVE_SECONDS,
         )
         try:
-            return archive(self._spark, options, stopping=stopping)
+            return archive(self._spark, options)
         except ArchiveError as error:
             raise DemoError(f"the archive: {error}") from error
 
     def _compare_flights(self) -> None:
         """Every row of the file, whole, is in the archive as often as in the file: once."""
         import pyarrow as pa
+        import pyarrow.parquet
         from pyspark.sql import functions as f
 
-        entries = self._spark.read.parquet(str(self._folder / "archive"))
         names = self._flights.fields
-        found = entries.select([f.col("fields")[name].alias(name) for name in names])
         columns = zip(names, zip(*self._flights.all(), strict=True), strict=True)
-        expected = self._spark.createDataFrame(
-            pa.table({name: pa.array(column, pa.string()) for name, column in columns})
-        )
+        table = pa.table({name: pa.array(column, pa.string()) for name, column in columns})
+        pyarrow.parquet.write_table(table, self._folder / "file.parquet")
+
+        expected = self._spark.read.parquet(str(self._folder / "file.parquet"))
+        entries = self._spark.read.parquet(str(self._folder / "archive"))
+        found = entries.select([f.col("fields")[name].alias(name) for name in names])
         self._outcome.archived_ids = entries.select("id").distinct().count()
         self._outcome.flights_missing = expected.exceptAll(found).count()
         self._outcome.flights_extra = found.exceptAll(expected).count()
@@ -413,17 +424,22 @@ class _Demo:
     # --- The regions ----------------------------------------------------------------------------
 
     def _converge(self) -> None:
-        with Regions(self._nodes) as regions:
-            everything = join(regions.applied().values())
-            regions.wait_until_all_have(everything, seconds_max=CONVERGE_SECONDS)
+        try:
+            with Regions(self._nodes) as regions:
+                everything = join(regions.applied().values())
+                regions.wait_until_durable(everything, seconds_max=CONVERGE_SECONDS)
+        except RegionsError as error:
+            raise DemoError(str(error)) from error
 
 
 def _run_together(tasks: Coroutine[Any, Any, None]) -> None:
     """Run tasks of a group; what is expected to go wrong comes out of it as one error."""
     try:
         asyncio.run(tasks)
+    except AdminError as error:
+        raise DemoError(str(error)) from error
     except ExceptionGroup as group:
-        expected, other = group.split((DemoError, AdminError))
+        expected, other = group.split(DemoError)
         if expected is None or other is not None:
             raise
         raise DemoError("; ".join(map(str, expected.exceptions))) from group

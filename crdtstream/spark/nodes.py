@@ -374,7 +374,7 @@ class _Attempts:
             case grpc.StatusCode.UNIMPLEMENTED:
                 raise NodesError(
                     f"what answers at {address} is no region node of this version:"
-                    " name the gRPC port (738r)"
+                    " name its gRPC port (738r), or that of its [query]"
                 ) from error
             case _:
                 raise NodesError(f"{self._method} at {told} ({code.name})") from error

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 # So that a run has many batches, publishes often and merges often.
 ENTRIES_PER_BATCH = 150
-FILE_BYTES = 600
+FILE_BYTES = 20_000
+UNPUBLISHED_FILES_MAX = 0.4
 SMALL_FILES_MAX = 2
 ENTRIES_PER_CHUNK = 400
 
@@ -43,9 +44,10 @@ def main() -> None:
 
 
 def run_archive(spark: "SparkSession", nodes: "NodesOptions", given: argparse.Namespace) -> None:
-    from crdtstream.spark.jobs.archive import ArchiveOptions, archive
+    from crdtstream.spark.jobs import archive
 
-    options = ArchiveOptions(
+    archive.UNPUBLISHED_FILES_MAX = UNPUBLISHED_FILES_MAX
+    options = archive.ArchiveOptions(
         nodes=nodes,
         path=given.path,
         streams=(given.streams.encode(),),
@@ -53,7 +55,7 @@ def run_archive(spark: "SparkSession", nodes: "NodesOptions", given: argparse.Na
         file_bytes=FILE_BYTES,
         small_files_max=SMALL_FILES_MAX,
     )
-    print(archive(spark, options), flush=True)
+    print(archive.archive(spark, options), flush=True)
 
 
 def run_replay(spark: "SparkSession", nodes: "NodesOptions", given: argparse.Namespace) -> None:

@@ -102,6 +102,21 @@ def test_regions_that_hold_the_same_agree(
         assert len({lane["digest"] for lane in lanes if lane["origin"] == origin}) == 1
 
 
+def test_what_was_acknowledged_before_is_compared(spark: "SparkSession", tmp_path: Path) -> None:
+    """Also where the disk is behind: the audit waits for it."""
+    with cluster_of(3, tmp_path) as regions:
+        regions.configure(appendfsync="everysec")
+        regions.start()
+        for node in regions.nodes.values():
+            for number in range(50):
+                node.client.xadd("just now", {"number": number})
+
+        outcome = audit(spark, AuditOptions(nodes_of(regions)))
+
+    assert outcome.clean
+    assert outcome.entries == 150
+
+
 def test_a_database_without_streams_agrees(spark: "SparkSession", quiet: Cluster) -> None:
     outcome = audit(spark, AuditOptions(nodes_of(quiet), streams=(b"there is none",)))
 

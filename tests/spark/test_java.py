@@ -159,6 +159,16 @@ def test_session_knows_what_we_need(spark: "SparkSession") -> None:
     assert spark.sparkContext.uiWebUrl is None
 
 
+def test_workers_do_not_compile_pyspark_anew(spark: "SparkSession") -> None:
+    def where(_row: int) -> str:
+        import pyspark
+
+        return pyspark.__file__
+
+    (path,) = spark.sparkContext.parallelize([0], 1).map(where).collect()
+    assert Path(path).is_file(), "not in an archive"
+
+
 def test_session_that_runs_is_taken_as_it_is(spark: "SparkSession") -> None:
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:

@@ -96,7 +96,7 @@ def test_the_next_node_is_asked_and_then_preferred(
         (Code.PERMISSION_DENIED, "not you", "user and password"),
         (Code.INVALID_ARGUMENT, "no such thing", "no such thing"),
         (Code.FAILED_PRECONDITION, "something else", "something else"),
-        (Code.UNIMPLEMENTED, "what?", "name the gRPC port"),
+        (Code.UNIMPLEMENTED, "what?", "name its gRPC port"),
     ],
 )
 def test_what_no_other_node_would_do_ends_a_call_at_once(

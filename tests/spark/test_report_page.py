@@ -10,7 +10,8 @@ import pytest
 from crdtstream.spark.jobs.markup import Markup, element
 from crdtstream.spark.jobs.plots import Series, line_plot, round_step, short, time_text
 from crdtstream.spark.jobs.report_dead_letters import DeadLetter
-from crdtstream.spark.jobs.report_page import FieldWindow, Page, StreamPart, page_of
+from crdtstream.spark.jobs.report_page import Page, page_of
+from crdtstream.spark.jobs.report_page_streams import FieldWindow, StreamPart
 from crdtstream.spark.jobs.report_samples import LinkSample, RegionSummary
 from crdtstream.spark.options import EntryId
 

@@ -49,7 +49,7 @@ from crdtstream.spark.jobs.publishing import (
 )
 from crdtstream.spark.nodes import Nodes, NodesError
 from crdtstream.spark.options import NodesOptions
-from crdtstream.spark.vectors import Vector, message_of, parse_vector
+from crdtstream.spark.vectors import Vector, beyond, message_of, parse_vector
 from crdtstream.v1 import query_pb2
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ __all__ = ["ArchiveError", "ArchiveFormat", "ArchiveOptions", "ArchiveOutcome", 
 
 FILE_BYTES_DEFAULT: Final = 64 << 20
 ENTRIES_PER_BATCH_DEFAULT: Final = 1_000_000
-# So much is archived and not published, at most, when a long backlog is read.
-UNPUBLISHED_FILES_MAX: Final = 16
+# So many files' worth is archived and not published, at most, when a long backlog is read.  Tests
+# set it.
+UNPUBLISHED_FILES_MAX = 16.0
 POLL_SECONDS: Final = 1
 
 _LOG: Final = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class ArchiveOptions:
         entries_per_batch_max: bounds the memory and time of a micro-batch, in entries.
         file_bytes: how large files shall become.
         small_files_max: how many files of less than half of that a stream's day may keep; when
-            there would be more, they are merged.
+            there would be more, they are merged into one (which may be small, so 0 is as 1).
         compact: merge small files of all days, also where nothing is new, until each has one.
         trim_older_than_seconds: remove what is archived, acknowledged by all groups of its stream
             and older than this from the database; None: nothing.
@@ -154,6 +155,8 @@ def archive(
             return _Run(spark, folder, options, stopping or threading.Event()).run()
     except NodesError as error:
         raise ArchiveError(str(error)) from error
+    except OSError as error:
+        raise ArchiveError(f"{options.path}: {error}") from error
     except SPARK_ERRORS as error:
         raise ArchiveError(f"Spark failed: {told(error)}") from error
 
@@ -284,29 +287,30 @@ class _Run:
             raise
 
     def _archive_once(self, entries: DataFrame, batch: int) -> None:
-        query = _query_id(self._folder)
-        state = self._state
-        if state.query == query and batch <= state.batch:
+        archived = self._state.vector
+        if not beyond(_offset(self._folder, batch), archived):
             _LOG.info("batch %d is archived", batch)
             return
-        before = _offset(self._folder, batch - 1) if batch else state.vector
-        if before != state.vector:
+        # A query that has no batch yet begins where the archive ends, see _start.
+        before = _offset(self._folder, batch - 1) if batch else archived
+        if before != archived:
             raise ArchiveError(
-                f"batch {batch} begins at {before}, and the archive ends at {state.vector}: the "
+                f"batch {batch} begins at {before}, and the archive ends at {archived}: the "
                 f"checkpoint is not that of this archive. Remove {self._folder.url(CHECKPOINT)}, "
                 "and it is made anew from the archive's end"
             )
         segment = write_segment(self._folder, archived_columns(entries))
-        self._commit_batch(segment, query, batch)
+        self._commit_batch(segment, batch)
         self._batches += 1
         unpublished = sum(one.file_bytes for one in self._state.segments)
         if unpublished >= UNPUBLISHED_FILES_MAX * self._options.file_bytes:
             self._publish()
             self._trim()
 
-    def _commit_batch(self, segment: Segment | None, query: str, batch: int) -> None:
+    def _commit_batch(self, segment: Segment | None, batch: int) -> None:
         """From here on the batch is archived."""
         state, vector = self._state, _offset(self._folder, batch)
+        query = _query_id(self._folder)
         segments = () if segment is None else (segment,)
         count = sum(one.entries for one in segments)
         published = state.published
@@ -379,10 +383,11 @@ def _check(options: ArchiveOptions) -> None:
         for name in ("batch_seconds", "publish_seconds", "entries_per_batch_max", "file_bytes")
         if getattr(options, name) <= 0
     ]
-    if options.small_files_max < 1:
-        problems.append("small_files_max must be at least 1")
-    if (options.trim_older_than_seconds or 0) < 0:
-        problems.append("trim_older_than_seconds must not be negative")
+    problems += [
+        f"{name} must not be negative"
+        for name in ("small_files_max", "trim_older_than_seconds")
+        if (getattr(options, name) or 0) < 0
+    ]
     if problems:
         raise ArchiveError("; ".join(problems))
 

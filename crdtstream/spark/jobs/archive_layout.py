@@ -10,6 +10,9 @@
         staging/…                         files about to be published
         old/…                             files that merged ones replaced, about to go
         checkpoint/                       Spark's
+        replays/…                         how far replays are
+
+Who reads by wildcards, and not by folder, writes ``flights/stream=*/date=*/*.parquet``.
 
 A stream's name becomes the text of a folder, and readers guess the type of what such folders say.
 So names that would be lost or guessed wrongly are written otherwise, no two alike:

@@ -58,7 +58,7 @@ def read_archive(
         entries = spark.read.format("delta").load(path)
     else:
         entries = _published(spark, folder_at(spark, path))
-    return _bounded(_of_streams(entries, streams), start_ms, end_ms)
+    return between(_of_streams(entries, streams), start_ms, end_ms)
 
 
 def each_message_once(entries: DataFrame) -> DataFrame:
@@ -147,8 +147,11 @@ def _labels(entries: DataFrame, patterns: Sequence[bytes]) -> set[str]:
     return labels
 
 
-def _bounded(entries: DataFrame, start_ms: int | None, end_ms: int | None) -> DataFrame:
-    """By ID, with a bound on the date as well, which is what finds the folders."""
+def between(entries: DataFrame, start_ms: int | None, end_ms: int | None) -> DataFrame:
+    """The entries with such IDs; bounds the date as well, which is what finds the folders.
+
+    IDs whose milliseconds no LONG holds are beyond any ``start_ms``, and any ``end_ms``.
+    """
     if start_ms is not None:
         entries = entries.where((F.col("ms") >= start_ms) | F.col("ms").isNull()).where(
             F.col("date") >= F.lit(_date(start_ms))

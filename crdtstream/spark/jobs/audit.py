@@ -1,9 +1,11 @@
 """Do all regions hold the same?  Asked while clients go on writing, trimming and deleting.
 
-    cut = join of what the regions have      wait until every region has the cut
+    cut = join of what the regions have      wait until every region has the cut, durably
     read every region up to the cut          dots that are not alike everywhere are suspects
     later = join of what they have by then   wait until every region has that, too
     look the suspects up again               what is not alike now is a finding
+
+So whatever a client was told before the audit began is compared.
 
 *Why the second look decides.*  Every region had the cut before it was read, so it had applied the
 append of every dot up to the cut: an entry that is absent in a region was removed there, by an
@@ -110,6 +112,7 @@ class AuditOutcome:
     """What the audit found.
 
     Attributes:
+        clean: whether all regions agree: nothing was found that makes the audit fail.
         regions: that were compared.
         cut: at which they were compared.
         streams: how many, in any region.
@@ -121,6 +124,7 @@ class AuditOutcome:
         output: where the report is; empty if none was asked for.
     """
 
+    clean: bool
     regions: tuple[int, ...]
     cut: Mapping[int, int]
     streams: int
@@ -131,11 +135,6 @@ class AuditOutcome:
     examples: tuple[Finding, ...]
     output: str
     seconds: float
-
-    @property
-    def clean(self) -> bool:
-        """Whether all regions agree."""
-        return self.failures == 0
 
 
 def audit(spark: SparkSession, options: AuditOptions) -> AuditOutcome:
@@ -186,8 +185,8 @@ class _Audit:
     def run(self) -> AuditOutcome:
         began = time.monotonic()
         regions, numbers = self._regions, self._regions.numbers
-        cut = join(regions.durable().values())
-        self._wait_for(cut)
+        cut = join(regions.applied().values())
+        regions.wait_until_durable(cut, seconds_max=self._options.wait_seconds)
         looks = self._look(self._options.streams)
         compared = self._compare_entries(cut)
         found = self._findings(compared, self._differing_keys(looks))
@@ -197,14 +196,16 @@ class _Audit:
             lanes.write.mode("overwrite").parquet(f"{self._options.output}/lanes")
         counts = found.groupBy("kind", "fails").count().collect()
         examples = found.orderBy(found.fails.desc(), "kind", "key", "origin", "n", "id")
+        failures = sum(row["count"] for row in counts if row["fails"])
         return AuditOutcome(
+            clean=not failures,
             regions=numbers,
             cut=cut,
             streams=len({key for streams in looks.values() for key in streams}),
             entries=compared.alike,
             removed=compared.removed,
             findings=_added_up((row["kind"], row["count"]) for row in counts),
-            failures=sum(row["count"] for row in counts if row["fails"]),
+            failures=failures,
             examples=tuple(map(finding_of, examples.limit(self._options.examples_max).collect())),
             output=self._options.output,
             seconds=time.monotonic() - began,
@@ -251,7 +252,7 @@ class _Audit:
         for look in range(ENTRY_LOOKS):
             if look:
                 time.sleep(ENTRY_PAUSE_SECONDS)
-            self._wait_for(join(self._regions.applied().values()))
+            self._come_together()
             wanted = entries.lookup_ranges(self._spark, suspects, self._regions.addresses)
             read = entries.read_ranges(wanted, nodes, entries_count=0)
             found = entries.side_by_side(read, numbers)
@@ -290,7 +291,7 @@ class _Audit:
             if not suspects:
                 break
             time.sleep(KEY_PAUSE_SECONDS)
-            self._wait_for(join(self._regions.applied().values()))
+            self._come_together()
             keys = {subject.key for subject in suspects}
             few = patterns_literal(sorted(keys)) if len(keys) <= PATTERNS_MAX else ()
             now = self._look(few or self._options.streams)
@@ -305,8 +306,10 @@ class _Audit:
 
     # --- Both ---------------------------------------------------------------------------------
 
-    def _wait_for(self, wanted: Vector) -> None:
-        self._regions.wait_until_all_have(wanted, seconds_max=self._options.wait_seconds)
+    def _come_together(self) -> None:
+        """Return when every region has applied what any has by now, and so all it has shown."""
+        later = join(self._regions.applied().values())
+        self._regions.wait_until_applied(later, seconds_max=self._options.wait_seconds)
 
     def _duplicates_fail(self) -> bool:
         match self._options.duplicate_ids:

@@ -19,10 +19,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# In the path of what it reads, wherever they come from.
+_SPARKS_WILDCARDS: Final = frozenset("*?[]{}\\")
 
 
 class ArchiveError(Exception):
@@ -105,6 +109,8 @@ def folder_at(spark: "SparkSession", path: str) -> Folder:
     """
     if not path.strip():
         raise FolderError("the archive's folder has no name")
+    if set(path) & _SPARKS_WILDCARDS:
+        raise FolderError(f"{path}: Spark takes *?[]{{}}\\ for wildcards: choose another name")
     jvm = _jvm(spark)
     try:
         hadoop_path = jvm.org.apache.hadoop.fs.Path(path)

@@ -154,21 +154,17 @@ class Regions:
         """What each region has and cannot lose."""
         return {region: vector_of(status.durable_vv) for region, status in self.statuses().items()}
 
-    def wait_until_all_have(self, wanted: Vector, *, seconds_max: float) -> None:
-        """Return when every region has ``wanted``, durably.
+    def wait_until_durable(self, wanted: Vector, *, seconds_max: float) -> None:
+        """Return when every region has ``wanted`` and cannot lose it.
 
         Raises:
             RegionsError: time was over; the text says which region lacks what.
         """
-        deadline = time.monotonic() + seconds_max
-        while True:
-            durable = self.durable()
-            lacking = {region: beyond(wanted, vector) for region, vector in durable.items()}
-            if not any(lacking.values()):
-                return
-            if time.monotonic() >= deadline:
-                raise RegionsError(_lacking_text(lacking, durable, seconds_max))
-            time.sleep(POLL_SECONDS)
+        _wait(self.durable, wanted, seconds_max)
+
+    def wait_until_applied(self, wanted: Vector, *, seconds_max: float) -> None:
+        """Return when every region has applied ``wanted``; errors as of ``wait_until_durable``."""
+        _wait(self.applied, wanted, seconds_max)
 
     # --- Finding them -------------------------------------------------------------------------
 
@@ -267,11 +263,23 @@ def _one_database(replies: Mapping[str, admin_pb2.StatusReply]) -> str:
     return ids.pop()
 
 
+def _wait(ask: Callable[[], dict[int, Vector]], wanted: Vector, seconds_max: float) -> None:
+    deadline = time.monotonic() + seconds_max
+    while True:
+        vectors = ask()
+        lacking = {region: beyond(wanted, vector) for region, vector in vectors.items()}
+        if not any(lacking.values()):
+            return
+        if time.monotonic() >= deadline:
+            raise RegionsError(_lacking_text(lacking, vectors, seconds_max))
+        time.sleep(POLL_SECONDS)
+
+
 def _lacking_text(
-    lacking: Mapping[int, Vector], durable: Mapping[int, Vector], seconds_max: float
+    lacking: Mapping[int, Vector], vectors: Mapping[int, Vector], seconds_max: float
 ) -> str:
     parts = [
-        f"region {region} lacks {n - durable[region].get(origin, 0)} effects of region {origin}"
+        f"region {region} lacks {n - vectors[region].get(origin, 0)} effects of region {origin}"
         for region, lacks in lacking.items()
         for origin, n in lacks.items()
     ]

@@ -31,7 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs cal
 
 from crdtstream.spark.encoding import encode_maps, pieces
 from crdtstream.spark.jobs.archive_layout import HIDDEN
-from crdtstream.spark.jobs.archive_reader import each_message_once, read_archive
+from crdtstream.spark.jobs.archive_reader import between, each_message_once, read_archive
 from crdtstream.spark.jobs.archive_state import load
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, is_missing_file, told
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, TakenError, folder_at
@@ -137,6 +137,8 @@ def replay(spark: "SparkSession", options: ReplayOptions) -> ReplayOutcome:
         return _Replay(spark, options).run()
     except NodesError as error:
         raise ReplayError(str(error)) from error
+    except OSError as error:
+        raise ReplayError(f"{options.path}: {error}") from error
     except SPARK_ERRORS as error:
         raise ReplayError(f"Spark failed: {told(error)}") from error
 
@@ -196,6 +198,8 @@ class _Replay:
         self._folder: Folder = folder_at(spark, options.path)
         self._home = f"{REPLAYS}/{self._id}"
         self._pacing = _pacing(options)
+        # Listed once, as an archive may have very many files.
+        self._entries: DataFrame | None = None
 
     def run(self) -> ReplayOutcome:
         plan = self._plan()
@@ -336,9 +340,10 @@ class _Replay:
     def _append(self, plan: _Plan, chunk: int, pace: Pace) -> _Done:
         """Append a chunk's entries; reads the archive anew while its files change below us."""
         for attempt in range(READS_MAX):
-            entries = self._without_copies(self._chosen(plan.vector), plan.copies)
+            if self._entries is None:
+                self._entries = self._without_copies(self._chosen(plan.vector), plan.copies)
             try:
-                return self._append_once(_chunk_of(entries, plan, chunk), plan, chunk, pace)
+                return self._append_once(_chunk_of(self._entries, plan, chunk), plan, chunk, pace)
             except SPARK_ERRORS as error:
                 if "StaleBatchError" in str(error):
                     raise ReplayError(
@@ -351,6 +356,7 @@ class _Replay:
                         f"chunk {chunk} of {plan.chunks} was not appended whole: {told(error)}. "
                         f"Run it again with replay_id {self._id!r}, and it goes on there"
                     ) from error
+                self._entries = None
         raise AssertionError("the last attempt returns or raises")
 
     def _append_once(self, entries: DataFrame, plan: _Plan, chunk: int, pace: Pace) -> _Done:
@@ -448,14 +454,10 @@ def _with_field(blob: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def _chunk_of(entries: DataFrame, plan: _Plan, chunk: int) -> DataFrame:
-    """The entries between two bounds; those whose milliseconds no LONG holds are in the last."""
-    ms = F.col("ms")
-    if chunk > 0:
-        above = ms >= plan.bounds[chunk - 1]
-        entries = entries.where(above if chunk < plan.chunks - 1 else above | ms.isNull())
-    if chunk < plan.chunks - 1:
-        entries = entries.where(ms < plan.bounds[chunk])
-    return entries
+    """The entries between two bounds."""
+    start_ms = plan.bounds[chunk - 1] if chunk else None
+    end_ms = plan.bounds[chunk] if chunk < len(plan.bounds) else None
+    return between(entries, start_ms, end_ms)
 
 
 def _id_ms() -> Any:

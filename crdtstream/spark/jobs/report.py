@@ -29,7 +29,8 @@ from crdtstream.spark.jobs import report_windows as windows
 from crdtstream.spark.jobs.folder import ArchiveError, folder_at
 from crdtstream.spark.jobs.regions import Absence, Regions, told_as
 from crdtstream.spark.jobs.report_dead_letters import dead_letters_table, find_dead_letters
-from crdtstream.spark.jobs.report_page import FieldWindow, Page, StreamPart, page_of
+from crdtstream.spark.jobs.report_page import Page, page_of
+from crdtstream.spark.jobs.report_page_streams import FieldWindow, StreamPart
 from crdtstream.spark.jobs.report_windows import StreamField
 from crdtstream.spark.options import NodesOptions, OptionsError
 
