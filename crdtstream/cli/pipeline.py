@@ -226,9 +226,11 @@ def audit(
     reach: Reach,
     streams: StreamsOption = None,
     output: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Folder for the report, as Parquet; replaced."),
-    ] = None,
+        str,
+        typer.Option(
+            metavar="PATH", help="Folder for the report, as Parquet; replaced. Empty: none."
+        ),
+    ] = "crdtstream-audit",
     duplicate_ids: Annotated[
         Literal["by-mode", "fail", "allow"],
         typer.Option(
@@ -257,7 +259,7 @@ def audit(
     options = job.AuditOptions(
         nodes=source.nodes,
         streams=source.streams,
-        output=output or "",
+        output=output,
         duplicate_ids=job.DuplicateIds(duplicate_ids),
         wait_seconds=wait_seconds,
     )
@@ -308,7 +310,7 @@ def report(
 
     Example: crdtstream pipeline report report-folder --field temp
 
-    Exit status: 0 written, 1 a region does not answer or the folder cannot be written, 2 an option
+    Exit status: 0 written, 1 no region answers or the folder cannot be written, 2 an option
     cannot be meant.
     """
     source = reach.source(streams)

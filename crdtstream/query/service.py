@@ -88,7 +88,7 @@ class QueryService(rpc.QueryServicer):
         await self._credentials.check(context)
         position: pb.Position | None = self._position()
         for key in await self._keys(request.patterns, context):
-            stream = self._engine.replica.stream(key)
+            stream = self._engine.replica.held_stream(key)
             if stream is not None:
                 description = _described(key, stream)
                 for name in sorted(stream.groups) if request.with_groups else ():
@@ -229,14 +229,14 @@ class QueryService(rpc.QueryServicer):
         self, key: bytes, *, deliveries_min: int
     ) -> Iterator[list[tuple[bytes, bytes, Nack]]]:
         """Pending entries of a stream, a step at a time; a step may find none."""
-        stream = self._engine.replica.stream(key)
+        stream = self._engine.replica.held_stream(key)
         if stream is None:
             return
         for name, region in [(name, lane) for name in stream.groups for lane in stream.lanes]:
             above = ID_MIN
             while True:
                 # The stream and the group may have gone since the last step.
-                stream = self._engine.replica.stream(key)
+                stream = self._engine.replica.held_stream(key)
                 group = None if stream is None else stream.groups.get(name)
                 if group is None:
                     break
