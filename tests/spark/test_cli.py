@@ -280,7 +280,7 @@ def test_job_as_a_program(shared_regions: Cluster) -> None:
     """With a session of its own, started and ended."""
     require_spark()
     shared_regions[1].client.xadd("program", {"a": "b"})
-    words = ["audit", "--streams", "program", "--nodes", nodes_of(shared_regions)]
+    words = ["audit", "--streams", "program", "--output", "", "--nodes", nodes_of(shared_regions)]
     words += ["--master", "local[1]", "--conf", "spark.driver.memory=512m"]
     ended = subprocess.run(
         [sys.executable, "-m", "crdtstream", "pipeline", *words],
