@@ -420,6 +420,22 @@ def test_large_files_are_left_alone_and_large_days_are_cut(
     assert plain_dots(spark, folder) == list(range(4_010))
 
 
+def test_publishing_and_merging_where_hadoop_has_the_folder(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    folder = HadoopFolder(spark, (tmp_path / "an archive").as_uri())
+    state = State()
+    for run in range(3):
+        frames = [entries(spark, range(10 * run, 10 * run + 10), key=b"a/b%\xff", days=2)]
+        state, _ = publish(spark, folder, with_segments(folder, state, *frames), ALWAYS_MERGED)
+
+    assert len([path for path in visible(folder) if path.endswith(".parquet")]) == 2
+    found = read_archive(spark, folder.url(), streams=[b"a/b%\xff"])
+    assert dots_of(found) == list(range(30))
+    for name in ("segments", "staging", "old"):
+        assert folder.names(f"_archive/{name}") == []
+
+
 def test_files_are_sorted_by_id(spark: "SparkSession", tmp_path: Path) -> None:
     """So that a reader of some hours skips the rest of a day."""
     folder = LocalFolder(tmp_path)

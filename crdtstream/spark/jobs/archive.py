@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from crdtstream.spark.jobs.archive_layout import CHECKPOINT, archived_columns
+from crdtstream.spark.jobs.archive_layout import CHECKPOINT, STATE, archived_columns
 from crdtstream.spark.jobs.archive_source import read_stream
 from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
 from crdtstream.spark.jobs.delta import check_delta, write_delta
@@ -294,11 +294,7 @@ class _Run:
         # A query that has no batch yet begins where the archive ends, see _start.
         before = _offset(self._folder, batch - 1) if batch else archived
         if before != archived:
-            raise ArchiveError(
-                f"batch {batch} begins at {before}, and the archive ends at {archived}: the "
-                f"checkpoint is not that of this archive. Remove {self._folder.url(CHECKPOINT)}, "
-                "and it is made anew from the archive's end"
-            )
+            raise ArchiveError(self._unfitting(batch, before))
         segment = write_segment(self._folder, archived_columns(entries))
         self._commit_batch(segment, batch)
         self._batches += 1
@@ -306,6 +302,19 @@ class _Run:
         if unpublished >= UNPUBLISHED_FILES_MAX * self._options.file_bytes:
             self._publish()
             self._trim()
+
+    def _unfitting(self, batch: int, before: Vector) -> str:
+        """What to do about a checkpoint that does not go on where the archive ends."""
+        where = f"batch {batch} begins at {before}, and the archive ends at {self._state.vector}"
+        if beyond(before, self._state.vector):
+            return (
+                f"{where}: the archive's state is older than its checkpoint. Bring back the newer "
+                f"one in {self._folder.url(STATE)}, or begin in another folder"
+            )
+        return (
+            f"{where}: the checkpoint is older than the archive. Remove "
+            f"{self._folder.url(CHECKPOINT)}, and it is made anew from the archive's end"
+        )
 
     def _commit_batch(self, segment: Segment | None, batch: int) -> None:
         """From here on the batch is archived."""
