@@ -10,7 +10,7 @@ from crdtstream.commands.database import WAITING, Database
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.session import Session
 from crdtstream.core.codec import decode_batch
-from crdtstream.core.effects import DeleteKey
+from crdtstream.core.effects import ExpireKey
 from crdtstream.core.expiry import EXPIRED_AT_ONCE_MAX
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.replica import Replica
@@ -53,14 +53,14 @@ class Region1:
 
 
 async def deletes_in(log: MemoryLog) -> list[bytes]:
-    """The keys of the DeleteKeys that are in the log."""
+    """The keys of the ExpireKeys that are in the log."""
     rows = await log.read_from(1, bytes_max=1 << 30)
     batches = [decode_batch(row.record.batch) for row in rows if row.record.batch is not None]
     return [
         effect.key
         for batch in batches
         for _, effect in batch.others
-        if isinstance(effect, DeleteKey)
+        if isinstance(effect, ExpireKey)
     ]
 
 
@@ -182,4 +182,4 @@ def test_a_simulated_region_deletes_when_its_clock_says_so(restarts: bool) -> No
     node.let_time_pass()
     assert node.replica.known_keys() == []
     last = decode_batch(node.batches_beyond({})[-1])
-    assert [effect for _, effect in last.others] == [DeleteKey(b"x")]
+    assert [effect for _, effect in last.others] == [ExpireKey(b"x")]

@@ -5,6 +5,7 @@ from typing import Final
 from crdtstream.commands.arguments import any_id, integer, shown, strict_id
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
+from crdtstream.core.creates import Start
 from crdtstream.core.effects import (
     CreateConsumer,
     CreateGroup,
@@ -12,7 +13,7 @@ from crdtstream.core.effects import (
     DestroyGroup,
     SetPosition,
 )
-from crdtstream.core.group import Group, Start
+from crdtstream.core.group import Group
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream

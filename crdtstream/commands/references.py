@@ -4,8 +4,10 @@ Entries deleted under a policy travel by ID, never as a prefix of the stream (``
 
 * KEEPREF leaves what is pending; it reads as nil from then on.
 * DELREF takes the pending entries along, in every region.
-* ACKED deletes what every group has had and acknowledged, as far as this region knows.  Another
-  region may have handed the entry out itself, and there it stays pending and reads as nil.
+* ACKED deletes what every group is done with: acknowledged by a run that regions told each other
+  of, or acknowledged here where no other region hands the entry out.  Another region may have
+  handed it out before, and there it stays pending and reads as nil.  What was given up or jumped
+  here (XGROUP DELCONSUMER, SETID) is done with only if no other region still owes it.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -46,9 +48,9 @@ def parse_policy(text: bytes) -> ReferencePolicy | None:
     return _POLICIES.get(text.lower())
 
 
-def is_settled(groups: Iterable[Group], lane: Region, entry_id: StreamId) -> bool:
+def is_settled(groups: Iterable[Group], lane: Region, entry_id: StreamId, *, alone: bool) -> bool:
     """Whether all groups are done with an entry; without any group it is nobody's."""
-    return all(group.is_settled(lane, entry_id) for group in groups)
+    return all(group.is_settled(lane, entry_id, alone=alone) for group in groups)
 
 
 def remove(
@@ -137,7 +139,7 @@ def xdelex(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     replies: list[Reply] = []
     for entry_id in strict_ids(texts):
         lanes = () if entry_id in deleted else _lanes_of(stream, entry_id)
-        if policy is ReferencePolicy.ACKED and not _may_go(stream, lanes, entry_id):
+        if policy is ReferencePolicy.ACKED and not _may_go(replica, stream, lanes, entry_id):
             replies.append(_REFERENCED)
         elif lanes:
             removed.add(lanes, entry_id)
@@ -155,7 +157,9 @@ def _lanes_of(stream: Stream, entry_id: StreamId) -> tuple[Region, ...]:
     return tuple(lane for _, lane, _, _ in stream.find(entry_id))
 
 
-def _may_go(stream: Stream, lanes: tuple[Region, ...], entry_id: StreamId) -> bool:
+def _may_go(
+    replica: Replica, stream: Stream, lanes: tuple[Region, ...], entry_id: StreamId
+) -> bool:
     """Whether every group is done with an ID, in the lanes where it stands or is still pending.
 
     One that is nowhere counts as referenced, as in Redis, while a group has not come so far.
@@ -163,7 +167,7 @@ def _may_go(stream: Stream, lanes: tuple[Region, ...], entry_id: StreamId) -> bo
     groups = stream.groups.values()
     lanes = lanes or _pending_lanes(groups, entry_id)
     if lanes:
-        return all(is_settled(groups, lane, entry_id) for lane in lanes)
+        return all(is_settled(groups, lane, entry_id, alone=replica.is_alone) for lane in lanes)
     return all(entry_id <= group.last_delivered_id(stream.lanes) for group in groups)
 
 
@@ -220,7 +224,7 @@ def xackdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     for entry_id, lanes in zip(ids, order, strict=True):
         if not lanes:
             replies.append(_NOT_FOUND)
-        elif policy is ReferencePolicy.ACKED and not _may_go(stream, lanes, entry_id):
+        elif policy is ReferencePolicy.ACKED and not _may_go(replica, stream, lanes, entry_id):
             replies.append(_REFERENCED)
         else:
             _add_removed(removed, stream, lanes, entry_id, policy)

@@ -137,7 +137,7 @@ def trim(replica: Replica, key: bytes, trimming: Trimming) -> int:
     if stream is None:
         return 0
     if trimming.policy is not ReferencePolicy.KEEPREF:
-        ids = _plan_ids(stream, trimming)
+        ids = _plan_ids(stream, trimming, alone=replica.is_alone)
         remove(replica, key, ids, trimming.policy, trims=True)
         return sum(map(len, ids.values()))
     up_to = _plan(stream, trimming)
@@ -227,16 +227,18 @@ class _Nodes:
 # --- By ID: DELREF and ACKED --------------------------------------------------------------------
 
 
-def _plan_ids(stream: Stream, trimming: Trimming) -> dict[Region, set[StreamId]]:
-    """Per lane the IDs that go."""
+def _plan_ids(stream: Stream, trimming: Trimming, *, alone: bool) -> dict[Region, set[StreamId]]:
+    """Per lane the IDs that go; ``alone`` as in ``Group.are_settled``."""
     ids: dict[Region, set[StreamId]] = {}
-    chosen = _approximate_ids if trimming.approximate else _exact_ids
-    for lane, entry_id in islice(chosen(stream, trimming), REMOVED_IDS_MAX):
+    choose = _approximate_ids if trimming.approximate else _exact_ids
+    for lane, entry_id in islice(choose(stream, trimming, alone=alone), REMOVED_IDS_MAX):
         ids.setdefault(lane, set()).add(entry_id)
     return ids
 
 
-def _exact_ids(stream: Stream, trimming: Trimming) -> Iterator[tuple[Region, StreamId]]:
+def _exact_ids(
+    stream: Stream, trimming: Trimming, *, alone: bool
+) -> Iterator[tuple[Region, StreamId]]:
     last = ID_MAX
     excess = stream.length
     if trimming.maxlen is not None:
@@ -250,14 +252,16 @@ def _exact_ids(stream: Stream, trimming: Trimming) -> Iterator[tuple[Region, Str
     if excess <= 0 or last < ID_MIN:
         return
     for entry_id, lane, _, _ in stream.scan(ID_MIN, last):
-        if is_settled(groups, lane, entry_id):
+        if is_settled(groups, lane, entry_id, alone=alone):
             yield lane, entry_id
             excess -= 1
             if not excess:
                 return
 
 
-def _approximate_ids(stream: Stream, trimming: Trimming) -> Iterator[tuple[Region, StreamId]]:
+def _approximate_ids(
+    stream: Stream, trimming: Trimming, *, alone: bool
+) -> Iterator[tuple[Region, StreamId]]:
     groups = _groups_that_matter(stream, trimming)
     nodes = _Nodes(stream, trimming)
     while (found := nodes.next_whole()) is not None:
@@ -266,7 +270,7 @@ def _approximate_ids(stream: Stream, trimming: Trimming) -> Iterator[tuple[Regio
             # From here on no group has come so far.
             nodes.leave(lane)
             continue
-        ids = _settled_in(groups, lane, node)
+        ids = _settled_in(groups, lane, node, alone=alone)
         nodes.take(lane, node, len(ids))
         for entry_id in ids:
             yield lane, entry_id
@@ -277,17 +281,18 @@ def _groups_that_matter(stream: Stream, trimming: Trimming) -> list[Group]:
     return list(stream.groups.values()) if trimming.policy is ReferencePolicy.ACKED else []
 
 
-def _settled_in(groups: list[Group], lane: Region, node: MacroNode) -> list[StreamId]:
+def _settled_in(
+    groups: list[Group], lane: Region, node: MacroNode, *, alone: bool
+) -> list[StreamId]:
     """The entries of a macro node that all groups are done with."""
     ids = [node.id_at(index) for index in range(len(node))]
     undecided = []
     for group in groups:
-        progress = group.progress(lane)
-        pel = progress.pel
+        pel = group.progress(lane).pel
         pending_count = pel.bisect_right(ids[-1]) - pel.bisect_left(ids[0])
         if pending_count >= len(ids) and all(map(pel.__contains__, ids)):
             # Usual in a backlog, which may be long.
             return []
-        if pending_count or ids[-1] > progress.last_delivered:
+        if pending_count or not group.are_settled(lane, ids[0], ids[-1], alone=alone):
             undecided.append(group)
-    return [entry_id for entry_id in ids if is_settled(undecided, lane, entry_id)]
+    return [entry_id for entry_id in ids if is_settled(undecided, lane, entry_id, alone=alone)]

@@ -14,11 +14,12 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 from google.protobuf.message import DecodeError
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.creates import Start
 from crdtstream.core.effects import (
     AckFrontier,
     AppendColumns,
@@ -26,6 +27,7 @@ from crdtstream.core.effects import (
     DeleteKey,
     DestroyGroup,
     EffectBatch,
+    ExpireKey,
     IdempotentId,
     LaneHandover,
     Mode,
@@ -39,7 +41,6 @@ from crdtstream.core.effects import (
     SetStreamConfig,
     Trim,
 )
-from crdtstream.core.group import Start
 from crdtstream.core.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.ids import REGION_MAX, Millis, Region, StreamId, id_ms, id_seq, make_id
 from crdtstream.v1 import effects_pb2
@@ -179,6 +180,8 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
             message.trim.up_to.extend(encode_positions(up_to))
         case DeleteKey(key):
             message.delete_key.key = key
+        case ExpireKey(key):
+            message.expire_key.key = key
         case CreateGroup(key, group, start, entries_read):
             create = message.create_group
             create.key, create.group = key, group
@@ -215,6 +218,8 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
                 message.set_stream_config.idmp_maxsize = maxsize
         case SetGroupMode():
             _encode_mode(message.set_group_mode, effect)
+        case _:
+            assert_never(effect)
     return message
 
 
@@ -259,6 +264,8 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
             return Trim(message.trim.key, decode_positions(message.trim.up_to, field="trim.up_to"))
         case "delete_key":
             return DeleteKey(message.delete_key.key)
+        case "expire_key":
+            return ExpireKey(message.expire_key.key)
         case "create_group":
             return _decode_create(message.create_group)
         case "destroy_group":

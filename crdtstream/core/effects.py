@@ -125,6 +125,19 @@ class DeleteKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpireKey:
+    """The key's time was over: everything of it that the context covers goes, and nothing else.
+
+    Observed-remove throughout: entries, last-IDs, deadlines, XCFGSET's values and group creates.
+    It leaves no tombstone, so a group that another region makes again after the deadline stays.
+    A user's delete is a DeleteKey.
+    Source: ``rules`` 7.
+    """
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class CreateGroup:
     """A group.  It exists if no destroy of it lies outside this effect's context.
 
@@ -249,6 +262,7 @@ RareEffect: TypeAlias = (
     Remove
     | Trim
     | DeleteKey
+    | ExpireKey
     | CreateGroup
     | DestroyGroup
     | AckFrontier

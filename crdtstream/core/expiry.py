@@ -1,13 +1,16 @@
 """Which keys end, and when: the deadlines that count at present, and the keys that are over.
 
-    SetExpiry ──> set ──> heap ──advance(now)──> due ──> a DeleteKey from the region that set it
-    DeleteKey ──> forget
+    SetExpiry ──> set ──> coming ──look(now)──> due ──> an ExpireKey from the region that set it
+                             ^──────────────────┘  a clock that was set back
+    DeleteKey, ExpireKey ──> forget
 
-A key whose time is over stays where it is and reads as missing, until the DeleteKey of the region
-whose deadline it was has come (``rules`` 7).  Which of several deadlines counts is for the
+A key whose time is over stays where it is and reads as missing, until the ExpireKey of the region
+whose deadline it was has come (``rules`` 7).  It is judged anew whenever somebody says what time it
+is, so a key comes back when the clock goes back.  Which of several deadlines counts is for the
 registers to say (``registers.py``); they may be there before their key, and outlive it.
 
-Always so: of every key in ``due`` a deadline is known, and it has passed.
+Always so: ``due`` holds exactly the keys whose deadline is known and has passed by the last clock
+that was told.
 """
 
 from heapq import heapify, heappop, heappush
@@ -31,7 +34,17 @@ class Expiry:
         due: keys whose deadline has passed; one and the same set for good.
     """
 
-    __slots__ = ("_deadlines", "_due_here", "_heap", "_lone", "_region", "_sum_ms", "due")
+    __slots__ = (
+        "_coming",
+        "_deadlines",
+        "_due_here",
+        "_lone",
+        "_now",
+        "_passed",
+        "_region",
+        "_sum_ms",
+        "due",
+    )
 
     def __init__(self, region: Region) -> None:
         self._region = region
@@ -40,7 +53,10 @@ class Expiry:
         self._due_here: dict[bytes, None] = {}
         self._deadlines: dict[bytes, tuple[Millis, Dot]] = {}
         self._sum_ms = 0
-        self._heap: list[tuple[Millis, bytes]] = []
+        self._now = Millis(0)
+        # By deadline, the earliest first; and those of ``due``, negated, the latest first.
+        self._coming: list[tuple[int, bytes]] = []
+        self._passed: list[tuple[int, bytes]] = []
         # Keys that have a deadline and nothing else.
         self._lone: set[bytes] = set()
 
@@ -61,8 +77,8 @@ class Expiry:
         return Millis((self._sum_ms - sum(self._deadlines[key][0] for key in self.due)) // count)
 
     def next(self) -> Millis | None:
-        """When ``advance`` will find the next key; may be of a deadline long changed."""
-        return self._heap[0][0] if self._heap else None
+        """When ``look`` will find the next key; may be of a deadline long changed."""
+        return Millis(self._coming[0][0]) if self._coming else None
 
     # --- Changes ------------------------------------------------------------------------------
 
@@ -75,13 +91,21 @@ class Expiry:
         self._sum_ms += deadline[0]
         if not exists:
             self._lone.add(key)
-        if len(self._heap) > 2 * len(self._deadlines) + STALE_DEADLINES_MAX:
-            self._heap = [
-                (when, name) for name, (when, _) in self._deadlines.items() if name not in self.due
-            ]
-            heapify(self._heap)
-        else:
-            heappush(self._heap, (deadline[0], key))
+        heappush(self._coming, (deadline[0], key))
+        bound = 2 * len(self._deadlines) + STALE_DEADLINES_MAX
+        if len(self._coming) + len(self._passed) > bound:
+            self._clear_out()
+
+    def _clear_out(self) -> None:
+        """Drop what the heaps hold of deadlines that were overwritten."""
+        self._coming, self._passed = [], []
+        for key, (deadline, _) in self._deadlines.items():
+            if key in self.due:
+                self._passed.append((-deadline, key))
+            else:
+                self._coming.append((deadline, key))
+        heapify(self._coming)
+        heapify(self._passed)
 
     def forget(self, key: bytes) -> None:
         """The key has no deadline any more."""
@@ -104,18 +128,33 @@ class Expiry:
     # --- Time ---------------------------------------------------------------------------------
 
     def advance(self, now: Millis) -> list[bytes]:
-        """The keys that are over by ``now`` and were not before, in the order of the deadlines."""
-        over = []
-        while self._heap and self._heap[0][0] <= now:
-            deadline, key = heappop(self._heap)
+        """Judge by another clock; returns the keys that went or came back by it."""
+        self._now = now
+        return self.look()
+
+    def look(self) -> list[bytes]:
+        """Judge what changed since the last look; returns the keys that went or came back."""
+        changed = []
+        while self._coming and self._coming[0][0] <= self._now:
+            deadline, key = heappop(self._coming)
             found = self._deadlines.get(key)
-            if found is None or found[0] != deadline:
+            if found is None or found[0] != deadline or key in self.due:
                 continue
             self.due.add(key)
+            heappush(self._passed, (-deadline, key))
             if found[1].region == self._region:
                 self._due_here[key] = None
-            over.append(key)
-        return over
+            changed.append(key)
+        while self._passed and -self._passed[0][0] > self._now:
+            negated, key = heappop(self._passed)
+            found = self._deadlines.get(key)
+            if found is None or found[0] != -negated or key not in self.due:
+                continue
+            self.due.remove(key)
+            self._due_here.pop(key, None)
+            heappush(self._coming, (-negated, key))
+            changed.append(key)
+        return changed
 
     @property
     def has_due_here(self) -> bool:

@@ -10,25 +10,28 @@ Per lane, in order of ID:
        (known interval)            (delivered here, acknowledged)       not delivered yet
 
 * ``run_from``: from here on every entry up to last-delivered was handed out here, or is covered
-  by an interval.  Jumps (XGROUP SETID, LASTID) and entries given up (DELCONSUMER) begin a new run.
+  by an interval.  Jumps (XGROUP SETID, LASTID) and entries given up (DELCONSUMER) begin a new run;
+  the stretches before them are kept in ``handed_out``.
 * What this region may tell the others is (run_from, just before the first pending], at most up to
   last-delivered: ``measure``.
 * Delivery skips what an interval covers, unless XGROUP SETID went back behind it on purpose.
 
 Replicated too is the mode: whether every region hands out new entries, one of them (the home), or
-each its own lane (``rules`` 13).
+each its own lane (``rules`` 13).  What a region jumps or gives up while others hand out too is
+theirs to deliver; so it is taken up again when a mode makes this region the one that hands out.
 """
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import chain, islice
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sortedcontainers import SortedDict
 
 from crdtstream.core.by_age import ByAge
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.creates import Creates, Start, position_in, scalar
 from crdtstream.core.effects import (
     Claim,
     Deliver,
@@ -45,8 +48,9 @@ from crdtstream.core.lag import entries_read_after, entries_read_skipped
 from crdtstream.core.lane import Lane, LastId, MacroNode
 from crdtstream.core.progress import Consumer, LaneProgress, Nack, once_more
 
-Start: TypeAlias = StreamId | Mapping[Region, StreamId]
 Found: TypeAlias = tuple[StreamId, Region, MacroNode, int]
+
+NO_INTERVALS: Final = Intervals()
 
 
 class Group:
@@ -54,24 +58,23 @@ class Group:
 
     __slots__ = (
         "_by_age",
+        "_here",
         "_position",
-        "_position_create_count",
+        "_position_is_left",
+        "_position_known",
         "_read_hint",
         "claims_idle",
         "consumers",
         "creates",
-        "intervals",
         "lanes",
-        "mode",
         "unowned",
     )
 
-    def __init__(self) -> None:
-        self.creates: dict[Dot, Start] = {}
-        self.intervals: dict[Region, Intervals] = {}
+    def __init__(self, here: Region) -> None:
+        self._here = here
+        self.creates = Creates()
         self.lanes: dict[Region, LaneProgress] = {}
         self.consumers: SortedDict[bytes, Consumer] = SortedDict()
-        self.mode = ModeRegister()
         # Pending entries that nobody owns, in the order in which they are to be claimed.
         self.unowned: OrderedDict[tuple[StreamId, Region], Nack] = OrderedDict()
         # Those that somebody owns by delivery time, oldest first; made when somebody first asks
@@ -81,11 +84,23 @@ class Group:
         self.claims_idle = False
         # Where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID said so.
         self._position: Start | None = None
-        self._position_create_count = 0
+        # The creates that were here then, and whether it was a jump while others handed out too.
+        self._position_known: frozenset[Dot] = frozenset()
+        self._position_is_left = False
         # ENTRIESREAD: how many were read, and of which lane; None: of all that will come.
         self._read_hint: tuple[int, Region | None] | None = None
 
     # --- Replicated ---------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> ModeRegister:
+        """Who hands out new entries."""
+        return self.creates.mode
+
+    @property
+    def intervals(self) -> Mapping[Region, Intervals]:
+        """Per lane what was acknowledged."""
+        return self.creates.intervals
 
     def add_create(
         self, dot: Dot, start: Start, entries_read: int | None, lanes: Collection[Region]
@@ -94,11 +109,18 @@ class Group:
         before = {region: self.start_of(region) for region in self.lanes}
         if not self.creates:
             self._take_read_hint(entries_read, lanes)
-        self.creates[dot] = start
+        self.creates.add(dot, start)
         for region, old_start in before.items():
             new_start = self.start_of(region)
             if new_start < old_start:
                 self._take_back(region, new_start)
+
+    def drop_creates(self, context: VersionVector) -> None:
+        """End the creates that the context covers; without any the group is to go."""
+        self.creates.drop_covered_by(context)
+        if self.creates:
+            # The mode may have gone with them.
+            self._settle_who_hands_out()
 
     def _take_back(self, region: Region, start: StreamId) -> None:
         """Go back to the frontier; a lane that XGROUP SETID set back further stays there."""
@@ -112,27 +134,23 @@ class Group:
 
     def start_of(self, region: Region) -> StreamId:
         """Where the group begins in a lane; 0-0 before any create."""
-        return min((_position_in(start, region) for start in self.creates.values()), default=ID_MIN)
+        return self.creates.start_of(region)
 
     def frontier(self, region: Region, start: StreamId) -> StreamId:
         """The end of the acknowledged run that begins at ``start``."""
-        intervals = self.intervals.get(region)
-        return start if intervals is None else intervals.run_end(start)
-
-    def has_create_covered_by(self, context: VersionVector) -> bool:
-        return any(covers_dot(context, dot) for dot in self.creates)
+        return self.intervals.get(region, NO_INTERVALS).run_end(start)
 
     def unite(
         self,
         region: Region,
         start: StreamId,
         end: StreamId,
+        context: VersionVector,
         lane: Lane | None,
         last_ids: Mapping[Region, LastId],
     ) -> None:
         """An AckFrontier's interval: what it newly covers is no longer pending or to be read."""
-        intervals = self.intervals.setdefault(region, Intervals())
-        fresh = intervals.add(start, end)
+        fresh = self.creates.unite(region, start, end, context)
         progress = self._kept_progress(region)
         for low, high in fresh:
             for entry_id in list(progress.pel.irange(low, high, inclusive=(False, True))):
@@ -147,37 +165,58 @@ class Group:
             region: handover_of(self.progress(region)) for region in sorted({*lanes, *self.lanes})
         }
 
-    def set_mode(
-        self, effect: SetGroupMode, issuer: Region, context: VersionVector, here: Region
-    ) -> None:
-        """A SetGroupMode; if it wins, this region takes over the lanes that fall to it."""
+    def set_mode(self, effect: SetGroupMode, issuer: Region, context: VersionVector) -> None:
+        """A SetGroupMode, whether it wins or not.
+
+        What regions hand out in the end depends on the set of these effects, and not on their
+        order: a handover that is meant for this region tells what was handed out whenever it
+        comes, and everything that was left to others is taken up as soon as it falls to this one.
+        """
         register = ModeRegister(effect.epoch, issuer, effect.mode, effect.home)
-        if not register.beats(self.mode):
-            return
-        was_everybody = self.mode.mode is Mode.AT_LEAST_ONCE
-        self.mode = register
-        is_taken_over = effect.forced or was_everybody or (bool(effect.handover) and here != issuer)
-        if register.mode is Mode.AT_LEAST_ONCE or not is_taken_over:
-            return
-        if register.is_handed_out_by(here, here):
+        wins = self.creates.set_mode(register, context)
+        if issuer != self._here and not effect.forced and register.mode is not Mode.AT_LEAST_ONCE:
+            for region, handover in sorted(effect.handover.items()):
+                if register.is_handed_out_by(self._here, region):
+                    self._note_handover(region, handover)
+                    if wins:
+                        self._go_on_from(region, handover)
+                        self._take_back_behind(region, context)
+        if wins and effect.forced:
+            # Whoever takes a lane begins at its frontier, whatever a handover said before.
+            for region in self._lanes_handed_out():
+                self._take_up(region)
+        self._settle_who_hands_out()
+
+    def _lanes_handed_out(self) -> list[Region]:
+        """The lanes whose new entries this region hands out, of those that it knows."""
+        mode = self.mode
+        return [region for region in self.lanes if mode.is_handed_out_by(self._here, region)]
+
+    def _hands_out_alone(self, region: Region) -> bool:
+        """Whether, as far as is known here, no other region hands out this lane's entries."""
+        mode = self.mode
+        return mode.mode is not Mode.AT_LEAST_ONCE and mode.is_handed_out_by(self._here, region)
+
+    def _settle_who_hands_out(self) -> None:
+        """The mode may have changed: take up what was left to others and is theirs no more."""
+        mode, here = self.mode, self._here
+        for region, progress in self.lanes.items():
+            if not mode.is_handed_out_by(here, region):
+                # From now on others deliver what was jumped here, however it came to be.
+                progress.has_left_out = True
+            elif progress.has_left_out:
+                self._take_up(region)
+        if not mode.is_handed_out_by(here, here):
+            self._position_is_left = True
+        elif self._position_is_left:
             # XGROUP SETID spoke of this region's own reading; now it reads for the others, too.
             self._position = None
-        for region in sorted({*self.lanes, *effect.handover}):
-            if not register.is_handed_out_by(here, region):
-                continue
-            if not effect.forced and region in effect.handover:
-                self._take_over(region, effect.handover[region])
-                self._take_back_behind(region, context)
-            elif region in self.lanes:
-                self._take_up_jumps(region)
+            self._position_is_left = False
 
-    def _take_up_jumps(self, region: Region) -> None:
-        """Go back to the frontier, and from there over what was handed out here.
-
-        What XGROUP SETID or LASTID had jumped over here was left to the others; now nobody else
-        hands it out.
-        """
+    def _take_up(self, region: Region) -> None:
+        """Go back to the frontier, and from there over what was handed out here."""
         progress = self.lanes[region]
+        progress.has_left_out = False
         position, read = progress.last_delivered, progress.entries_read
         self._take_back(region, self.start_of(region))
         self._skip_covered(region, progress)
@@ -188,36 +227,31 @@ class Group:
         """Go back if a create with a lower start is here of which the old home had not heard."""
         seen = [start for dot, start in self.creates.items() if covers_dot(context, dot)]
         start = self.start_of(region)
-        if start < min(_position_in(one, region) for one in seen):
+        if start < min(position_in(one, region) for one in seen):
             self._take_back(region, start)
 
-    def _take_over(self, region: Region, handover: LaneHandover) -> None:
-        """Go on where the old home stopped.
+    def _note_handover(self, region: Region, handover: LaneHandover) -> None:
+        """What the old home had handed out is not handed out again here.
 
-        What it had not seen acknowledged becomes pending here, owned by nobody.  So the run that
-        begins at its ``run_from`` is now vouched for here, and stops at those entries.
+        What of it had not been acknowledged becomes pending here, owned by nobody.
         """
         progress = self._kept_progress(region)
         # What had been handed out here before, under another mode, is not handed out again; but
         # for what the old home was set back to read once more.
         self._keep_as_handed_out(progress)
-        progress.handed_out.forget_up_to(handover.ignore_until)
-        progress.run_from = handover.run_from
-        progress.last_delivered = handover.last_delivered
-        progress.ignore_until = handover.ignore_until
-        read = handover.entries_read
-        progress.entries_read = None if read is None else counted(read)
-        for start, end in handover.handed_out:
-            progress.handed_out.add(start, end)
+        progress.handed_out.remove(handover.last_delivered, handover.ignore_until)
+        runs = [(handover.run_from, handover.last_delivered), *handover.handed_out]
+        for start, end in runs:
+            if start < end:
+                progress.handed_out.add(start, end)
 
         pending = dict(handover.pending)
-        runs = [(handover.run_from, handover.last_delivered), *handover.handed_out]
         for start, end in runs:
             # Acknowledged there, though not in a row.
             for entry_id in list(progress.pel.irange(start, end, inclusive=(False, True))):
                 if entry_id not in pending:
                     self._drop_nack(progress.pel[entry_id])
-        known = self.intervals.get(region, Intervals())
+        known = self.intervals.get(region, NO_INTERVALS)
         for entry_id, count in pending.items():
             if entry_id > handover.ignore_until and known.contains(entry_id):
                 # Acknowledged in a third region, of which the old home had not heard.
@@ -226,16 +260,29 @@ class Group:
                 nack = Nack(region, entry_id, None, Millis(0), count)
                 progress.pel[entry_id] = nack
                 self.unowned[entry_id, region] = nack
+
+    def _go_on_from(self, region: Region, handover: LaneHandover) -> None:
+        """Stand where the old home stopped.
+
+        The run that begins at its ``run_from`` is now vouched for here, and stops at what it left
+        pending.
+        """
+        progress = self.lanes[region]
+        progress.has_left_out = False
+        progress.run_from = handover.run_from
+        progress.last_delivered = handover.last_delivered
+        progress.ignore_until = handover.ignore_until
+        read = handover.entries_read
+        progress.entries_read = None if read is None else counted(read)
         self._skip_covered(region, progress)
 
-    def may_vouch_for(self, lane: Region, *, here: Region) -> bool:
+    def may_vouch_for(self, lane: Region) -> bool:
         """Partitioned, only a lane's own region tells what was acknowledged of it."""
-        return self.mode.mode is not Mode.PARTITIONED or lane == here
+        return self.mode.mode is not Mode.PARTITIONED or lane == self._here
 
     def _keep_as_handed_out(self, progress: LaneProgress) -> None:
         progress.skip_pending_until = max(progress.skip_pending_until, progress.last_delivered)
-        if progress.run_from < progress.last_delivered:
-            progress.handed_out.add(progress.run_from, progress.last_delivered)
+        progress.keep_run()
 
     # --- Positions ----------------------------------------------------------------------------
 
@@ -264,11 +311,12 @@ class Group:
         """
         if self._position is None:
             return self.start_of(region)
-        starts = [_position_in(start, region) for start in self.creates.values()]
-        position = _position_in(self._position, region)
-        lowest = min(starts[: self._position_create_count], default=ID_MIN)
-        for start in starts[self._position_create_count :]:
-            if start < lowest:
+        position = position_in(self._position, region)
+        starts = [(dot, position_in(start, region)) for dot, start in self.creates.items()]
+        known = [start for dot, start in starts if dot in self._position_known]
+        lowest = min(known, default=ID_MIN)
+        for dot, start in starts:
+            if dot not in self._position_known and start < lowest:
                 lowest = start
                 position = min(position, start)
         return position
@@ -277,11 +325,10 @@ class Group:
         """What XINFO shows: the maximum over the lanes, and over the start of lanes to come."""
         return max(
             (self.progress(region).last_delivered for region in lanes),
-            default=_scalar(self._position) if self._position is not None else self._scalar_start(),
+            default=(
+                self.creates.scalar_start() if self._position is None else scalar(self._position)
+            ),
         )
-
-    def _scalar_start(self) -> StreamId:
-        return min((_scalar(start) for start in self.creates.values()), default=ID_MIN)
 
     def set_position(
         self, position: Start, lanes: Collection[Region], entries_read: int | None
@@ -290,16 +337,27 @@ class Group:
         self._take_read_hint(entries_read, lanes)
         for region in lanes:
             progress = self._kept_progress(region)
-            target = _position_in(position, region)
+            target = position_in(position, region)
             intervals = self.intervals.get(region)
             if target < progress.last_delivered and intervals is not None:
                 progress.ignore_until = intervals.end
+            self._note_left_out(region, progress)
             progress.jump(target)
-            progress.handed_out = Intervals()
+            progress.handed_out.remove(target, ID_MAX)
             progress.skip_pending_until = ID_MIN
             progress.entries_read = self._hinted(region)
+        self._set_position_of_others(position)
+
+    def _set_position_of_others(self, position: Start) -> None:
+        """Where this region begins to read the lanes that are to come."""
         self._position = position
-        self._position_create_count = len(self.creates)
+        self._position_known = frozenset(self.creates)
+        self._position_is_left = not self._hands_out_alone(self._here)
+
+    def _note_left_out(self, region: Region, progress: LaneProgress) -> None:
+        """Something is jumped or given up: for good, or left to other regions."""
+        if not self._hands_out_alone(region):
+            progress.has_left_out = True
 
     def _take_read_hint(self, entries_read: int | None, lanes: Collection[Region]) -> None:
         """One number for the whole stream: only with one lane it is clear what it says."""
@@ -445,7 +503,10 @@ class Group:
         for region, lane_ids in ids.items():
             pel = self.progress(region).pel
             for entry_id in lane_ids:
-                nack = pel[entry_id]
+                nack = pel.get(entry_id)
+                if nack is None:
+                    # A log of format 1, where handovers left other entries pending.
+                    continue
                 nack.delivered_ms = now
                 nack.delivery_count = once_more(nack.delivery_count)
                 if self._by_age is not None and nack.consumer is not None:
@@ -472,7 +533,10 @@ class Group:
         for region, lane_ids in ids.items():
             pel = self.progress(region).pel
             for entry_id in lane_ids:
-                self._drop_nack(pel[entry_id])
+                nack = pel.get(entry_id)
+                # None: a log of format 1, where handovers left other entries pending.
+                if nack is not None:
+                    self._drop_nack(nack)
 
     def claim(self, change: Claim, lanes: Collection[Region]) -> None:
         """Pending entries get a new owner; some turned out to be gone; LASTID moves on."""
@@ -482,11 +546,11 @@ class Group:
         if change.last_id is not None:
             if not lanes and self.last_delivered_id(lanes) < change.last_id:
                 # Nothing was appended yet: it will count for the lanes to come.
-                self._position = change.last_id
-                self._position_create_count = len(self.creates)
+                self._set_position_of_others(change.last_id)
             for region in lanes:
                 progress = self._kept_progress(region)
                 if progress.last_delivered < change.last_id:
+                    self._note_left_out(region, progress)
                     progress.jump(change.last_id)
         for region, nacks in change.nacks.items():
             progress = self._kept_progress(region)
@@ -540,12 +604,32 @@ class Group:
         self._drop_nack(nack)
         return True
 
-    def is_settled(self, region: Region, entry_id: StreamId) -> bool:
-        """Whether an entry was handed out and acknowledged, as far as this region knows."""
-        progress = self.progress(region)
-        if entry_id in progress.pel:
+    def is_settled(self, region: Region, entry_id: StreamId, *, alone: bool) -> bool:
+        """As ``are_settled``, of one entry."""
+        if entry_id in self.progress(region).pel:
             return False
-        return entry_id <= progress.last_delivered or self._is_skipped(region, progress, entry_id)
+        return self.are_settled(region, entry_id, entry_id, alone=alone)
+
+    def are_settled(self, region: Region, first: StreamId, last: StreamId, *, alone: bool) -> bool:
+        """Whether a lane's entries from ``first`` to ``last``, none of them pending, are done with.
+
+        They are if an interval has them, or if they were acknowledged here and no other region
+        hands them out.  What was jumped or given up here counts, as in Redis, only if no other
+        region still owes it.  False also where one look does not tell: ask one by one then.
+
+        Args:
+            alone: no other region has this database.
+        """
+        if last <= self.start_of(region):
+            return True
+        if self.intervals.get(region, NO_INTERVALS).contains_all(first, last):
+            return True
+        if not self.mode.is_handed_out_by(self._here, region):
+            return False
+        progress = self.progress(region)
+        if progress.was_handed_out(first, last):
+            return True
+        return last <= progress.last_delivered and (alone or self._hands_out_alone(region))
 
     def settled_end(self, region: Region) -> StreamId:
         """Beyond this ID nothing of a lane is settled."""
@@ -588,9 +672,8 @@ class Group:
         consumer = self.consumers[name]
         for entry_id, region in list(consumer.pel):
             progress = self.lanes[region]
-            if progress.run_from < entry_id <= progress.last_delivered:
-                progress.run_from = entry_id
-            progress.handed_out.cut(entry_id)
+            self._note_left_out(region, progress)
+            progress.give_up(entry_id)
             self._drop_nack(progress.pel[entry_id])
         del self.consumers[name]
 
@@ -641,14 +724,6 @@ class Group:
             if first_pending <= end:
                 end = ID_MIN if lane is None else lane.predecessor(first_pending)
         return (start, end) if end > acknowledged else None
-
-
-def _position_in(start: Start, region: Region) -> StreamId:
-    return start.get(region, ID_MIN) if isinstance(start, Mapping) else start
-
-
-def _scalar(start: Start) -> StreamId:
-    return max(start.values(), default=ID_MIN) if isinstance(start, Mapping) else start
 
 
 def _keys_with_lane(

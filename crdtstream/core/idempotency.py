@@ -4,6 +4,7 @@ Two things are kept, for different reasons:
 
 * The *window* of a stream: the latest ids of each producer.  From it the region where a retry
   comes in recognises it and answers the first entry's ID (IDMP-DURATION and IDMP-MAXSIZE bound it).
+  An id is as old as it has been in this region: another region's clock may be far from ours.
 * *Records*: the dot of every idempotent append, until it is causally stable.  Two regions that
   append the same id without knowing of each other find out when their effects meet; then the one
   with the smaller dot stays and the other goes, in every region, without an effect.
@@ -23,7 +24,7 @@ from typing import Final, NamedTuple
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import IdempotentId
-from crdtstream.core.ids import Millis, Region, StreamId, id_ms
+from crdtstream.core.ids import Millis, Region, StreamId
 
 # What XCFGSET takes.
 DURATION_S_MAX: Final = 86_400
@@ -35,14 +36,16 @@ class Tracked:
 
     Attributes:
         entry_id, dot: of the entry that its first append made.
+        arrived: when that append came to this region, by its clock.
         hits: retries that were recognised here.
     """
 
-    __slots__ = ("dot", "entry_id", "hits")
+    __slots__ = ("arrived", "dot", "entry_id", "hits")
 
-    def __init__(self, entry_id: StreamId, dot: Dot) -> None:
+    def __init__(self, entry_id: StreamId, dot: Dot, arrived: Millis) -> None:
         self.entry_id = entry_id
         self.dot = dot
+        self.arrived = arrived
         self.hits = 0
 
 
@@ -71,14 +74,22 @@ class Window:
         return len(self._by_producer)
 
     def find(self, idempotent: IdempotentId, *, now: Millis, duration_s: int) -> Tracked | None:
-        """The entry of that id, if it is not too old; an entry is as old as its ID says."""
+        """The entry of that id, if it has not been here for too long."""
         ids = self._by_producer.get(idempotent.producer)
         tracked = None if ids is None else ids.get(idempotent.id)
         if tracked is None or _is_over(tracked, now, duration_s):
             return None
         return tracked
 
-    def add(self, idempotent: IdempotentId, entry_id: StreamId, dot: Dot, *, maxsize: int) -> None:
+    def add(
+        self,
+        idempotent: IdempotentId,
+        entry_id: StreamId,
+        dot: Dot,
+        *,
+        arrived: Millis,
+        maxsize: int,
+    ) -> None:
         """Recognise an id from now on; the producer's oldest goes when there are too many."""
         producer = idempotent.producer
         ids = self._by_producer.get(producer)
@@ -88,7 +99,7 @@ class Window:
             self._by_producer.move_to_end(producer)
         if ids.pop(idempotent.id, None) is None:
             self.id_count += 1
-        ids[idempotent.id] = Tracked(entry_id, dot)
+        ids[idempotent.id] = Tracked(entry_id, dot, arrived)
         self.added += 1
         while len(ids) > maxsize:
             self._forget_first(ids)
@@ -111,7 +122,6 @@ class Window:
             while ids and _is_over(ids[next(iter(ids))], now, duration_s):
                 self._forget_first(ids)
             if not ids:
-                # What a link brings late may be too old when it comes.
                 del self._by_producer[producer]
 
     def _forget_first(self, ids: OrderedDict[bytes, Tracked]) -> None:
@@ -136,7 +146,7 @@ class Window:
 
 
 def _is_over(tracked: Tracked, now: Millis, duration_s: int) -> bool:
-    return now - id_ms(tracked.entry_id) >= duration_s * 1000
+    return now - tracked.arrived >= duration_s * 1000
 
 
 class Collapsed(NamedTuple):

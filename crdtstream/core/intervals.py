@@ -37,30 +37,29 @@ class Intervals:
         return max(position, self._tos[at]) if at >= 0 else position
 
     def contains(self, entry_id: StreamId) -> bool:
-        at = bisect_left(self._tos, entry_id)
-        return at < len(self._tos) and self._froms[at] < entry_id
+        return self.contains_all(entry_id, entry_id)
+
+    def contains_all(self, first: StreamId, last: StreamId) -> bool:
+        """Whether one interval has everything from ``first`` to ``last``, both included."""
+        at = bisect_left(self._tos, last)
+        return at < len(self._tos) and self._froms[at] < first
 
     def next_after(self, position: StreamId) -> tuple[StreamId, StreamId] | None:
         """The first interval that ends beyond ``position``."""
         at = bisect_right(self._tos, position)
         return None if at == len(self._tos) else (self._froms[at], self._tos[at])
 
-    def cut(self, position: StreamId) -> None:
-        """Of an interval that contains ``position`` only what is beyond stays."""
-        at = bisect_left(self._tos, position)
-        if at == len(self._tos) or self._froms[at] >= position:
+    def remove(self, start: StreamId, end: StreamId) -> None:
+        """Take ``(start, end]`` out; an interval that reaches over both of its ends becomes two."""
+        first = bisect_right(self._tos, start)
+        stop = bisect_left(self._froms, end)
+        if first >= stop:
             return
-        if self._tos[at] == position:
-            del self._froms[at], self._tos[at]
-        else:
-            self._froms[at] = position
-
-    def forget_up_to(self, position: StreamId) -> None:
-        """Only what is beyond ``position`` stays."""
-        gone = bisect_right(self._tos, position)
-        del self._froms[:gone], self._tos[:gone]
-        if self._froms and self._froms[0] < position:
-            self._froms[0] = position
+        left = [(self._froms[first], start)] if self._froms[first] < start else []
+        right = [(end, self._tos[stop - 1])] if self._tos[stop - 1] > end else []
+        kept = left + right
+        self._froms[first:stop] = [low for low, _ in kept]
+        self._tos[first:stop] = [high for _, high in kept]
 
     def add(self, start: StreamId, end: StreamId) -> list[tuple[StreamId, StreamId]]:
         """Unite with ``(start, end]`` and return the parts of it that were new, ascending."""

@@ -4,6 +4,8 @@ The messages are those of ``local.proto``; only the log ever holds them.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -17,6 +19,7 @@ from crdtstream.core.codec import (
     encode_lane_ids,
     encode_positions,
 )
+from crdtstream.core.creates import Start
 from crdtstream.core.effects import (
     Ack,
     Claim,
@@ -28,22 +31,35 @@ from crdtstream.core.effects import (
     Release,
     SetPosition,
 )
-from crdtstream.core.group import Start
 from crdtstream.core.ids import Millis, Region, StreamId
 from crdtstream.v1 import local_pb2
 
+UNKNOWN: Final = Millis(0)
 
-def encode_local(changes: Sequence[tuple[int, LocalChange]]) -> bytes:
-    """Local changes, each with the number of own effects issued before it."""
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What is local about a record.
+
+    Attributes:
+        changes: each with the number of own effects issued before it.
+        arrived: of a batch of another region, when it came here; else 0.
+        appended: of a batch of this region, when each of its idempotent appends was made.
+    """
+
+    changes: Sequence[tuple[int, LocalChange]] = ()
+    arrived: Millis = UNKNOWN
+    appended: Sequence[Millis] = ()
+
+
+def encode_local(local: Local) -> bytes:
+    """What is local about a record, as bytes."""
     message = local_pb2.LocalChanges(
-        changes=[_encode_change(after_n, change) for after_n, change in changes]
+        changes=[_encode_change(after_n, change) for after_n, change in local.changes],
+        arrived_ms=local.arrived,
+        appended_ms=local.appended,
     )
     return message.SerializeToString(deterministic=True)
-
-
-def encode_arrival(arrived: Millis) -> bytes:
-    """What is local about a batch of another region: when it came."""
-    return local_pb2.LocalChanges(arrived_ms=arrived).SerializeToString()
 
 
 def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
@@ -91,18 +107,21 @@ def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
     return message
 
 
-def decode_local(data: bytes) -> tuple[list[tuple[int, LocalChange]], Millis]:
-    """The inverse of :func:`encode_local` and :func:`encode_arrival`: changes, and arrival or 0.
+def decode_local(data: bytes) -> Local:
+    """The inverse of :func:`encode_local`.
 
     Raises:
-        BatchError: the bytes are no valid list of local changes.
+        BatchError: the bytes are no valid message.
     """
     try:
         message = local_pb2.LocalChanges.FromString(data)
     except DecodeError as error:
         raise BatchError(f"local: no protobuf message of this kind ({error})") from error
-    changes = [(change.after_n, _decode_change(change)) for change in message.changes]
-    return changes, Millis(message.arrived_ms)
+    return Local(
+        [(change.after_n, _decode_change(change)) for change in message.changes],
+        Millis(message.arrived_ms),
+        [Millis(ms) for ms in message.appended_ms],
+    )
 
 
 def _decode_change(message: local_pb2.LocalChange) -> LocalChange:

@@ -9,7 +9,8 @@ winner would not do:
     has both, and B counts.
 
 A DeleteKey drops all values, also those it had not observed (delete-wins): an orphan deadline
-would otherwise delete a stream that somebody begins later under the same name.
+would otherwise delete a stream that somebody begins later under the same name.  An ExpireKey drops
+those it had observed; a write to a key of which only registers are left clears them first.
 Source: ``rules`` 7 and 8.
 """
 
@@ -31,10 +32,14 @@ class MultiValue(Generic[V]):
 
     def set(self, dot: Dot, value: V, context: VersionVector) -> None:
         """Overwrite what the context covers."""
-        self.values = {
-            old_dot: old for old_dot, old in self.values.items() if not covers_dot(context, old_dot)
-        }
+        self.forget_covered_by(context)
         self.values[dot] = value
+
+    def forget_covered_by(self, context: VersionVector) -> None:
+        """Drop the values that the context covers."""
+        self.values = {
+            dot: value for dot, value in self.values.items() if not covers_dot(context, dot)
+        }
 
 
 class KeyRegisters:
@@ -51,6 +56,16 @@ class KeyRegisters:
         self.expiry: MultiValue[Millis | None] = MultiValue()
         self.idmp_duration_s: MultiValue[int] = MultiValue()
         self.idmp_maxsize: MultiValue[int] = MultiValue()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.expiry.values or self.idmp_duration_s.values or self.idmp_maxsize.values)
+
+    def forget_covered_by(self, context: VersionVector) -> None:
+        """Drop the values that the context covers."""
+        self.expiry.forget_covered_by(context)
+        self.idmp_duration_s.forget_covered_by(context)
+        self.idmp_maxsize.forget_covered_by(context)
 
     def deadline(self) -> tuple[Millis, Dot] | None:
         """The deadline that counts and the dot that set it; None: the key does not expire.

@@ -14,13 +14,13 @@ Always so:
     was received.  Batches are applied whole and in the order of their origin.
   * Equal version vectors, equal digests (``digest.py``).
   * ``_streams`` holds exactly the keys that exist (``rules`` 6); of these, one whose deadline has
-    passed is in ``_due`` and reads as missing until its DeleteKey comes (``expiry.py``).
+    passed is in ``_due`` and reads as missing until its ExpireKey comes (``expiry.py``).
   * Nothing here looks at a clock, a file or a socket: ``advance`` says what time it is.
 """
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Final, assert_never
@@ -52,6 +52,7 @@ from crdtstream.core.effects import (
     DestroyGroup,
     Effect,
     EffectBatch,
+    ExpireKey,
     IdempotentId,
     LocalChange,
     Numbered,
@@ -78,7 +79,7 @@ from crdtstream.core.lane import (
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
-from crdtstream.core.local_codec import decode_local, encode_arrival, encode_local
+from crdtstream.core.local_codec import Local, decode_local, encode_local
 from crdtstream.core.losses import Losses
 from crdtstream.core.numbered import NumberedRecords, Rows
 from crdtstream.core.open_batch import OpenBatch
@@ -119,8 +120,10 @@ class Replica:
         implicit_mkstream: bool = False,
         node_entries_max: int = NODE_ENTRIES_MAX_DEFAULT,
         node_bytes_max: int = NODE_BYTES_MAX_DEFAULT,
+        peers: Iterable[Region] = (),
     ) -> None:
         self.region = region
+        self._peers = frozenset(peers)
         self.vv: MutableVersionVector = {}
         self.id_mode = id_mode
         self.implicit_mkstream = implicit_mkstream
@@ -144,6 +147,9 @@ class Replica:
         self._due = self._expiry.due
         self._open = OpenBatch(1)
         self._changes: list[tuple[int, LocalChange]] = []
+        # When the idempotent appends of the open batch were made, so that windows live through the
+        # same when its record is replayed.
+        self._appended: list[Millis] = []
         self._records: list[Record] = []
         # Groups whose acknowledged run may have grown since the last seal, with the lanes to look
         # at: so acknowledging one by one costs one effect per tick, not one per XACK.
@@ -218,6 +224,11 @@ class Replica:
         return len(self._idempotency) + len(self._numbered)
 
     @property
+    def is_alone(self) -> bool:
+        """Whether this database has no other region, as far as is known here."""
+        return not self._peers and self.vv.keys() <= {self.region}
+
+    @property
     def issued(self) -> int:
         """How many effects this region has issued."""
         return self.vv.get(self.region, 0)
@@ -264,7 +275,7 @@ class Replica:
     # --- Time ---------------------------------------------------------------------------------
 
     def advance(self, now: Millis) -> None:
-        """Say what time it is; keys whose deadline has passed read as missing from here on."""
+        """Say what time it is; keys whose deadline has passed read as missing while it has."""
         self.now = now
         self.touched.update(self._expiry.advance(now))
 
@@ -291,9 +302,9 @@ class Replica:
         return self._expiry.has_due_here
 
     def expire_due(self) -> None:
-        """Issue the DeleteKeys that fall to this region, or as many as one tick may take."""
+        """Issue the ExpireKeys that fall to this region, or as many as one tick may take."""
         for key in self._expiry.next_due_here():
-            self._delete_expired(key)
+            self._expire(key)
 
     # --- Issuing ------------------------------------------------------------------------------
 
@@ -318,7 +329,9 @@ class Replica:
         self._open.append(key, entry_id, fields, idempotent)
         self.touched.add(key)
         if idempotent is not None:
-            self._remember(stream, key, idempotent, entry_id, Dot(region, n), self.vv)
+            self._appended.append(self.now)
+            dot = Dot(region, n)
+            self._remember(stream, key, idempotent, entry_id, dot, self.vv, arrived=self.now)
 
     def missing_rows(self, key: bytes, rows: Numbered, count: int) -> list[Rows]:
         """Which of ``count`` rows of a numbered producer were not appended yet, ascending.
@@ -372,7 +385,7 @@ class Replica:
         if isinstance(effect, Append):
             self.append(effect.key, effect.id, effect.fields, effect.idempotent)
             return
-        if isinstance(effect, DeleteKey):
+        if isinstance(effect, DeleteKey | ExpireKey):
             self._measure_groups_of(effect.key)
         elif self._registers:
             self._bury(effect.key)
@@ -384,12 +397,12 @@ class Replica:
     def _bury(self, key: bytes) -> None:
         """Before a write: a key whose time is over, or of which only registers are left, goes."""
         if key in self._registers and (key in self._due or key not in self._streams):
-            self._delete_expired(key)
+            self._expire(key)
 
-    def _delete_expired(self, key: bytes) -> None:
-        """Delete a key that is over, or what a key that is gone has left."""
+    def _expire(self, key: bytes) -> None:
+        """End a key whose time is over, or what a key that is gone has left."""
         self.expired_count += key in self._streams
-        self.issue(DeleteKey(key))
+        self.issue(ExpireKey(key))
 
     def measure(self) -> None:
         """Issue now what acknowledgements have to tell; else it happens when the tick ends."""
@@ -435,8 +448,11 @@ class Replica:
         if count:
             batch = encode_batch(self._open.close(self.region, self.vv, now))
             self._open = OpenBatch(first_n + count)
-        local = encode_local(self._changes) if self._changes else None
+        local = None
+        if self._changes or self._appended:
+            local = encode_local(Local(self._changes, appended=self._appended))
         self._changes = []
+        self._appended = []
         self._records.append(Record(self.region, first_n, first_n + count - 1, batch, local))
 
     def take_records(self, now: Millis) -> list[Record]:
@@ -469,7 +485,7 @@ class Replica:
         if batch.origin == self.region:
             # Effects of this region that it had lost: numbering goes on behind them.
             self._open = OpenBatch(self.issued + 1)
-        local = encode_arrival(now)
+        local = encode_local(Local(arrived=now))
         self._records.append(Record(batch.origin, batch.first_n, batch.last_n, encoded, local))
 
     def replay(self, record: Record) -> None:
@@ -478,10 +494,8 @@ class Replica:
         Raises:
             BatchError: the record does not follow what was replayed before.
         """
-        changes: list[tuple[int, LocalChange]] = []
-        arrived = Millis(0)
-        if record.local is not None:
-            changes, arrived = decode_local(record.local)
+        local = Local() if record.local is None else decode_local(record.local)
+        changes = list(local.changes)
         if record.batch is None:
             self._replay_changes(changes, after_n=self.issued)
         else:
@@ -491,9 +505,9 @@ class Replica:
                     f"batch {batch.origin}:{batch.first_n} does not follow {dict(self.vv)}"
                 )
             runs = checked_runs(batch, self._lane_end)
-            # So that windows forget in replay what they had forgotten.
-            self.now = arrived or batch.issued_ms
-            self._apply_batch(batch, runs, changes, arrived=self.now)
+            self._apply_batch(
+                batch, runs, changes, local.appended, arrived=local.arrived or batch.issued_ms
+            )
         self._unmeasured.clear()
         self._open = OpenBatch(self.issued + 1)
 
@@ -522,11 +536,17 @@ class Replica:
         batch: EffectBatch,
         runs: list[Run],
         changes: list[tuple[int, LocalChange]] | None = None,
+        appended: Sequence[Millis] = (),
         *,
         arrived: Millis,
     ) -> None:
-        """Apply effects in order; in replay, the local changes in their places between them."""
+        """Apply effects in order; in replay, the local changes in their places between them.
+
+        Args:
+            appended: when the idempotent appends came, where that is not ``arrived``.
+        """
         origin = batch.origin
+        came = dict(zip(sorted(batch.appends.idempotent), appended, strict=False))
         context: MutableVersionVector = dict(batch.context)
         n = batch.first_n
         if changes and runs:
@@ -535,7 +555,7 @@ class Replica:
         fields = memoryview(batch.appends.fields)
         fields_at = 0
         pending_runs = iter(runs)
-        appended = 0
+        appends_applied = 0
         for offset, effect in [*batch.others, (batch.count, None)]:
             while n < batch.first_n + offset:
                 key, start, stop = next(pending_runs)
@@ -547,12 +567,14 @@ class Replica:
                     batch.appends, key, start, stop, first, fields[fields_at:][:size], arrived
                 )
                 if batch.appends.idempotent:
-                    self._apply_idempotent(batch.appends, key, start, stop, first, batch.context)
+                    self._apply_idempotent(
+                        batch.appends, key, start, stop, first, batch.context, came, arrived
+                    )
                 if batch.appends.numbered:
                     self._apply_numbered(batch.appends, key, start, stop, first, batch.context)
                 fields_at += size
                 n += stop - start
-                appended += stop - start
+                appends_applied += stop - start
                 self.vv[origin] = n - 1
             if effect is not None:
                 if changes:
@@ -564,7 +586,7 @@ class Replica:
                 self.vv[origin] = n
                 n += 1
         assert self.vv[origin] == batch.last_n
-        assert appended == len(batch.appends.ms)
+        assert appends_applied == len(batch.appends.ms)
         if changes:
             self._replay_changes(changes, after_n=batch.last_n)
 
@@ -601,6 +623,8 @@ class Replica:
         stop: int,
         first: Dot,
         context: VersionVector,
+        came: Mapping[int, Millis],
+        arrived: Millis,
     ) -> None:
         """What idempotent ids mean for a run that was just appended: ``rules`` 20."""
         # Effects of one origin have all observed those before them.
@@ -610,7 +634,8 @@ class Replica:
             if (idempotent := columns.idempotent.get(at)) is not None:
                 entry_id = StreamId(columns.ms[at] << SEQ_BITS | columns.seq[at])
                 dot = Dot(first.region, first.n + at - start)
-                self._remember(stream, key, idempotent, entry_id, dot, context)
+                when = came.get(at, arrived)
+                self._remember(stream, key, idempotent, entry_id, dot, context, arrived=when)
 
     def _apply_numbered(
         self,
@@ -643,6 +668,8 @@ class Replica:
         entry_id: StreamId,
         dot: Dot,
         context: VersionVector,
+        *,
+        arrived: Millis,
     ) -> None:
         """An idempotent append came; what stays of it is recognised from now on."""
         stays, stays_id = collapse(
@@ -651,8 +678,9 @@ class Replica:
         if stream.window is None:
             stream.window = Window()
         window = stream.window
-        window.add(idempotent, stays_id, stays, maxsize=self.idmp_maxsize_of(key))
-        window.forget_old(now=self.now, duration_s=self.idmp_duration_of(key))
+        maxsize = self.idmp_maxsize_of(key)
+        window.add(idempotent, stays_id, stays, arrived=arrived, maxsize=maxsize)
+        window.forget_old(now=arrived, duration_s=self.idmp_duration_of(key))
 
     # --- Applying one effect ------------------------------------------------------------------
 
@@ -676,11 +704,14 @@ class Replica:
                     self._expiry.forget(key)
                 if (stream := self._streams.get(key)) is not None:
                     stream.clear_covered_by(context)
+                    stream.groups.clear()
                     self._drop_if_gone(key, stream)
+            case ExpireKey(key):
+                self._apply_expiry(key, context)
             case CreateGroup(key, group, start, entries_read):
                 if self._tombstones.observed_by(context, key, group):
                     stream = self._stream_or_new(key)
-                    stream.groups.setdefault(group, Group()).add_create(
+                    stream.groups.setdefault(group, Group(self.region)).add_create(
                         dot, start, _counted(entries_read), stream.lanes
                     )
             case DestroyGroup(key, group):
@@ -706,8 +737,7 @@ class Replica:
                 if self._tombstones.observed_by(context, key):
                     registers = self._registers_of(key)
                     registers.expiry.set(dot, deadline, context)
-                    self._expiry.set(key, registers.deadline(), exists=key in self._streams)
-                    self.advance(self.now)
+                    self._note_deadline(key, registers)
             case SetStreamConfig():
                 self._apply_config(effect, dot, context)
             case SetGroupMode():
@@ -716,11 +746,31 @@ class Replica:
                 assert_never(effect)
         self.touched.add(effect.key)
 
+    def _apply_expiry(self, key: bytes, context: VersionVector) -> None:
+        """ExpireKey: observed-remove of everything, so nothing is remembered of it."""
+        self._numbered.forget_covered_by(key, context)
+        registers = self._registers.get(key)
+        if registers is not None:
+            registers.forget_covered_by(context)
+            self._note_deadline(key, registers)
+            if registers.is_empty:
+                del self._registers[key]
+        stream = self._streams.get(key)
+        if stream is not None:
+            stream.clear_covered_by(context)
+            stream.drop_creates(context)
+            self._drop_if_gone(key, stream)
+
+    def _note_deadline(self, key: bytes, registers: KeyRegisters) -> None:
+        """Of the deadlines in the register another one may count now."""
+        self._expiry.set(key, registers.deadline(), exists=key in self._streams)
+        self.touched.update(self._expiry.look())
+
     def _apply_mode(self, effect: SetGroupMode, dot: Dot, context: VersionVector) -> None:
         stream = self._streams.get(effect.key)
         group = None if stream is None else stream.groups.get(effect.group)
-        if group is not None and group.has_create_covered_by(context):
-            group.set_mode(effect, dot.region, context, self.region)
+        if group is not None and group.creates.covers_any(context):
+            group.set_mode(effect, dot.region, context)
 
     def _registers_of(self, key: bytes) -> KeyRegisters:
         registers = self._registers.get(key)
@@ -768,10 +818,11 @@ class Replica:
         stream = self._streams.get(key)
         group = None if stream is None else stream.groups.get(name)
         # The group that was measured may be gone, and another one have its name.
-        if stream is None or group is None or not group.has_create_covered_by(context):
+        if stream is None or group is None or not group.creates.covers_any(context):
             return
         for region, (start, end) in intervals.items():
-            group.unite(region, start, end, stream.lanes.get(region), stream.last_ids)
+            lane = stream.lanes.get(region)
+            group.unite(region, start, end, context, lane, stream.last_ids)
 
     def _stream_or_new(self, key: bytes) -> Stream:
         stream = self._streams.get(key)
@@ -847,7 +898,7 @@ class Replica:
             intervals = {
                 region: interval
                 for region in sorted(regions)
-                if group.may_vouch_for(region, here=self.region)
+                if group.may_vouch_for(region)
                 and (interval := group.measure(stream.lanes.get(region), region)) is not None
             }
             if intervals:

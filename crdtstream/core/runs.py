@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import TypeAlias
 
 from crdtstream.core.codec import BatchError
-from crdtstream.core.effects import AppendColumns, DeleteKey, EffectBatch
+from crdtstream.core.effects import AppendColumns, DeleteKey, EffectBatch, ExpireKey
 from crdtstream.core.ids import ID_MIN, SEQ_BITS, Region, StreamId
 from crdtstream.core.lane import ascends
 
@@ -30,11 +30,11 @@ def checked_runs(batch: EffectBatch, lane_end: Callable[[bytes, Region], StreamI
     if not columns.ms:
         return []
     runs = list(_runs(columns, [offset for offset, _ in batch.others]))
-    # A DeleteKey takes all that its own origin appended before: IDs may begin again behind it.
+    # A delete takes all that its own origin appended before: IDs may begin again behind it.
     deletes = deque(
         (offset - rank, effect.key)
         for rank, (offset, effect) in enumerate(batch.others)
-        if isinstance(effect, DeleteKey)
+        if isinstance(effect, DeleteKey | ExpireKey)
     )
     last_ids: dict[bytes, StreamId] = {}
     for key, start, stop in runs:

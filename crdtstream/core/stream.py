@@ -113,7 +113,7 @@ class Stream:
             self.last_id = entry_id
 
     def clear_covered_by(self, context: VersionVector) -> None:
-        """DeleteKey: entries and registers whose dots the context covers; all groups."""
+        """What every delete does: entries and registers go whose dots the context covers."""
         for region, lane in list(self.lanes.items()):
             self._remove_prefix(lane, ID_MAX, context)
             if lane.length:
@@ -125,9 +125,15 @@ class Stream:
             if covers_dot(context, Dot(region, register.n)):
                 del self.last_ids[region]
         self.last_id = max((register.id for register in self.last_ids.values()), default=ID_MIN)
-        self.groups.clear()
         if self.window is not None:
             self.window.clear_covered_by(context)
+
+    def drop_creates(self, context: VersionVector) -> None:
+        """ExpireKey: group creates that the context covers end, and groups without any other."""
+        for name, group in list(self.groups.items()):
+            group.drop_creates(context)
+            if not group.creates:
+                del self.groups[name]
 
     def remove(
         self, ids: Mapping[Region, tuple[StreamId, ...]], context: VersionVector, *, trims: bool

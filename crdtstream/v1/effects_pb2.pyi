@@ -85,7 +85,7 @@ class NumberedRun(_message.Message):
     def __init__(self, index: _Optional[int] = ..., count: _Optional[int] = ..., producer: _Optional[bytes] = ..., batch: _Optional[int] = ..., first_row: _Optional[int] = ...) -> None: ...
 
 class Effect(_message.Message):
-    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode")
+    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode", "expire_key")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     TRIM_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,7 @@ class Effect(_message.Message):
     SET_EXPIRY_FIELD_NUMBER: _ClassVar[int]
     SET_STREAM_CONFIG_FIELD_NUMBER: _ClassVar[int]
     SET_GROUP_MODE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_KEY_FIELD_NUMBER: _ClassVar[int]
     offset: int
     remove: Remove
     trim: Trim
@@ -108,7 +109,8 @@ class Effect(_message.Message):
     set_expiry: SetExpiry
     set_stream_config: SetStreamConfig
     set_group_mode: SetGroupMode
-    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ..., set_expiry: _Optional[_Union[SetExpiry, _Mapping]] = ..., set_stream_config: _Optional[_Union[SetStreamConfig, _Mapping]] = ..., set_group_mode: _Optional[_Union[SetGroupMode, _Mapping]] = ...) -> None: ...
+    expire_key: ExpireKey
+    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ..., set_expiry: _Optional[_Union[SetExpiry, _Mapping]] = ..., set_stream_config: _Optional[_Union[SetStreamConfig, _Mapping]] = ..., set_group_mode: _Optional[_Union[SetGroupMode, _Mapping]] = ..., expire_key: _Optional[_Union[ExpireKey, _Mapping]] = ...) -> None: ...
 
 class LaneIds(_message.Message):
     __slots__ = ("lane", "ms", "seq")
@@ -158,6 +160,12 @@ class Trim(_message.Message):
     def __init__(self, key: _Optional[bytes] = ..., up_to: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ...) -> None: ...
 
 class DeleteKey(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+
+class ExpireKey(_message.Message):
     __slots__ = ("key",)
     KEY_FIELD_NUMBER: _ClassVar[int]
     key: bytes

@@ -8,12 +8,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LocalChanges(_message.Message):
-    __slots__ = ("changes", "arrived_ms")
+    __slots__ = ("changes", "arrived_ms", "appended_ms")
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     ARRIVED_MS_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_MS_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[LocalChange]
     arrived_ms: int
-    def __init__(self, changes: _Optional[_Iterable[_Union[LocalChange, _Mapping]]] = ..., arrived_ms: _Optional[int] = ...) -> None: ...
+    appended_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, changes: _Optional[_Iterable[_Union[LocalChange, _Mapping]]] = ..., arrived_ms: _Optional[int] = ..., appended_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LocalChange(_message.Message):
     __slots__ = ("after_n", "key", "group", "consumer", "now_ms", "deliver", "redeliver", "ack", "claim", "create_consumer", "delete_consumer", "set_position", "release")

@@ -1,6 +1,7 @@
 """Batches and local changes survive their encoding; other bytes are refused with the field."""
 
 from array import array
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -23,17 +24,25 @@ from crdtstream.core.effects import (
     Deliver,
     DestroyGroup,
     EffectBatch,
+    ExpireKey,
     IdempotentId,
+    LaneHandover,
+    Mode,
     Numbered,
     NumberedRun,
+    RareEffect,
     Redeliver,
+    Release,
     Remove,
+    SetExpiry,
+    SetGroupMode,
     SetLastId,
     SetPosition,
+    SetStreamConfig,
     Trim,
 )
 from crdtstream.core.ids import Millis, Region, StreamId, make_id
-from crdtstream.core.local_codec import decode_local, encode_local
+from crdtstream.core.local_codec import Local, decode_local, encode_local
 from crdtstream.v1 import effects_pb2
 
 IDS = st.integers(0, (1 << 128) - 1).map(StreamId)
@@ -45,16 +54,58 @@ COUNTS = st.none() | st.integers(0, 1 << 62)
 INTERVALS = st.dictionaries(
     REGIONS, st.tuples(IDS, IDS).filter(lambda span: span[0] < span[1]), max_size=2
 )
-OTHERS = st.one_of(
-    st.builds(Remove, NAMES, LANE_IDS),
-    st.builds(Trim, NAMES, LANES),
-    st.builds(DeleteKey, NAMES),
-    st.builds(CreateGroup, NAMES, NAMES, IDS | LANES, COUNTS),
-    st.builds(DestroyGroup, NAMES, NAMES),
-    st.builds(AckFrontier, NAMES, NAMES, INTERVALS),
-    st.builds(SetLastId, NAMES, IDS, COUNTS, st.none() | IDS),
-)
 MS = st.integers(0, 1 << 40).map(Millis)
+
+
+@st.composite
+def handovers(draw: st.DrawFn) -> LaneHandover:
+    run_from, last_delivered = sorted(draw(st.tuples(IDS, IDS)))
+    pending = draw(st.lists(IDS, max_size=3, unique=True).map(sorted))
+    return LaneHandover(
+        run_from,
+        last_delivered,
+        handed_out=tuple(draw(INTERVALS).values()),
+        ignore_until=draw(IDS),
+        pending=tuple((entry_id, draw(st.integers(1, 9))) for entry_id in pending),
+        entries_read=draw(COUNTS),
+    )
+
+
+@st.composite
+def modes(draw: st.DrawFn) -> SetGroupMode:
+    mode = draw(st.sampled_from(Mode))
+    home = draw(REGIONS) if mode is Mode.HOME else None
+    handed_over = draw(st.dictionaries(REGIONS, handovers(), max_size=2))
+    return SetGroupMode(
+        draw(NAMES),
+        draw(NAMES),
+        draw(st.integers(1, 1 << 40)),
+        mode,
+        home,
+        draw(st.booleans()),
+        handed_over,
+    )
+
+
+BY_KIND = {
+    Remove: st.builds(Remove, NAMES, LANE_IDS, st.booleans(), st.booleans()),
+    Trim: st.builds(Trim, NAMES, LANES),
+    DeleteKey: st.builds(DeleteKey, NAMES),
+    ExpireKey: st.builds(ExpireKey, NAMES),
+    CreateGroup: st.builds(CreateGroup, NAMES, NAMES, IDS | LANES, COUNTS),
+    DestroyGroup: st.builds(DestroyGroup, NAMES, NAMES),
+    AckFrontier: st.builds(AckFrontier, NAMES, NAMES, INTERVALS),
+    SetLastId: st.builds(SetLastId, NAMES, IDS, COUNTS, st.none() | IDS),
+    SetExpiry: st.builds(SetExpiry, NAMES, st.none() | MS),
+    SetStreamConfig: st.builds(
+        SetStreamConfig,
+        NAMES,
+        st.none() | st.integers(1, 86_400),
+        st.none() | st.integers(1, 10_000),
+    ),
+    SetGroupMode: modes(),
+}
+OTHERS = st.one_of(*BY_KIND.values())
 NACKS = st.lists(st.tuples(IDS, MS, st.integers(0, 9)), min_size=1, max_size=2).map(tuple)
 CHANGES = st.one_of(
     st.builds(Deliver, NAMES, NAMES, NAMES, MS, LANE_IDS, st.booleans()),
@@ -72,6 +123,12 @@ CHANGES = st.one_of(
     ),
     st.builds(CreateConsumer, NAMES, NAMES, NAMES, MS),
     st.builds(DeleteConsumer, NAMES, NAMES, NAMES),
+    st.builds(
+        Release,
+        NAMES,
+        NAMES,
+        st.lists(st.tuples(REGIONS, IDS, st.integers(0, 9)), min_size=1, max_size=3).map(tuple),
+    ),
     st.builds(SetPosition, NAMES, NAMES, IDS | LANES, COUNTS),
 )
 
@@ -85,6 +142,10 @@ def columns(keys: list[bytes], appends: list[tuple[int, StreamId, bytes]]) -> Ap
         array("I", [len(fields) for _, _, fields in appends]),
         b"".join(fields for _, _, fields in appends),
     )
+
+
+def test_every_kind_of_effect_is_tried() -> None:
+    assert set(BY_KIND) == set(get_args(RareEffect))
 
 
 @given(
@@ -110,9 +171,11 @@ def test_batches_survive(
     assert decode_batch(encode_batch(batch)) == batch
 
 
-@given(st.lists(st.tuples(st.integers(0, 99), CHANGES), max_size=4))
-def test_local_changes_survive(changes: list[tuple[int, Ack]]) -> None:
-    assert decode_local(encode_local(changes)) == (changes, 0)
+@given(
+    st.builds(Local, st.lists(st.tuples(st.integers(0, 99), CHANGES), max_size=4), MS, st.lists(MS))
+)
+def test_local_changes_survive(local: Local) -> None:
+    assert decode_local(encode_local(local)) == local
 
 
 def message(**changes: object) -> effects_pb2.EffectBatch:

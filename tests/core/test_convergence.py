@@ -26,6 +26,7 @@ from crdtstream.core.effects import (
     DestroyGroup,
     Effect,
     EffectBatch,
+    ExpireKey,
     IdempotentId,
     Mode,
     Numbered,
@@ -84,7 +85,7 @@ def removes(issued: Issued, entry: Issued) -> bool:
         return False
     assert isinstance(entry.effect, Append)
     match issued.effect:
-        case DeleteKey():
+        case DeleteKey() | ExpireKey():
             return True
         case Remove(_, ids):
             return entry.effect.id in ids.get(entry.origin, ())
@@ -112,9 +113,16 @@ def loses(entry: Issued, applied: list[Issued]) -> bool:
 def register(
     mine: list[Issued], deletes: list[Issued], values: dict[tuple[int, int], object]
 ) -> list[tuple[tuple[int, int], object]]:
-    """Of the values that had observed every delete, those that none of the others had observed."""
+    """Of the values that had observed every delete, and that no expiry had observed, those that
+    none of the others had observed."""
+    expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
     setters = [one for one in mine if (one.origin, one.n) in values]
-    alive = [one for one in setters if all(one.observed(delete) for delete in deletes)]
+    alive = [
+        one
+        for one in setters
+        if all(one.observed(delete) for delete in deletes)
+        and not any(expiry.observed(one) for expiry in expiries)
+    ]
     return sorted(
         ((one.origin, one.n), values[one.origin, one.n])
         for one in alive
@@ -146,6 +154,7 @@ def model(applied: list[Issued], key: bytes) -> dict[str, object]:
     """What a region that applied exactly these effects must show for a key."""
     mine = [one for one in applied if one.effect.key == key]
     deletes = [one for one in mine if isinstance(one.effect, DeleteKey)]
+    expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
     entries = [
         one
         for one in mine
@@ -162,7 +171,8 @@ def model(applied: list[Issued], key: bytes) -> dict[str, object]:
                 for other in mine
                 if isinstance(other.effect, DestroyGroup) and other.effect.group == name
             ]
-            if all(one.observed(destroy) for destroy in destroys):
+            is_over = any(expiry.observed(one) for expiry in expiries)
+            if all(one.observed(destroy) for destroy in destroys) and not is_over:
                 creates.setdefault(name, []).append(one)
     acked: dict[bytes, dict[int, list[tuple[StreamId, StreamId]]]] = {name: {} for name in creates}
     modes = dict.fromkeys(creates, (0, 0, Mode.AT_LEAST_ONCE, None))
@@ -185,7 +195,7 @@ def model(applied: list[Issued], key: bytes) -> dict[str, object]:
     last_ids = {
         origin: (one.effect.id, one.n)
         for origin, one in last_ids.items()
-        if not any(delete.observed(one) for delete in deletes)
+        if not any(delete.observed(one) for delete in [*deletes, *expiries])
     }
     return {
         "entries": sorted(
@@ -448,10 +458,11 @@ class Regions(RuleBasedStateMachine):
                 count -= 1
         self.check(node)
 
-    @rule(at=AT, ms=st.sampled_from([10, 400, 10_000]))
+    @rule(at=AT, ms=st.sampled_from([10, 400, 10_000, -400, -10_000]))
     def let_time_pass(self, at: int, ms: int) -> None:
+        """A clock may be set back, too."""
         node = self.nodes[at]
-        node.now += ms
+        node.now = max(1, node.now + ms)
         node.expire()
         self.note_issued(node)
         self.check(node)

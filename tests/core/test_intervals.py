@@ -15,9 +15,17 @@ def points(spans: list[tuple[int, int]]) -> set[int]:
     return {point for start, end in spans for point in range(start + 1, end + 1)}
 
 
-@given(st.lists(SPANS, max_size=8), SPANS, st.integers(0, 40))
+@given(
+    st.lists(SPANS, max_size=8),
+    SPANS,
+    st.integers(0, 40),
+    st.tuples(st.integers(0, 40), st.integers(0, 40)),
+)
 def test_intervals_equal_a_set_of_points(
-    spans: list[tuple[int, int]], more: tuple[int, int], position: int
+    spans: list[tuple[int, int]],
+    more: tuple[int, int],
+    position: int,
+    removed: tuple[int, int],
 ) -> None:
     intervals = Intervals()
     known: set[int] = set()
@@ -38,9 +46,11 @@ def test_intervals_equal_a_set_of_points(
     assert (following is None) == (max(known) <= position)
     assert following is None or following[1] > position
 
-    intervals.cut(StreamId(position))
-    if position in known:
-        gone = {point for point in range(position + 1) if set(range(point, position + 1)) <= known}
-        assert points(list(intervals)) == known - gone
-    else:
-        assert points(list(intervals)) == known
+    low, high = sorted(removed)
+    everything = set(range(low + 1, high + 1))
+    is_whole = any(start <= low and high <= end for start, end in listed)
+    if low < high:
+        assert intervals.contains_all(StreamId(low + 1), StreamId(high)) == is_whole
+    intervals.remove(StreamId(low), StreamId(high))
+    assert points(list(intervals)) == known - everything
+    assert all(start < end for start, end in intervals)

@@ -1,0 +1,205 @@
+"""``rules`` 13: who ends up handing out owes everything that was left to others, in any order.
+
+What a region jumps (XGROUP SETID) or gives up (XGROUP DELCONSUMER) while others hand out too is
+theirs to deliver.  The tests let one region hear of the changes of mode in every order.
+"""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdtstream.commands.reply import Null
+
+from .regions import Node, sync
+
+
+def read(node: Node) -> list[str]:
+    """What ``>`` hands out; nothing where another region is the home."""
+    reply = node.run("XREADGROUP GROUP g again STREAMS x >")
+    if reply is Null.ARRAY or (isinstance(reply, str) and reply.startswith("NOTHOME")):
+        return []
+    assert isinstance(reply, dict), reply
+    return reply["x"]
+
+
+def pending(node: Node) -> list[str]:
+    rows = node("XPENDING x g - + 100")
+    assert isinstance(rows, list), rows
+    return [row[0] for row in rows]
+
+
+LEAVE_OUT = {
+    "given up": ("XREADGROUP GROUP g c STREAMS x >", "XGROUP DELCONSUMER x g c"),
+    "jumped": ("XGROUP SETID x g 500",),
+}
+
+
+@pytest.mark.parametrize("how", LEAVE_OUT)
+@pytest.mark.parametrize("order", list(permutations(range(2))))
+def test_concurrent_modes_heard_in_either_order_leave_nothing_out(
+    how: str, order: tuple[int, ...]
+) -> None:
+    r1, r2, r3 = nodes = [Node(1), Node(2), Node(3)]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 10 f v")
+    sync(*nodes)
+    r3.run(*LEAVE_OUT[how])
+    r1.run("CRDT.XGROUP SETMODE x g home 3")
+    r2.run("CRDT.XGROUP SETMODE x g home 2")
+    for at in order:
+        r3.pull(nodes[at])
+    assert read(r3) == ["10-0"]
+    sync(*nodes)
+
+
+def test_an_empty_handover_is_one() -> None:
+    """The home hands over a stream without lanes to a region that had jumped ahead."""
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1")
+    sync(*nodes)
+    r2.run("XGROUP SETID x g 500")
+    r1.run("CRDT.XGROUP SETMODE x g home 2")
+    r1.run("XADD x 10 f v")
+    sync(*nodes)
+    assert read(r2) == ["10-0"]
+
+
+def test_what_the_only_home_jumped_stays_jumped() -> None:
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1")
+    r1.run("XADD x 10 f v", "XADD x 20 f v", "XGROUP SETID x g 10")
+    sync(*nodes)
+    r1.run("CRDT.XGROUP SETMODE x g home 2")
+    sync(*nodes)
+    assert read(r2) == ["20-0"]
+
+
+def test_what_the_old_home_handed_out_is_not_handed_out_by_a_forced_one_in_either_order() -> None:
+    """R2 hands over to R3 while R1 forces R3 to be the home, and R1's setting counts."""
+    for order in permutations(range(2)):
+        r1, r2, r3 = nodes = [Node(1), Node(2), Node(3)]
+        r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 2")
+        r1.run("XADD x 10 f v", "XADD x 20 f v", "XADD x 30 f v")
+        sync(*nodes)
+        assert read(r2) == ["10-0", "20-0", "30-0"]
+        r2.run("XACK x g 20-0")
+        r2.run("CRDT.XGROUP SETMODE x g home 3")
+        r1.run("CRDT.XGROUP SETMODE x g home 3 FORCE")
+        for at in order:
+            r3.pull(nodes[at])
+        assert read(r3) == []
+        assert pending(r3) == ["10-0", "30-0"]
+        sync(*nodes)
+
+
+# --- ACKED ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", LEAVE_OUT)
+def test_acked_spares_what_was_left_out_at_the_old_home(how: str) -> None:
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1", "XADD x 10 f v")
+    sync(*nodes)
+    assert read(r1) == ["10-0"]
+    r1.run("CRDT.XGROUP SETMODE x g home 2")
+    sync(*nodes)
+    r1.run(*LEAVE_OUT[how], "XGROUP DELCONSUMER x g again")
+    for trim in ("XTRIM x MAXLEN 0 ACKED", "XTRIM x MAXLEN ~ 0 ACKED", "XTRIM x MINID 50 ACKED"):
+        assert r1.run(trim) == 0
+    assert r1.run("XDELEX x ACKED IDS 1 10-0") == [2]
+    r2.run("XAUTOCLAIM x g c 0 0")
+    assert r2.run("XACK x g 10-0") == 1
+    sync(*nodes)
+    assert r1.run("XTRIM x MAXLEN 0 ACKED") == 1
+
+
+@pytest.mark.parametrize("how", LEAVE_OUT)
+def test_acked_spares_what_others_have_yet_to_hand_out(how: str) -> None:
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 10 f v")
+    r2.run("XADD y 1 f v")
+    sync(*nodes)
+    r1.run(*LEAVE_OUT[how])
+    assert r1.run("XTRIM x MAXLEN 0 ACKED") == 0
+    assert read(r2) == ["10-0"]
+
+
+@pytest.mark.parametrize("how", LEAVE_OUT)
+def test_acked_takes_what_was_left_out_where_there_is_no_other_region(how: str) -> None:
+    """As in Redis, where it is in no list of pending entries and behind last-delivered."""
+    node = Node(1)
+    node.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 10 f v")
+    node.run(*LEAVE_OUT[how])
+    assert node.run("XTRIM x MAXLEN 0 ACKED") == 1
+
+
+def test_acked_takes_what_was_acknowledged_before_a_hole_and_not_the_hole() -> None:
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", *[f"XADD x {ms} f v" for ms in (1, 2, 3, 4)])
+    r2.run("XADD y 1 f v")
+    sync(*nodes)
+    r1.run("XREADGROUP GROUP g keeps COUNT 1 STREAMS x >")
+    r1.run("XREADGROUP GROUP g acks COUNT 1 STREAMS x >", "XACK x g 2")
+    r1.run("XREADGROUP GROUP g leaves COUNT 1 STREAMS x >", "XGROUP DELCONSUMER x g leaves")
+    assert r1.run("XTRIM x MAXLEN 0 ACKED") == 1
+    assert r1("XRANGE x - +") == ["1-0", "3-0", "4-0"]
+
+
+# --- Any order ------------------------------------------------------------------------------------
+
+HISTORY = st.lists(
+    st.sampled_from(
+        [
+            "XREADGROUP GROUP g c COUNT 1 STREAMS x >",
+            "XREADGROUP GROUP g d COUNT 2 STREAMS x >",
+            "XACK x g 10 20",
+            "XACK x g 20 40",
+            "XGROUP DELCONSUMER x g c",
+            "XGROUP SETID x g 20",
+            "XGROUP SETID x g 0",
+            "XGROUP SETID x g 500",
+        ]
+    ),
+    max_size=5,
+)
+MODES = st.sampled_from(
+    [f"{mode}{force}" for mode in ("home 1", "home 2", "home 3", "partitioned", "at-least-once")
+     for force in ("", " FORCE")]
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    first=MODES,
+    histories=st.tuples(HISTORY, HISTORY, HISTORY),
+    concurrent=st.tuples(MODES, MODES, MODES),
+    watched=st.integers(0, 2),
+)
+def test_what_a_region_is_to_hand_out_does_not_depend_on_the_order_of_modes(
+    first: str,
+    histories: tuple[list[str], ...],
+    concurrent: tuple[str, ...],
+    watched: int,
+) -> None:
+    """What is pending with a region, or will be handed out by it, in the end."""
+    outcomes = set()
+    others = [at for at in range(3) if at != watched]
+    for order in permutations(others):
+        nodes = [Node(1), Node(2), Node(3)]
+        nodes[0].run("XGROUP CREATE x g 0 MKSTREAM", *[f"XADD x {ms} f v" for ms in (10, 20, 30)])
+        nodes[1].run("XADD x 15 f v", "XADD x 40 f v")
+        sync(*nodes)
+        nodes[0].run(f"CRDT.XGROUP SETMODE x g {first}")
+        sync(*nodes)
+        for node, history, mode in zip(nodes, histories, concurrent, strict=True):
+            for line in history:
+                node.run(line)
+            node.run(f"CRDT.XGROUP SETMODE x g {mode}")
+        node = nodes[watched]
+        for at in order:
+            node.pull(nodes[at])
+        read(node)
+        outcomes.add(tuple(sorted(pending(node))))
+        sync(*nodes)
+    assert len(outcomes) == 1
