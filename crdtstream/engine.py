@@ -90,6 +90,7 @@ class Engine:
         logged_vv: committed to the log.  Links send nothing beyond it.
         durable_vv: of that, what a power cut cannot take back.  Acks, WAIT and stability name
             nothing beyond it.  With ``appendfsync always`` the two are equal.
+        durable_records: how many of the replica's records a power cut cannot take back.
         deliver: gets the reply for a waiting client whom a tick served; the RESP shell sets it.
         congested: more is queued for the disk than it should be; stop reading from clients.
         on_relief: called when congestion is over.
@@ -116,6 +117,7 @@ class Engine:
         self.stale: str | None = None
         self.logged_vv: MutableVersionVector = {}
         self.durable_vv: MutableVersionVector = {}
+        self.durable_records = 0
         self.deliver: Deliver = lambda _session, _reply: None
         self.congested = False
         self.on_relief: list[Callable[[], None]] = []
@@ -206,6 +208,7 @@ class Engine:
 
     def _close_tick(self) -> None:
         records = self.replica.take_records(self.now())
+        self.database.note_sealed()
         callbacks, self._callbacks = self._callbacks, []
         self._arm_deadline()
         if records:
@@ -316,8 +319,7 @@ class Engine:
             if record.batch is not None:
                 self.logged_vv[record.origin] = record.last_n
         if self.fsync is Fsync.ALWAYS:
-            self.durable_vv = dict(self.logged_vv)
-            self._learn_stability()
+            self._note_durable(dict(self.logged_vv), self.stats.records_committed)
         for notify in self.on_logged:
             notify()
 
@@ -350,21 +352,28 @@ class Engine:
         """Make commits durable that were not synced by themselves."""
         while True:
             await asyncio.sleep(seconds)
-            if self.durable_vv != self.logged_vv:
+            if self.durable_records != self.stats.records_committed:
                 await self._sync()
 
     async def _sync(self) -> None:
-        reached = dict(self.logged_vv)
+        reached, reached_records = dict(self.logged_vv), self.stats.records_committed
         try:
             await self.log.sync()
         except StoreError as error:
             self._fail(error)
             return
         self._recover_from_fault()
-        self.durable_vv = reached
-        self._learn_stability()
+        self._note_durable(reached, reached_records)
         for notify in self.on_logged:
             notify()
+
+    def _note_durable(self, vv: MutableVersionVector, records: int) -> None:
+        self.durable_vv = vv
+        self.durable_records = records
+        self._learn_stability()
+        # WAITAOF may wait for nothing but this.
+        for session, reply in self.database.settle_acks(self.now()):
+            self.deliver(session, reply)
 
     # --- Peers --------------------------------------------------------------------------------
 

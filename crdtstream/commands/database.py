@@ -104,6 +104,8 @@ class Database:
         self._dispatch = Dispatch(self.statistics)
         self._transactions = Transactions(self)
         self._waiting = WaitingRoom()
+        # Clients with ``has_open_write``.
+        self._open_writers: list[Session] = []
         self.channels = Channels()
 
         self.register(commands.values())
@@ -224,6 +226,31 @@ class Database:
             self.replica.seal(now)
         return result
 
+    # --- What clients wrote -------------------------------------------------------------------
+
+    def _note_write(self, session: Session) -> None:
+        session.wrote_n = self.replica.issued
+        if self.replica.has_open_changes and not session.has_open_write:
+            session.has_open_write = True
+            self._open_writers.append(session)
+
+    def measure_writes(self, session: Session) -> None:
+        """Issue what the client's acknowledgements have to tell, so that it can be waited for."""
+        if session.has_open_write:
+            self.replica.measure()
+            session.wrote_n = self.replica.issued
+            session.wrote_record = self.replica.record_count + 1
+
+    def note_sealed(self) -> None:
+        """The open section has ended: acknowledgements in it were measured, and it is a record."""
+        if not self._open_writers:
+            return
+        for session in self._open_writers:
+            session.has_open_write = False
+            session.wrote_n = self.replica.issued
+            session.wrote_record = self.replica.record_count
+        self._open_writers.clear()
+
     def _queue_or_postpone(self, session: Session, row: Row, argv: list[bytes]) -> Reply | None:
         """What MULTI and CLIENT PAUSE do to a command; None: it is to run now."""
         if session.queue is not None and row.no_multi:
@@ -247,7 +274,7 @@ class Database:
             if on_replica is not None:
                 reply = on_replica(self.replica, now, argv)
                 if row.writes:
-                    session.wrote_n = self.replica.issued
+                    self._note_write(session)
             else:
                 assert row.on_session is not None
                 reply = row.on_session(session, now, argv)
@@ -470,7 +497,7 @@ class Database:
             reply = self._note_failure(waiter.row, error)
         waiter.ns += self.clock() - started
         if waiter.row.writes:
-            waiter.session.wrote_n = self.replica.issued
+            self._note_write(waiter.session)
         return reply
 
     def _last_answer(self, waiter: Waiter, now: Millis) -> Reply:

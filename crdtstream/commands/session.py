@@ -74,8 +74,11 @@ class Session:
         dirty: one of them changed, so EXEC will answer null.
         in_exec: its transaction is running.
         subscriptions: how many channels, patterns and shard channels it listens to.
-        wrote_n: how many effects this region had issued when this client last wrote: what WAIT
-            waits for.
+        wrote_n: how many effects this region had issued with what this client last wrote: what
+            WAIT waits for.
+        wrote_record: the replica's record that has its last local change; WAITAOF's share.
+        has_open_write: it wrote in the open section what may lead to another effect (XACK), or
+            to none at all; ``Database.note_sealed`` tells then what to wait for.
         last_command: name of the last one, for CLIENT LIST.
         library: what CLIENT SETINFO said.
         talk: whether replies are sent; it is for the shell to keep to it.
@@ -93,6 +96,8 @@ class Session:
     in_exec: bool = False
     subscriptions: int = 0
     wrote_n: int = 0
+    wrote_record: int = 0
+    has_open_write: bool = False
     last_command: bytes = b"NULL"
     library: dict[bytes, bytes] = field(default_factory=dict)
     talk: Talk = Talk.ON

@@ -108,6 +108,7 @@ class Replica:
             watching clients.
         acknowledged_count, frontier_count: pending entries acknowledged here, and AckFrontier
             effects issued for them, since the process started: what coalescing saves.
+        record_count: records made since the process started, the open section's not included.
         expired_count: keys that existed and were deleted from here because their time was over,
             since the process started.
     """
@@ -134,6 +135,7 @@ class Replica:
         self.touched: set[bytes] = set()
         self.acknowledged_count = 0
         self.frontier_count = 0
+        self.record_count = 0
         self.expired_count = 0
         self._streams: dict[bytes, Stream] = {}
         self._key_order = KeyOrder()
@@ -431,6 +433,11 @@ class Replica:
         return self._open.append_bytes
 
     @property
+    def has_open_changes(self) -> bool:
+        """Whether the open section has local changes, or acknowledgements yet to be measured."""
+        return bool(self._changes or self._unmeasured)
+
+    @property
     def has_open_record(self) -> bool:
         """Whether something waits to be sealed or taken."""
         return bool(self._open.count or self._changes or self._records or self._unmeasured)
@@ -454,6 +461,7 @@ class Replica:
         self._changes = []
         self._appended = []
         self._records.append(Record(self.region, first_n, first_n + count - 1, batch, local))
+        self.record_count += 1
 
     def take_records(self, now: Millis) -> list[Record]:
         """Everything to be made durable since the last call, in order.  Ends a tick."""
@@ -487,6 +495,7 @@ class Replica:
             self._open = OpenBatch(self.issued + 1)
         local = encode_local(Local(arrived=now))
         self._records.append(Record(batch.origin, batch.first_n, batch.last_n, encoded, local))
+        self.record_count += 1
 
     def replay(self, record: Record) -> None:
         """Live through a record again, when the log is read at start.

@@ -30,13 +30,14 @@ class Wait:
         """WAIT numregions timeout-ms: how many peers durably have what this client last wrote.
 
         It answers once that many have, or with fewer when time is over (0: never).  Unlike in
-        Redis a reply already means durable *here*; WAIT is about losing a whole region.  The
-        acknowledged run that an XACK moves is issued when the tick ends, and not waited for.
+        Redis a reply already means durable *here*; WAIT is about losing a whole region.  What
+        an XACK of this client has to tell the other regions is waited for as well.
 
         Source: redis.io/commands/wait.
         """
         wanted = integer(argv[1])
         timeout = timeout_ms(argv[2], now)
+        self._engine.database.measure_writes(session)
         wrote_n = session.wrote_n
 
         def retry(_replica: Replica, _now: Millis) -> Reply | Blocked:
@@ -62,18 +63,22 @@ class Wait:
         if wanted is None or wanted < 0:
             raise CommandError("ERR value is out of range, must be positive")
         timeout = timeout_ms(argv[3], now)
-        wrote_n = session.wrote_n
+        self._engine.database.measure_writes(session)
+        wrote_n, wrote_record = session.wrote_n, session.wrote_record
 
         def retry(_replica: Replica, _now: Millis) -> Reply | Blocked:
-            here, elsewhere = int(self._is_durable_here(wrote_n)), self._peers_with(wrote_n)
+            here = int(self._is_durable_here(wrote_n, wrote_record))
+            elsewhere = self._peers_with(wrote_n)
             if here >= locally and elsewhere >= wanted:
                 return [here, elsewhere]
             return Blocked((), timeout, retry, on_timeout=[here, elsewhere])
 
         return retry(self._engine.replica, now)
 
-    def _is_durable_here(self, n: int) -> bool:
-        return self._engine.durable_vv.get(self._engine.replica.region, 0) >= n
+    def _is_durable_here(self, n: int, record: int) -> bool:
+        engine = self._engine
+        durable_n = engine.durable_vv.get(engine.replica.region, 0)
+        return durable_n >= n and engine.durable_records >= record
 
     def _peers_with(self, n: int) -> int:
         region = self._engine.replica.region
