@@ -30,7 +30,9 @@ GROUP_LANE_BYTES: Final = 2600  # how far a group has come in one lane
 CONSUMER_BYTES: Final = 1800
 NACK_BYTES: Final = 240
 PRODUCER_BYTES: Final = 250
-TRACKED_BYTES: Final = 200  # an idempotent id in the window; its bytes are the macro node's
+# An idempotent id in the window, whose bytes are the macro node's: its place in the producer's
+# order (135), the entry's ID (40) and dot (95), when it came (30).
+TRACKED_BYTES: Final = 300
 REGISTERS_BYTES: Final = 800
 
 
