@@ -27,7 +27,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.engine import Engine
 from crdtstream.query.service import QueryService
 from crdtstream.replication.applier import Applier
-from crdtstream.replication.own import OwnEffects
+from crdtstream.replication.gate import Gate, make_gate
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, Identity, Puller
 from crdtstream.replication.routes import Routes
 from crdtstream.replication.server import ReplicationService
@@ -65,11 +65,14 @@ class NodeError(Exception):
     """The node cannot start; the text says why and what to do."""
 
 
-def run(settings: NodeSettings, *, config_file: Path | None = None) -> None:
+def run(
+    settings: NodeSettings, *, config_file: Path | None = None, begins_database: bool = False
+) -> None:
     """Run a region node until SIGTERM, SIGINT or SHUTDOWN.
 
     Args:
         config_file: where the settings came from, for CONFIG REWRITE.
+        begins_database: the folder is empty, and a new database begins with it.
 
     Raises:
         SystemExit: 1, with the reason on stderr, if it cannot start or has to stop.
@@ -78,7 +81,8 @@ def run(settings: NodeSettings, *, config_file: Path | None = None) -> None:
         raise SystemExit("this program checks itself with assertions: run Python without -O")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(Node(settings, config_file=config_file).run())
+            node = Node(settings, config_file=config_file, begins_database=begins_database)
+            runner.run(node.run())
     except (NodeError, StoreError) as error:
         sys.stderr.write(f"region {settings.region}: {error}\n")
         raise SystemExit(EXIT_FAILED) from error
@@ -87,9 +91,16 @@ def run(settings: NodeSettings, *, config_file: Path | None = None) -> None:
 class Node:
     """The parts of a node, made one after the other by ``run``."""
 
-    def __init__(self, settings: NodeSettings, *, config_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        *,
+        config_file: Path | None = None,
+        begins_database: bool = False,
+    ) -> None:
         self.settings = settings
         self.config_file = config_file
+        self._begins_database = begins_database
         self.region = Region(settings.region)
         self._stop = asyncio.Event()
 
@@ -128,6 +139,7 @@ class Node:
             self.region,
             node_entries_max=settings.stream_node_max_entries,
             node_bytes_max=settings.stream_node_max_bytes,
+            peers=[Region(peer.region) for peer in settings.peers],
         )
         replica.idmp_duration_s = settings.stream_idmp_duration
         replica.idmp_maxsize = settings.stream_idmp_maxsize
@@ -154,8 +166,15 @@ class Node:
         await tunables.restore()
         identity = Identity.new(self.region, settings.database_id)
         applier = Applier(engine)
-        pullers = self._pullers(engine, applier, identity, log_is_whole=_is_whole(log, engine))
-        replication = ReplicationService(identity, engine, sorted(pullers), settings.limits)
+        gate = await make_gate(
+            engine,
+            [Region(peer.region) for peer in settings.peers],
+            is_proven=log.is_proven,
+            begins_database=self._begins_database,
+        )
+        await gate.follow()
+        pullers = self._pullers(engine, applier, identity, gate)
+        replication = ReplicationService(identity, engine, sorted(pullers), settings.limits, gate)
         resp = RespServer(engine, settings, config_file=self.config_file)
         resp.shut_down = self._stop.set
         admin = AdminService(
@@ -182,6 +201,7 @@ class Node:
             await serving.enter_async_context(self._http_server(tasks, engine))
             background = [
                 tasks.create_task(applier.run()),
+                tasks.create_task(gate.run()),
                 *(tasks.create_task(puller.run()) for puller in pullers.values()),
             ]
             for task in background:
@@ -203,16 +223,18 @@ class Node:
         await committer
 
     def _pullers(
-        self, engine: Engine, applier: Applier, identity: Identity, *, log_is_whole: bool
+        self, engine: Engine, applier: Applier, identity: Identity, gate: Gate
     ) -> dict[Region, Puller]:
         limits = self.settings.limits
         addresses = {Region(peer.region): peer.address for peer in self.settings.peers}
         routes = Routes(
-            self.region, addresses, now=engine.now(), relay_after_ms=limits.inbox_wait_ms_max
+            self.region,
+            addresses,
+            now=engine.now(),
+            relay_after_ms=limits.inbox_wait_ms_max,
+            is_held=gate.peer_runs.is_held,
         )
-        own = OwnEffects(self.region, addresses, log_is_whole=log_is_whole)
-        engine.set_stale(own.obstacle(engine.replica.issued))
-        return {
+        pullers = {
             peer: Puller(
                 peer,
                 address,
@@ -220,12 +242,14 @@ class Node:
                 engine=engine,
                 applier=applier,
                 routes=routes,
-                own=own,
+                gate=gate,
                 limits=limits,
                 random=SystemRandom(),
             )
             for peer, address in addresses.items()
         }
+        gate.peer_runs.watch(puller.note_held for puller in pullers.values())
+        return pullers
 
     @contextlib.asynccontextmanager
     async def _grpc_server(
@@ -323,7 +347,7 @@ async def _tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> No
     while True:
         status = (
             health_pb2.HealthCheckResponse.SERVING
-            if engine.fault is None
+            if engine.fault is None and engine.stale is None
             else health_pb2.HealthCheckResponse.NOT_SERVING
         )
         if status != told:
@@ -359,11 +383,6 @@ def _tls_credentials(port: QueryPort) -> grpc.ServerCredentials | None:
     return grpc.ssl_server_credentials(
         [(key, certificate)], root_certificates=ca, require_client_auth=ca is not None
     )
-
-
-def _is_whole(log: SqliteLog, engine: Engine) -> bool:
-    """Whether the log's end cannot have been lost (``rules`` 18)."""
-    return engine.fsync is Fsync.ALWAYS or log.last_clean or log.fresh
 
 
 @contextlib.contextmanager

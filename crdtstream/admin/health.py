@@ -1,6 +1,6 @@
 """The HTTP port: whether this node is well, for load balancers and people.
 
-``GET /health`` answers 200, or 503 while the disk refuses, with the reason; the body is JSON.
+``GET /health`` answers 200, or 503 while writes are refused, with the reason; the body is JSON.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from crdtstream.core.ids import Region
+from crdtstream.core.uid import shown_uid
 from crdtstream.engine import Engine
 
 BACKLOG = 128
@@ -31,14 +32,16 @@ class HealthPages:
 
     async def _health(self, _request: Request) -> JSONResponse:
         engine = self._engine
+        is_healthy = engine.fault is None and engine.stale is None
         body = {
             "region": self._region,
-            "healthy": engine.fault is None,
+            "healthy": is_healthy,
             "fault": engine.fault,
             "stale": engine.stale,
+            "database_uid": shown_uid(engine.replica.database_uid) or None,
             "vv": {str(region): n for region, n in sorted(engine.durable_vv.items())},
         }
-        return JSONResponse(body, status_code=200 if engine.fault is None else 503)
+        return JSONResponse(body, status_code=200 if is_healthy else 503)
 
 
 class HttpServer(uvicorn.Server):

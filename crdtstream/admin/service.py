@@ -12,6 +12,7 @@ from crdtstream.commands.info import lag
 from crdtstream.core.codec import encode_vv
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.stream import Stream
+from crdtstream.core.uid import shown_uid
 from crdtstream.engine import Engine
 from crdtstream.replication.applier import Applier
 from crdtstream.replication.link import LinkState
@@ -65,6 +66,7 @@ class AdminService(rpc.AdminServicer):
         return pb.StatusReply(
             region=replica.region,
             database_id=settings.database_id,
+            database_uid=shown_uid(replica.database_uid),
             version=parts.version,
             started_ms=parts.started_ms,
             now_ms=engine.now(),

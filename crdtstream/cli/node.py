@@ -20,6 +20,13 @@ ORPHAN_SECONDS_MAX: Final = 30.0
 
 def node(
     config: Annotated[Path, typer.Option(help="TOML file of the settings; deploy/ has examples.")],
+    new_database: Annotated[
+        bool,
+        typer.Option(
+            "--new-database",
+            help="Begin a new database in an empty folder without waiting for the other regions.",
+        ),
+    ] = False,
     stop_at_end_of_input: Annotated[
         bool,
         typer.Option(
@@ -29,6 +36,10 @@ def node(
     ] = False,
 ) -> None:
     """Run one region node until SIGTERM, Ctrl-C or SHUTDOWN.
+
+    A node whose folder is fresh, copied or restored takes no writes before every other region has
+    told it which of its effects are known there. Regions of a new database that are all started
+    tell each other at once; to begin with one alone, start that one with --new-database.
 
     Variables CRDTSTREAM_<KEY> beat the file, e.g. CRDTSTREAM_APPENDFSYNC=everysec.
 
@@ -43,14 +54,14 @@ def node(
     _configure_log(settings.log_level)
     if stop_at_end_of_input:
         threading.Thread(target=_stop_at_end_of_input, name="input", daemon=True).start()
-    _run(settings, config)
+    _run(settings, config, begins_database=new_database)
 
 
-def _run(settings: NodeSettings, config: Path) -> None:
+def _run(settings: NodeSettings, config: Path, *, begins_database: bool) -> None:
     # Here, not above: the other commands start faster without it.
     from crdtstream.node import run
 
-    run(settings, config_file=config)
+    run(settings, config_file=config, begins_database=begins_database)
 
 
 def _configure_log(level: str) -> None:

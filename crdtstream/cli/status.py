@@ -54,8 +54,11 @@ def _tables(found: Survey, *, streams: bool) -> Iterator[Table]:
 
 
 def _regions(found: Survey) -> Table:
+    uids = sorted(
+        {reply.database_uid or "without identity yet" for reply in found.replies.values()}
+    )
     table = new_table(
-        "regions",
+        f"regions of database {' and of '.join(uids)}" if uids else "regions",
         ">region", "RESP", "gRPC", "state", "version vector", ">lacks", ">keys", ">clients",
     )  # fmt: skip
     vvs = {region: vv_of(reply.vv) for region, reply in found.replies.items()}

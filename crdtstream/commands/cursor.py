@@ -76,7 +76,7 @@ def _cursor(replica: Replica, text: bytes) -> VersionVector:
         return {}
     if text == b"$":
         return dict(replica.vv)
-    return parse_version_vector(text, what="cursor")
+    return parse_version_vector(text, replica.database_uid, what="cursor")
 
 
 def _answer_or_block(
@@ -89,7 +89,7 @@ def _answer_or_block(
 ) -> Reply | Blocked:
     entries, next_cursor = _read(replica, key, cursor, count)
     answer: Reply = [
-        encode_version_vector(next_cursor),
+        encode_version_vector(next_cursor, replica.database_uid),
         Encoded(b"*%d\r\n" % len(entries) + b"".join(entries)),
     ]
     if entries or block_ms is None:

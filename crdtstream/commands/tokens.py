@@ -1,11 +1,12 @@
 """CRDT.TOKEN and CRDT.WAITFOR: reading one's own writes in another region.
 
-    region 1:  XADD … ; XACK … ; CRDT.TOKEN ──> 1:42,2:17
-                                                    │  the client moves
-    region 2:  CRDT.WAITFOR 1:42,2:17 1000 ──> 1    ▼  now everything above can be read here
+    region 1:  XADD … ; XACK … ; CRDT.TOKEN ──> 5f0c…/1:42,2:17
+                                                          │  the client moves
+    region 2:  CRDT.WAITFOR 5f0c…/1:42,2:17 1000 ──> 1    ▼  now everything above can be read here
 
-A token is the version vector of the region that gave it: all that the client can have written or
-seen there.  A cursor of CRDT.XREAD is a version vector too, and can be waited for as well.
+A token is the version vector of the region that gave it, all that the client can have written or
+seen there, and which database it is of.  A cursor of CRDT.XREAD is the same, and can be waited for
+as well.
 """
 
 from crdtstream.commands.arguments import timeout_ms
@@ -22,7 +23,7 @@ def crdt_token(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     Acknowledgements count: the runs that they moved are issued now, not when the tick ends.
     """
     replica.measure()
-    return encode_version_vector(replica.vv)
+    return encode_version_vector(replica.vv, replica.database_uid)
 
 
 def crdt_waitfor(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Blocked:
@@ -33,7 +34,7 @@ def crdt_waitfor(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bl
     Raises:
         CommandError: the token is none, or the timeout.
     """
-    token = parse_version_vector(argv[1], what="token")
+    token = parse_version_vector(argv[1], replica.database_uid, what="token")
     timeout = timeout_ms(argv[2], now)
 
     def retry(replica: Replica, now: Millis) -> Reply | Blocked:

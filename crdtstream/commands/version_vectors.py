@@ -1,5 +1,6 @@
-"""Version vectors as clients carry them about: cursors and tokens, ``1:42,2:17``.
+"""Version vectors as clients carry them about: cursors and tokens, ``<database>/1:42,2:17``.
 
+Dots of another database mean other effects, so the text says of which database they are.
 The text is ours, but it comes back from clients: it is checked as strictly as any argument.
 """
 
@@ -9,28 +10,38 @@ from crdtstream.commands.arguments import I64_MAX, parse_i64, shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.clock import MutableVersionVector, VersionVector, format_vv
 from crdtstream.core.ids import REGION_MAX, Region
+from crdtstream.core.uid import DatabaseUid, parse_uid, shown_uid
 
 # Nothing has been seen: there are no dots to name.
 NOTHING: Final = b"0"
+SEPARATOR: Final = b"/"
 # Every region with the longest number, and a comma behind it.
 _BYTES_MAX: Final = REGION_MAX * len(f"{REGION_MAX}:{I64_MAX},")
 _SHOWN_BYTES_MAX: Final = 32
 
 
-def encode_version_vector(vv: VersionVector) -> bytes:
-    """Regions ascending; ``0`` if there are none."""
-    return format_vv(vv).encode() or NOTHING
+def encode_version_vector(vv: VersionVector, uid: DatabaseUid) -> bytes:
+    """Regions ascending, ``0`` if there are none; before it, if it is known, the database."""
+    text = format_vv(vv).encode() or NOTHING
+    return shown_uid(uid).encode() + SEPARATOR + text if uid else text
 
 
-def parse_version_vector(text: bytes, *, what: str) -> MutableVersionVector:
+def parse_version_vector(text: bytes, uid: DatabaseUid, *, what: str) -> MutableVersionVector:
     """The version vector that a client sent back; regions may stand in any order.
 
+    Without a database it is taken for one of this database: as a person writes it.
+
     Args:
+        uid: which database this is.
         what: how errors call it.
 
     Raises:
-        CommandError: it is none, saying where it stops being one.
+        CommandError: it is none, saying where it stops being one; or it is of another database.
     """
+    before, separator, after = text.rpartition(SEPARATOR)
+    if separator:
+        _check_database(before, uid, what)
+        text = after
     if text == NOTHING:
         return {}
     if len(text) > _BYTES_MAX:
@@ -42,6 +53,20 @@ def parse_version_vector(text: bytes, *, what: str) -> MutableVersionVector:
             raise CommandError(f"ERR Invalid {what}: region {region} stands in it twice")
         vv[region] = n
     return {region: n for region, n in vv.items() if n}
+
+
+def _check_database(text: bytes, uid: DatabaseUid, what: str) -> None:
+    """Refuse what was given out by another database, or names none."""
+    theirs = parse_uid(shown(text[:_SHOWN_BYTES_MAX]))
+    if theirs is None or len(text) > _SHOWN_BYTES_MAX:
+        found = shown(text[:_SHOWN_BYTES_MAX])
+        raise CommandError(f"ERR Invalid {what}: '{found}' is no identity of a database")
+    if theirs != uid:
+        own = f"database {shown_uid(uid)}" if uid else "a database without identity yet"
+        raise CommandError(
+            f"ERR Invalid {what}: it is of database {shown_uid(theirs)}, this is {own}: "
+            "begin from the start here, or ask a region of that database"
+        )
 
 
 def _parse_component(part: bytes, what: str) -> tuple[Region, int]:

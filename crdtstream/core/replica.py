@@ -87,6 +87,7 @@ from crdtstream.core.registers import KeyRegisters
 from crdtstream.core.runs import Run, checked_runs
 from crdtstream.core.stream import Stream
 from crdtstream.core.tombstones import Tombstones
+from crdtstream.core.uid import NO_UID
 
 IDMP_DURATION_S_DEFAULT: Final = 100
 IDMP_MAXSIZE_DEFAULT: Final = 100
@@ -109,6 +110,7 @@ class Replica:
         acknowledged_count, frontier_count: pending entries acknowledged here, and AckFrontier
             effects issued for them, since the process started: what coalescing saves.
         record_count: records made since the process started, the open section's not included.
+        database_uid: which database this is; whoever runs the replica sets it.
         expired_count: keys that existed and were deleted from here because their time was over,
             since the process started.
     """
@@ -136,6 +138,7 @@ class Replica:
         self.acknowledged_count = 0
         self.frontier_count = 0
         self.record_count = 0
+        self.database_uid = NO_UID
         self.expired_count = 0
         self._streams: dict[bytes, Stream] = {}
         self._key_order = KeyOrder()

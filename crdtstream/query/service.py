@@ -30,6 +30,7 @@ from crdtstream.core.numbered import StaleBatchError
 from crdtstream.core.progress import Nack
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
+from crdtstream.core.uid import shown_uid
 from crdtstream.engine import Engine
 from crdtstream.query import planning
 from crdtstream.query.credentials import Credentials
@@ -40,6 +41,8 @@ from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
 
 # One record batch: some eighty macro nodes, well below a millisecond.
+# Metadata: the identity of the database that a call speaks of.
+DATABASE_KEY: Final = "crdtstream-database"
 SCAN_ENTRIES: Final = 8_192
 SCAN_NODES: Final = 1_000
 SCAN_BYTES: Final = 512 << 10
@@ -64,12 +67,26 @@ class QueryService(rpc.QueryServicer):
         self._credentials = Credentials(settings.requirepass)
         self._arrow: ModuleType | None = None
 
+    async def _admit(self, context: Context) -> None:
+        """End a call of somebody without the right password, or of who means another database."""
+        await self._credentials.check(context)
+        given = dict(context.invocation_metadata() or ()).get(DATABASE_KEY)
+        own = shown_uid(self._engine.replica.database_uid)
+        if given is not None and given != own:
+            meant = given if isinstance(given, str) else given.decode("ascii", "backslashreplace")
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"database: the call speaks of {meant}, this node holds {own or 'none yet'}; what "
+                "was kept of one database says nothing about another: begin anew, or name nodes "
+                "of that database",
+            )
+
     # --- What there is ------------------------------------------------------------------------
 
     async def GetPosition(  # noqa: N802 - gRPC's name
         self, _request: pb.PositionRequest, context: Context
     ) -> pb.Position:
-        await self._credentials.check(context)
+        await self._admit(context)
         return self._position()
 
     def _position(self) -> pb.Position:
@@ -80,12 +97,13 @@ class QueryService(rpc.QueryServicer):
             durable_vv=encode_vv(engine.durable_vv),
             now_ms=engine.now(),
             fault=engine.fault or engine.stale or "",
+            database_uid=engine.replica.database_uid,
         )
 
     async def ListStreams(  # noqa: N802
         self, request: pb.ListStreamsRequest, context: Context
     ) -> AsyncIterator[pb.StreamDescription]:
-        await self._credentials.check(context)
+        await self._admit(context)
         position: pb.Position | None = self._position()
         for key in await self._keys(request.patterns, context):
             stream = self._engine.replica.held_stream(key)
@@ -115,7 +133,7 @@ class QueryService(rpc.QueryServicer):
     # --- Planning -----------------------------------------------------------------------------
 
     async def Plan(self, request: pb.PlanRequest, context: Context) -> pb.PlanReply:  # noqa: N802
-        await self._credentials.check(context)
+        await self._admit(context)
         if request.entries_max and not request.only_end:
             await _refuse(context, "entries_max: only with only_end; plan up to that end then")
         replica = self._engine.replica
@@ -179,7 +197,7 @@ class QueryService(rpc.QueryServicer):
     async def Scan(  # noqa: N802
         self, request: pb.ScanRequest, context: Context
     ) -> AsyncIterator[pb.ScanPiece]:
-        await self._credentials.check(context)
+        await self._admit(context)
         engine, key, origin = self._engine, request.key, Region(request.origin)
         await self._must_have({origin: request.upto_n} if request.upto_n else {}, context)
         upto_n = request.upto_n or engine.durable_vv.get(origin, 0)
@@ -212,7 +230,7 @@ class QueryService(rpc.QueryServicer):
     async def ScanPending(  # noqa: N802
         self, request: pb.ScanPendingRequest, context: Context
     ) -> AsyncIterator[pb.ScanPiece]:
-        await self._credentials.check(context)
+        await self._admit(context)
         arrow = await self._load_arrow()
         yield pb.ScanPiece(data=arrow.schema_message(arrow.PENDING))
         for at, key in enumerate(await self._keys(request.patterns, context)):
@@ -257,7 +275,7 @@ class QueryService(rpc.QueryServicer):
     async def Append(  # noqa: N802
         self, request: pb.AppendRequest, context: Context
     ) -> pb.AppendReply:
-        await self._credentials.check(context)
+        await self._admit(context)
         first = Numbered(request.producer, request.batch, request.first_row)
         try:
             lengths = unpack("I", request.lengths, field="lengths")
@@ -278,7 +296,7 @@ class QueryService(rpc.QueryServicer):
     async def TrimRead(  # noqa: N802
         self, request: pb.TrimReadRequest, context: Context
     ) -> pb.TrimReadReply:
-        await self._credentials.check(context)
+        await self._admit(context)
         try:
             read = decode_vv(request.read)
         except BatchError as error:

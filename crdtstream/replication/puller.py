@@ -23,6 +23,7 @@ from crdtstream.core.inbox import Inbox
 from crdtstream.engine import Engine
 from crdtstream.replication.applier import Applier, Arrivals
 from crdtstream.replication.errors import PeerError, RefusedError
+from crdtstream.replication.gate import Gate
 from crdtstream.replication.link import (
     BackoffOver,
     CaughtUp,
@@ -36,19 +37,22 @@ from crdtstream.replication.link import (
     Resume,
     Welcomed,
 )
-from crdtstream.replication.own import OwnEffects
 from crdtstream.replication.publications import Arrived
+from crdtstream.replication.readiness import Answer
 from crdtstream.replication.routes import Routes
 from crdtstream.replication.stats import PullStats
 from crdtstream.replication.wire import (
     PROTOCOL_VERSION,
     BatchUnpacker,
     Progress,
+    Standing,
     checked_batch,
     checked_publications,
     checked_vv,
     decode_progress,
+    decode_standing,
     encode_progress,
+    encode_standing,
 )
 from crdtstream.settings import Limits
 from crdtstream.v1 import replication_pb2 as pb
@@ -101,7 +105,7 @@ class Puller:
         engine: Engine,
         applier: Applier,
         routes: Routes,
-        own: OwnEffects,
+        gate: Gate,
         limits: Limits,
         random: Random,
     ) -> None:
@@ -116,7 +120,9 @@ class Puller:
         self._engine = engine
         self._applier = applier
         self._routes = routes
-        self._own = own
+        self._gate = gate
+        self._peer_run = 0
+        self._asked_as_recovering = False
         self._limits = limits
         self._unpacker = BatchUnpacker(peer, bytes_max=limits.batch_bytes_max)
         self._ack_due = asyncio.Event()
@@ -136,6 +142,8 @@ class Puller:
         self.arrivals = Arrivals(peer, inbox, self.stats, self._note_durable, self._reject)
         self._publications = Arrived()
         applier.add(self.arrivals)
+        gate.on_change.append(self._ack_due.set)
+        gate.on_recovering.append(self.reopen)
 
     # --- From outside -------------------------------------------------------------------------
 
@@ -148,6 +156,19 @@ class Puller:
 
     def resume(self) -> None:
         self._feed(Resume())
+
+    def reopen(self) -> None:
+        """Begin the session again, and forget what it brought and was not applied yet."""
+        self._is_interrupted = True
+        self.arrivals.inbox.discard()
+        self._changed.set()
+
+    def note_held(self, origin: Region) -> None:
+        """The effects of an origin are held from now on, or are not any more."""
+        if origin in self.origins:
+            self.reopen()
+        else:
+            self._changed.set()
 
     @property
     def lag_effects(self) -> int:
@@ -241,8 +262,8 @@ class Puller:
                 raise asyncio.CancelledError from group
             event = self._event_of(group)
             if isinstance(event, Refused) and _is_duplicate(group):
-                self._own.note_duplicate(self.peer, event.reason)
-                self._engine.set_stale(self._own.obstacle(self._engine.replica.issued))
+                self._gate.readiness.note_duplicate(self.peer, event.reason)
+                self._gate.look()
             return event
         raise AssertionError("a session ends by an exception")
 
@@ -278,7 +299,11 @@ class Puller:
             finally:
                 call.cancel()
 
+    def _standing(self) -> Standing:
+        return Standing(self._gate.database, self._gate.is_recovering)
+
     def _open_request(self) -> pb.SyncRequest:
+        self._asked_as_recovering = self._gate.is_recovering
         return pb.SyncRequest(
             open=pb.Open(
                 protocol=PROTOCOL_VERSION,
@@ -287,6 +312,7 @@ class Puller:
                 origins=sorted(self.origins),
                 vv=encode_vv(self._engine.replica.vv),
                 run_id=self._identity.run_id,
+                standing=encode_standing(self._standing()),
             )
         )
 
@@ -322,9 +348,24 @@ class Puller:
                 "correct the peer's address",
             )
         self.stats.peer_vv = checked_vv(self.peer, welcome.vv)
-        self._own.note_welcome(self.peer)
+        standing = decode_standing(self.peer, welcome.standing)
+        self._note_database(standing)
+        readiness = self._gate.readiness
+        readiness.note_welcome(self.peer)
+        if self._asked_as_recovering:
+            told_vv = checked_vv(self.peer, welcome.told_vv)
+            answer = Answer(welcome.own_n, self.stats.peer_vv, told_vv)
+            readiness.note_answer(self.peer, answer)
         self._feed(Welcomed())
         self._look_at_own_effects()
+        self._peer_run = welcome.run_id
+        runs = self._gate.peer_runs
+        runs.note_start(self.peer, self._peer_run, recovering=standing.recovering)
+
+    def _note_database(self, standing: Standing) -> None:
+        refusal = self._gate.readiness.note_database(self.peer, standing.database)
+        if refusal is not None:
+            raise RefusedError(self.peer, refusal)
 
     def _take_progress(self, progress: Progress) -> None:
         now = self._engine.now()
@@ -334,7 +375,10 @@ class Puller:
         self._engine.learn_peer_vv(self.peer, progress.durable_vv)
         for region, vv in progress.others.items():
             self._engine.learn_peer_vv(region, vv)
+        self._note_database(progress.standing)
         self._look_at_own_effects()
+        runs = self._gate.peer_runs
+        runs.note(self.peer, self._peer_run, recovering=progress.standing.recovering)
         self._hand_out_publications()
         if self.link.state is LinkState.CATCHING_UP and self.lag_effects == 0:
             self._feed(CaughtUp())
@@ -348,10 +392,10 @@ class Puller:
 
     def _look_at_own_effects(self) -> None:
         """Stop issuing, or go on, by what the peers have of this region's effects."""
-        issued = self._engine.replica.issued
-        self._own.note(self.peer, self.stats.peer_vv.get(self._identity.region, 0))
-        self._routes.own_lost = self._own.are_lost(issued)
-        self._engine.set_stale(self._own.obstacle(issued))
+        readiness = self._gate.readiness
+        readiness.note_known(self.peer, self.stats.peer_vv.get(self._identity.region, 0))
+        self._routes.own_lost = readiness.are_lost(self._engine.replica.issued)
+        self._gate.look()
 
     async def _take_batches(self, packed: bytes) -> None:
         if self._is_interrupted:
@@ -418,6 +462,7 @@ class Puller:
                 others=self._engine.peer_vvs(),
                 taken_bytes=self._taken_bytes,
                 taken_publication_bytes=self._publications.taken_bytes,
+                standing=self._standing(),
             )
             try:
                 await call.write(pb.SyncRequest(ack=encode_progress(progress)))

@@ -6,10 +6,11 @@ Usually a link asks for its peer's own effects.  It asks for another origin as w
   * what this link brought waits for that origin (``rules`` 2),
   * effects of this very region are out there that it has lost itself (``rules`` 18).
 
+It does not ask for effects that are held, as their origin recovers (``peer_runs.py``).
 An operator who pauses the link to an origin wants nothing of it: it is not relayed either.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,10 +45,12 @@ class Routes:
         *,
         now: Millis,
         relay_after_ms: int,
+        is_held: Callable[[Region], bool] = lambda _origin: False,
     ) -> None:
         self._region = region
         self._relay_after_ms = relay_after_ms
         self._routes = {peer: Route(down_since=now) for peer in sorted(peers)}
+        self._is_held = is_held
         self.own_lost = False
 
     def note(self, peer: Region, *, is_up: bool, paused: bool, now: Millis) -> None:
@@ -84,7 +87,7 @@ class Routes:
                 origins.add(origin)
         if self.own_lost:
             origins.add(self._region)
-        return frozenset(origins)
+        return frozenset(origin for origin in origins if not self._is_held(origin))
 
     def _brings_nothing_though_up(self, origin: Region) -> bool:
         route = self._routes.get(origin)

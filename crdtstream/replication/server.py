@@ -22,6 +22,7 @@ from crdtstream.core.codec import encode_vv
 from crdtstream.core.ids import Region
 from crdtstream.engine import Engine
 from crdtstream.replication.errors import PeerError
+from crdtstream.replication.gate import Gate
 from crdtstream.replication.publications import PUBLICATION_BYTES_MAX, Outbox, Publication
 from crdtstream.replication.puller import Identity
 from crdtstream.replication.stats import ServeStats
@@ -29,11 +30,14 @@ from crdtstream.replication.wire import (
     PROTOCOL_VERSION,
     BatchPacker,
     Progress,
+    Standing,
     checked_region,
     checked_vv,
     decode_progress,
+    decode_standing,
     encode_progress,
     encode_publications,
+    encode_standing,
 )
 from crdtstream.settings import Limits
 from crdtstream.store.errors import StoreError
@@ -58,6 +62,8 @@ class Session:
         sent_vv: what it has or was sent, per origin asked for.
         seq: the row of the log to look at next.
         outbox: publications that it is to be sent.
+        told_vv: what the puller had, before this session, told to have durably.
+        heartbeat_due: the puller should hear at once how this region stands.
         wake: something is in the log or the outbox, or was taken, or the session is over.
         is_over: the puller came anew, ended, or the node stops.
     """
@@ -67,11 +73,13 @@ class Session:
     origins: frozenset[Region]
     sent_vv: MutableVersionVector
     stats: ServeStats
+    told_vv: VersionVector
     seq: int = 0
     sent_bytes: int = 0
     taken_bytes: int = 0
     heard: float = 0.0
     is_over: bool = False
+    heartbeat_due: bool = False
     outbox: Outbox = field(default_factory=Outbox)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -101,14 +109,21 @@ class ReplicationService(rpc.ReplicationServicer):
     """The ``Replication`` service of one node."""
 
     def __init__(
-        self, identity: Identity, engine: Engine, peers: Sequence[Region], limits: Limits
+        self,
+        identity: Identity,
+        engine: Engine,
+        peers: Sequence[Region],
+        limits: Limits,
+        gate: Gate,
     ) -> None:
         self.stats = {peer: ServeStats() for peer in peers}
         self._identity = identity
         self._engine = engine
         self._limits = limits
+        self._gate = gate
         self._sessions: dict[Region, Session] = {}
         engine.on_logged.append(self._wake_all)
+        gate.on_change.append(self._tell_all)
         if peers:
             channels = engine.database.channels
             channels.forward = self._publish
@@ -121,6 +136,11 @@ class ReplicationService(rpc.ReplicationServicer):
 
     def _wake_all(self) -> None:
         for session in self._sessions.values():
+            session.wake.set()
+
+    def _tell_all(self) -> None:
+        for session in self._sessions.values():
+            session.heartbeat_due = True
             session.wake.set()
 
     def _publish(self, channel: bytes, payload: bytes, *, sharded: bool) -> None:
@@ -184,10 +204,20 @@ class ReplicationService(rpc.ReplicationServicer):
         try:
             vv = checked_vv(region, opening.vv)
             origins = frozenset(checked_region(region, origin) for origin in opening.origins)
+            standing = decode_standing(region, opening.standing)
         except PeerError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        wrong_database = self._gate.readiness.note_database(region, standing.database)
+        if wrong_database is not None:
+            logger.warning("link refused", peer=region, reason=wrong_database)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, wrong_database)
+        self._gate.look()
+        # Before the Welcome, which is the answer: what is held unapplied goes.
+        runs = self._gate.peer_runs
+        runs.note_start(region, opening.run_id, recovering=standing.recovering)
         sent_vv = {origin: n for origin, n in vv.items() if origin in origins}
-        session = Session(region, opening.run_id, origins, sent_vv, self.stats[region])
+        told_vv = dict(self._engine.peer_vvs().get(region, {}))
+        session = Session(region, opening.run_id, origins, sent_vv, self.stats[region], told_vv)
         session.heard = asyncio.get_running_loop().time()
         return session
 
@@ -242,7 +272,16 @@ class ReplicationService(rpc.ReplicationServicer):
             self._engine.learn_peer_vv(session.region, progress.durable_vv)
             for region, vv in progress.others.items():
                 self._engine.learn_peer_vv(region, vv)
+            self._take_standing(session, progress.standing)
         session.end()
+
+    def _take_standing(self, session: Session, standing: Standing) -> None:
+        wrong_database = self._gate.readiness.note_database(session.region, standing.database)
+        if wrong_database is not None:
+            raise PeerError(session.region, wrong_database)
+        self._gate.look()
+        runs = self._gate.peer_runs
+        runs.note(session.region, session.run_id, recovering=standing.recovering)
 
     # --- Sending ------------------------------------------------------------------------------
 
@@ -257,14 +296,15 @@ class ReplicationService(rpc.ReplicationServicer):
         silence_seconds = self._limits.link_silence_ms_max / 1000
         packer = BatchPacker()
         session.seq = await self._engine.log.seek(session.sent_vv, session.origins)
-        await context.write(self._welcome())
+        await context.write(self._welcome(session))
         next_heartbeat = 0.0
         while not session.is_over:
             now = loop.time()
             if now - session.heard > silence_seconds:
                 logger.warning("puller is silent: its session ends", peer=session.region)
                 return
-            if now >= next_heartbeat:
+            if now >= next_heartbeat or session.heartbeat_due:
+                session.heartbeat_due = False
                 await context.write(self._heartbeat())
                 next_heartbeat = now + heartbeat_seconds
             session.wake.clear()
@@ -315,18 +355,25 @@ class ReplicationService(rpc.ReplicationServicer):
             )
         return bool(publications)
 
-    def _welcome(self) -> pb.SyncResponse:
+    def _standing(self) -> Standing:
+        return Standing(self._gate.database, self._gate.is_recovering)
+
+    def _welcome(self, session: Session) -> pb.SyncResponse:
         return pb.SyncResponse(
             welcome=pb.Welcome(
                 protocol=PROTOCOL_VERSION,
                 region=self._identity.region,
                 vv=encode_vv(self._engine.logged_vv),
                 run_id=self._identity.run_id,
+                standing=encode_standing(self._standing()),
+                # What is applied and not in the log yet will be there: it counts.
+                own_n=self._engine.replica.vv.get(session.region, 0),
+                told_vv=encode_vv(session.told_vv),
             )
         )
 
     def _heartbeat(self) -> pb.SyncResponse:
         engine = self._engine
         others: dict[Region, VersionVector] = dict(engine.peer_vvs())
-        progress = Progress(engine.durable_vv, engine.now(), others)
+        progress = Progress(engine.durable_vv, engine.now(), self._standing(), others)
         return pb.SyncResponse(heartbeat=encode_progress(progress))

@@ -19,11 +19,13 @@ from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.codec import BatchError, decode_batch, decode_vv, encode_vv
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import REGION_MAX, Millis, Region
+from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.replication.errors import PeerError
 from crdtstream.replication.publications import PUBLICATION_BYTES_MAX, Publication
+from crdtstream.replication.readiness import DatabaseIdentity
 from crdtstream.v1 import replication_pb2 as pb
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 
 # The level with the best speed for its size on entries of 50 to 500 bytes; see benchmarks.
 ZSTD_LEVEL: Final = 1
@@ -131,11 +133,40 @@ def _slice_end(lengths: Sequence[int], index: int, start: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """What a region says of itself (see the message of that name)."""
+
+    database: DatabaseIdentity
+    recovering: bool
+
+
+def encode_standing(standing: Standing) -> pb.Standing:
+    return pb.Standing(
+        database_uid=standing.database.uid,
+        declared=standing.database.declared,
+        recovering=standing.recovering,
+    )
+
+
+def decode_standing(region: Region, message: pb.Standing) -> Standing:
+    """The inverse.
+
+    Raises:
+        PeerError: an identity of another length.
+    """
+    uid = DatabaseUid(message.database_uid)
+    if uid and len(uid) != UID_BYTES:
+        raise PeerError(region, f"standing.database_uid: {len(uid)} bytes instead of {UID_BYTES}")
+    return Standing(DatabaseIdentity(uid, message.declared), message.recovering)
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Where a region stands (see the message of that name)."""
 
     durable_vv: VersionVector
     now: Millis
+    standing: Standing
     others: Mapping[Region, VersionVector] = field(default_factory=dict)
     taken_bytes: int = 0
     taken_publication_bytes: int = 0
@@ -145,6 +176,7 @@ def encode_progress(progress: Progress) -> pb.Progress:
     return pb.Progress(
         durable_vv=encode_vv(progress.durable_vv),
         now_ms=progress.now,
+        standing=encode_standing(progress.standing),
         others=[
             pb.RegionProgress(region=region, durable_vv=encode_vv(vv))
             for region, vv in sorted(progress.others.items())
@@ -163,6 +195,7 @@ def decode_progress(region: Region, message: pb.Progress) -> Progress:
     return Progress(
         durable_vv=checked_vv(region, message.durable_vv),
         now=Millis(message.now_ms),
+        standing=decode_standing(region, message.standing),
         others={
             checked_region(region, other.region): checked_vv(region, other.durable_vv)
             for other in message.others

@@ -20,6 +20,7 @@ from crdtstream.commands.reply import Reply, Verbatim
 from crdtstream.commands.session import Session, SessionCommand
 from crdtstream.core.clock import format_vv, missing
 from crdtstream.core.ids import Millis
+from crdtstream.core.uid import shown_uid
 from crdtstream.resp.connection_commands import REDIS_VERSION
 from crdtstream.resp.server_commands import applied_effects
 
@@ -92,6 +93,7 @@ class Info:
             "redis_mode": "standalone",
             "server_name": "crdtstream",
             "crdtstream_version": importlib.metadata.version("crdtstream"),
+            "database_uid": shown_uid(server.engine.replica.database_uid),
             "os": f"{platform.system()} {platform.release()} {platform.machine()}",
             "arch_bits": 64,
             "process_id": os.getpid(),

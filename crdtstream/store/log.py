@@ -18,7 +18,7 @@ from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
 # What one row costs beside its blobs, roughly; so that rows without effects count as well.
 ROW_OVERHEAD_BYTES: Final = 64
@@ -66,6 +66,13 @@ class Log(Protocol):
     async def get_meta(self, key: str) -> str | None: ...
 
     async def set_meta(self, key: str, value: str) -> None: ...
+
+    async def confirm(self) -> None:
+        """Say, durably, that a node goes on with this log: it is what its region now is.
+
+        Raises:
+            StoreError: it could not be said.  The same call may be made again.
+        """
 
     async def close(self) -> None: ...
 
@@ -122,6 +129,9 @@ class MemoryLog:
 
     async def set_meta(self, key: str, value: str) -> None:
         self._meta[key] = value
+
+    async def confirm(self) -> None:
+        pass
 
     async def close(self) -> None:
         pass

@@ -2,6 +2,7 @@
 
     folder/
         lock            held by the process that has the folder open
+        opened          which start with this folder was the last one (``opening.py``)
         log.sqlite      tables ``log`` and ``meta``; SQLite keeps -wal and -shm beside it
 
 A group commit is one INSERT statement with a row per record: one hop to SQLite's thread and, with
@@ -13,6 +14,7 @@ Each row carries a CRC-32 over all its other columns.  A row that does not match
 opening, replaying and sending all stop with the file, the row and what to do.
 """
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -32,9 +34,13 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Row, record_bytes, rows_within
+from crdtstream.store.opening import read_opening, write_opening
 
 LOG_FILE: Final = "log.sqlite"
 LOCK_FILE: Final = "lock"
+# Of a folder that an earlier program wrote, this one reads the same rows and writes further kinds
+# of effects; nothing is rewritten but the number.
+READABLE_FORMATS: Final = ("1", str(FORMAT_VERSION))
 
 # A statement's rows: seven values each, and SQLite allows 32,766 of them.
 ROWS_PER_STATEMENT_MAX: Final = 4_000
@@ -94,7 +100,12 @@ class Tail:
 
 
 class SqliteLog:
-    """A log in a folder; made by ``open``."""
+    """A log in a folder; made by ``open``.
+
+    Attributes:
+        fresh: the folder was empty.
+        is_proven: it is the one that was last open here, and nothing of the log's end was lost.
+    """
 
     def __init__(
         self,
@@ -102,10 +113,12 @@ class SqliteLog:
         lock: int,
         writer: aiosqlite.Connection,
         reader: aiosqlite.Connection,
+        fsync: Fsync,
     ) -> None:
         self.path = path
-        self.last_clean = False
         self.fresh = False
+        self.is_proven = False
+        self._fsync = fsync
         self._lock = lock
         self._writer = writer
         self._reader = reader
@@ -130,8 +143,9 @@ class SqliteLog:
                 writer = await opened.enter_async_context(_connection(path))
                 await _prepare(writer, fsync)
                 reader = await opened.enter_async_context(_connection(path))
-                log = cls(path, lock, writer, reader)
+                log = cls(path, lock, writer, reader, fsync)
                 await log._claim(region, database_id)
+                await log._prove()
             except OSError as error:
                 raise StoreError(
                     f"{folder}: {error.strerror or error}; check path and rights"
@@ -154,10 +168,10 @@ class SqliteLog:
         if self.fresh:
             for key, value in wanted.items():
                 await self.set_meta(key, value)
-        elif found["format_version"] != wanted["format_version"]:
+        elif found["format_version"] not in READABLE_FORMATS:
             raise StoreError(
                 f"{self.path}: written in format {found['format_version']}, this program reads "
-                f"format {FORMAT_VERSION}; run the program that wrote it"
+                f"formats {' and '.join(READABLE_FORMATS)}; run the program that wrote it"
             )
         elif found["region"] != wanted["region"]:
             raise StoreError(
@@ -169,8 +183,8 @@ class SqliteLog:
                 f"{self.path}: belongs to database {found['database_id']!r}, not to "
                 f"{database_id!r}; use another folder or the right database id"
             )
-        self.last_clean = await self.get_meta("clean_shutdown") == "yes"
-        await self.set_meta("clean_shutdown", "no")
+        if found["format_version"] != wanted["format_version"]:
+            await self.set_meta("format_version", wanted["format_version"])
         async with self._reader.execute("SELECT max(seq), count(*) FROM log") as cursor:
             row = await cursor.fetchone()
         assert row is not None
@@ -181,6 +195,33 @@ class SqliteLog:
                 f"are missing. {ADVICE}"
             )
         self._last_seq = last_seq
+
+    async def _prove(self) -> None:
+        """See whether the folder is the one that was last open here, with all that it had then."""
+        found = await asyncio.to_thread(read_opening, self.path.parent)
+        is_same = found is not None and await self.get_meta("opening") == str(found)
+        was_clean = await self.get_meta("clean_shutdown") == "yes"
+        lost_nothing = was_clean or await self.get_meta("fsync") == Fsync.ALWAYS.value
+        self.is_proven = is_same and lost_nothing
+        await self.set_meta("clean_shutdown", "no")
+        if self.is_proven:
+            await self.confirm()
+
+    async def confirm(self) -> None:
+        # Whatever stops this half-way leaves a folder that proves nothing at the next start.
+        folder = self.path.parent
+        try:
+            found = await asyncio.to_thread(read_opening, folder)
+            before = (await self.get_meta("opening") or "0").split()[0]
+            count = max(int(before), 0 if found is None else found.count) + 1
+            opening = await asyncio.to_thread(write_opening, folder, count)
+        except OSError as error:
+            raise StoreError(
+                f"{error.filename or folder}: {error.strerror}; check space and rights"
+            ) from error
+        await self.set_meta("fsync", self._fsync.value)
+        await self.set_meta("opening", str(opening))
+        await self.sync()
 
     @property
     def last_seq(self) -> int:

@@ -28,46 +28,66 @@ class SyncResponse(_message.Message):
     def __init__(self, heartbeat: _Optional[_Union[Progress, _Mapping]] = ..., batches: _Optional[_Union[Batches, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., publications: _Optional[_Union[Publications, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("protocol", "region", "database_id", "origins", "vv", "run_id")
+    __slots__ = ("protocol", "region", "database_id", "origins", "vv", "run_id", "standing")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     ORIGINS_FIELD_NUMBER: _ClassVar[int]
     VV_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     region: int
     database_id: str
     origins: _containers.RepeatedScalarFieldContainer[int]
     vv: _effects_pb2.VersionVector
     run_id: int
-    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., origins: _Optional[_Iterable[int]] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ...) -> None: ...
+    standing: Standing
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., origins: _Optional[_Iterable[int]] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+
+class Standing(_message.Message):
+    __slots__ = ("database_uid", "declared", "recovering")
+    DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
+    DECLARED_FIELD_NUMBER: _ClassVar[int]
+    RECOVERING_FIELD_NUMBER: _ClassVar[int]
+    database_uid: bytes
+    declared: bool
+    recovering: bool
+    def __init__(self, database_uid: _Optional[bytes] = ..., declared: _Optional[bool] = ..., recovering: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "region", "vv", "run_id")
+    __slots__ = ("protocol", "region", "vv", "run_id", "standing", "own_n", "told_vv")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     VV_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    OWN_N_FIELD_NUMBER: _ClassVar[int]
+    TOLD_VV_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     region: int
     vv: _effects_pb2.VersionVector
     run_id: int
-    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ...) -> None: ...
+    standing: Standing
+    own_n: int
+    told_vv: _effects_pb2.VersionVector
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., told_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes")
+    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing")
     DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
     TAKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
     TAKEN_PUBLICATION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
     durable_vv: _effects_pb2.VersionVector
     now_ms: int
     others: _containers.RepeatedCompositeFieldContainer[RegionProgress]
     taken_bytes: int
     taken_publication_bytes: int
-    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ...) -> None: ...
+    standing: Standing
+    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
 
 class RegionProgress(_message.Message):
     __slots__ = ("region", "durable_vv")

@@ -70,31 +70,34 @@ class Node:
             lines += ["[[peers]]", f"region = {peer}", f'address = "{address}"']
         self.config.write_text("\n".join(lines) + LIMITS)
 
-    def launch(self) -> "subprocess.Popen[bytes]":
+    def launch(self, *options: str) -> "subprocess.Popen[bytes]":
         """Start the process, whatever comes of it."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "crdtstream.cli.main", "node", "--config", self.config],
+                [
+                    *(sys.executable, "-m", "crdtstream.cli.main", "node"),
+                    *("--config", str(self.config), *options),
+                ],
                 stdout=log,
                 stderr=log,
             )
         return self.process
 
-    def start(self) -> None:
-        """Start the process and wait until it serves clients."""
-        self.launch()
+    def start(self, *options: str) -> None:
+        """Start the process and wait until it takes writes."""
+        self.launch(*options)
         self.wait()
 
-    def wait(self) -> None:
-        """Wait until it serves clients."""
+    def wait(self, *, for_writes: bool = True) -> None:
+        """Wait until it serves clients, and takes writes of theirs."""
         process = self.process
         assert process is not None
 
         def serves() -> bool:
             assert process.poll() is None, self.log.read_text()
             try:
-                return bool(self.client.ping())
-            except redis.ConnectionError:
+                return bool(self.client.ping()) and not (for_writes and self.status().fault)
+            except (redis.ConnectionError, grpc.RpcError):
                 return False
 
         wait_until(serves, f"region {self.region} serves")

@@ -90,7 +90,8 @@ def test_a_second_node_of_a_region_is_refused_and_takes_no_writes(
     twin = Node(1, free_base_port(1), tmp_path / "twin")
     twin.config.parent.mkdir()
     twin.configure({2: second.grpc_address, 3: third.grpc_address})
-    twin.start()
+    twin.launch()
+    twin.wait(for_writes=False)
     try:
         wait_until(lambda: "another node is linked" in twin.status().fault, "the twin is refused")
         with pytest.raises(redis.ResponseError, match=r"another node is linked .* as region 1"):

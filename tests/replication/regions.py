@@ -10,10 +10,12 @@ import grpc
 from crdtstream.commands.database import Database
 from crdtstream.core.ids import Region
 from crdtstream.core.replica import Replica
+from crdtstream.core.uid import DatabaseUid
 from crdtstream.engine import Engine
 from crdtstream.replication.applier import Applier
-from crdtstream.replication.own import OwnEffects
+from crdtstream.replication.gate import Gate, random_uid
 from crdtstream.replication.puller import Identity, Puller
+from crdtstream.replication.readiness import DatabaseIdentity, Readiness
 from crdtstream.replication.routes import Routes
 from crdtstream.replication.server import ReplicationService
 from crdtstream.settings import Limits
@@ -22,6 +24,7 @@ from crdtstream.v1 import replication_pb2_grpc
 from tests.conftest import free_base_port
 
 # As quick as can be: tests wait for what happens, not for the clock.
+UID = DatabaseUid(bytes(range(16)))
 LIMITS = Limits(
     inbox_wait_ms_max=200,
     backoff_ms_min=10,
@@ -49,24 +52,40 @@ class LiveRegion:
         *,
         log: Log | None = None,
         database_id: str = "crdb",
-        log_is_whole: bool = True,
+        is_proven: bool = True,
+        uid: DatabaseUid = UID,
         limits: Limits = LIMITS,
     ) -> None:
+        """A region that goes on with its log; not ``is_proven``: it recovers first."""
         self.region = Region(number)
         self.log = log or MemoryLog()
-        replica = Replica(self.region)
+        replica = Replica(self.region, peers=[Region(peer) for peer in addresses if peer != number])
         self.replica = replica
         peers = {Region(peer): address for peer, address in addresses.items() if peer != number}
         self.engine = Engine(replica, Database(replica), self.log, peers=list(peers))
         self.client = self.engine.database.open_session()
         self.applier = Applier(self.engine)
         identity = Identity.new(self.region, database_id)
-        self.service = ReplicationService(identity, self.engine, sorted(peers), limits)
-        self.routes = Routes(
-            self.region, peers, now=self.engine.now(), relay_after_ms=limits.inbox_wait_ms_max
+        database = DatabaseIdentity(uid)
+        readiness = Readiness(
+            self.region,
+            peers,
+            database=database,
+            is_proven=is_proven,
+            has_effects=False,
+            make_uid=random_uid,
         )
-        own = OwnEffects(self.region, peers, log_is_whole=log_is_whole)
-        self.engine.set_stale(own.obstacle(0))
+        self.gate = Gate(self.engine, readiness)
+        if uid:
+            self.gate.use_stored(database)
+        self.service = ReplicationService(identity, self.engine, sorted(peers), limits, self.gate)
+        self.routes = Routes(
+            self.region,
+            peers,
+            now=self.engine.now(),
+            relay_after_ms=limits.inbox_wait_ms_max,
+            is_held=self.gate.peer_runs.is_held,
+        )
         self.pullers = {
             peer: Puller(
                 peer,
@@ -75,12 +94,13 @@ class LiveRegion:
                 engine=self.engine,
                 applier=self.applier,
                 routes=self.routes,
-                own=own,
+                gate=self.gate,
                 limits=limits,
                 random=Random(number),
             )
             for peer, address in peers.items()
         }
+        self.gate.peer_runs.watch(puller.note_held for puller in self.pullers.values())
         self._address = addresses[number]
 
     def call(self, *argv: str) -> object:
@@ -99,6 +119,7 @@ class LiveRegion:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["LiveRegion"]:
         await self.engine.recover()
+        await self.gate.follow()
         server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         replication_pb2_grpc.add_ReplicationServicer_to_server(self.service, server)
         server.add_insecure_port(self._address)
@@ -106,7 +127,10 @@ class LiveRegion:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.engine.run())
-                background = [tasks.create_task(self.applier.run())]
+                background = [
+                    tasks.create_task(self.applier.run()),
+                    tasks.create_task(self.gate.run()),
+                ]
                 background += [tasks.create_task(puller.run()) for puller in self.pullers.values()]
                 try:
                     yield self

@@ -19,7 +19,6 @@ from crdtstream.replication.link import (
     Resume,
     Welcomed,
 )
-from crdtstream.replication.own import OwnEffects
 from crdtstream.replication.routes import EXTRA_KEPT_MS, Routes
 
 R1, R2, R3 = Region(1), Region(2), Region(3)
@@ -126,24 +125,3 @@ def test_own_lost_effects_are_asked_of_everybody() -> None:
     table.own_lost = True
     assert table.wanted(R2, Millis(0)) == {R1, R2}
     assert table.wanted(R3, Millis(0)) == {R1, R3}
-
-
-def test_a_region_with_a_whole_log_issues_at_once_and_stops_when_it_learns_of_a_loss() -> None:
-    own = OwnEffects(R1, [R2, R3], log_is_whole=True)
-    assert own.obstacle(5) is None
-    own.note(R2, 5)
-    assert own.obstacle(5) is None
-    own.note(R3, 9)
-    assert own.are_lost(5)
-    assert "it has 5 of 9" in str(own.obstacle(5))
-    assert own.obstacle(9) is None
-
-
-def test_a_region_that_may_have_lost_its_end_waits_for_every_peer() -> None:
-    """Rule 18: R1 sent 100 to 105 to R2 only; R3's answer of 99 must not be enough."""
-    own = OwnEffects(R1, [R2, R3], log_is_whole=False)
-    own.note(R3, 99)
-    assert "waits for region 2" in str(own.obstacle(99))
-    own.note(R2, 105)
-    assert "it has 99 of 105" in str(own.obstacle(99))
-    assert own.obstacle(105) is None

@@ -263,7 +263,7 @@ async def test_a_region_that_lost_its_log_takes_its_effects_back_before_issuing(
         async with first.running():
             first.add(7)
             await converged([first, second])
-        restored = LiveRegion(1, where, log=MemoryLog(), log_is_whole=False)
+        restored = LiveRegion(1, where, log=MemoryLog(), is_proven=False)
         assert "waits for region 2" in str(restored.call("XADD", "s", "*", "f", "v"))
         async with restored.running():
             await until(lambda: restored.engine.stale is None)

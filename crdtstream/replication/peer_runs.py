@@ -1,0 +1,54 @@
+"""Peers that recover: nothing of their effects is taken until they say that they are ready.
+
+A peer whose folder proves nothing asks every member which of its effects are there (``rules`` 18).
+Before this region answers, it forgets what it holds unapplied of that peer's effects, from its
+links to it and to whoever relays them: otherwise
+
+    R2 answers "I have 5", then takes 6 from what an earlier run of R1 had sent;
+    R1, told of 5, gives the dot 6 to something else.
+
+So its effects are *held* from the moment in which this region hears of the start: links do not ask
+for them, and what arrives is dropped.
+"""
+
+from collections.abc import Callable, Iterable
+
+from crdtstream.core.ids import Region
+
+
+class PeerRuns:
+    """Whose effects are held, and for which run of their node."""
+
+    def __init__(self) -> None:
+        self._held: dict[Region, int] = {}
+        self._watchers: list[Callable[[Region], None]] = []
+
+    def watch(self, watchers: Iterable[Callable[[Region], None]]) -> None:
+        """Call these with a region when its effects begin to be held, or may be taken again."""
+        self._watchers += watchers
+
+    def is_held(self, region: Region) -> bool:
+        return region in self._held
+
+    def note_start(self, region: Region, run_id: int, *, recovering: bool) -> None:
+        """The peer opened a link, or welcomed one: this is its run from here on."""
+        if not recovering:
+            self._release(region)
+        elif self._held.get(region) != run_id:
+            self._held[region] = run_id
+            self._tell(region)
+
+    def note(self, region: Region, run_id: int, *, recovering: bool) -> None:
+        """How a run of the peer is doing; what an earlier run told late counts for nothing."""
+        if recovering:
+            self.note_start(region, run_id, recovering=True)
+        elif self._held.get(region) == run_id:
+            self._release(region)
+
+    def _release(self, region: Region) -> None:
+        if self._held.pop(region, None) is not None:
+            self._tell(region)
+
+    def _tell(self, region: Region) -> None:
+        for watcher in self._watchers:
+            watcher(region)

@@ -1,0 +1,232 @@
+"""Whether this region may issue effects (``rules`` 18), and of which database; without any IO.
+
+A dot must never be used twice with different content.  A folder proves by itself that nothing of
+its log was lost only if it is the one that was last open here.  A folder that is fresh, copied or
+restored proves nothing, and so its node begins by *recovering*:
+
+    opens a link to every peer ──> the peer forgets what it holds unapplied of this region, and
+                                   answers: so many of your effects are here, and this is what you
+                                   had told me that you have
+    all have answered          ──> pulls back what they have of its own effects, and catches up
+                                   with what it had told them
+    nothing lacks              ──> ready: says so, and issues effects
+
+What it had told counts because others may have forgotten tombstones on the strength of it.
+
+A fresh database gets its identity on the way: when all members have answered, and none knows of
+one, the lowest region makes it, and the others take it over.  A region that was declared to begin
+a new database makes one at once and waits for nobody; whoever has effects of an earlier database
+under the same name refuses it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
+from crdtstream.core.ids import Region
+from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
+
+WAY_OUT: Final = (
+    "If one of them is gone for good, give this node a new region number and an empty folder"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseIdentity:
+    """Which database a region belongs to.
+
+    Attributes:
+        uid: empty until it is known.
+        declared: made by a region that was declared to begin a new database.
+    """
+
+    uid: DatabaseUid = NO_UID
+    declared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a peer says to a region that recovers.
+
+    Attributes:
+        own_n: how many of the region's effects the peer has applied.
+        vv: what the peer has.
+        told_vv: what the region had last told it, in an earlier run, to have durably.
+    """
+
+    own_n: int
+    vv: VersionVector = field(default_factory=dict)
+    told_vv: VersionVector = field(default_factory=dict)
+
+
+class Readiness:
+    """The way of one node from its start to its first effect.
+
+    Args:
+        is_proven: its folder is the one that was last open here, and nothing of it was lost.
+        has_effects: there are effects in its log.
+        make_uid: 16 random bytes.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        peers: Iterable[Region],
+        *,
+        database: DatabaseIdentity,
+        is_proven: bool,
+        has_effects: bool,
+        make_uid: Callable[[], DatabaseUid],
+    ) -> None:
+        self.database = database
+        self._region = region
+        self._peers = frozenset(peers)
+        self._is_recovering = not (is_proven and database.uid)
+        self._has_effects = has_effects
+        self._make_uid = make_uid
+        self._answers: dict[Region, Answer] = {}
+        self._known: dict[Region, int] = {}
+        self._duplicate_by_peer: dict[Region, str] = {}
+        self._found_if_all_answered()
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether peers must answer before anything may be issued."""
+        return self._is_recovering
+
+    # --- What peers say -----------------------------------------------------------------------
+
+    def note_duplicate(self, peer: Region, reason: str) -> None:
+        """``peer`` refuses this node, because another one is linked to it as the same region."""
+        self._duplicate_by_peer[peer] = reason
+
+    def note_welcome(self, peer: Region) -> None:
+        """``peer`` takes this node for its region's own."""
+        self._duplicate_by_peer.pop(peer, None)
+
+    def note_answer(self, peer: Region, answer: Answer) -> None:
+        """``peer`` has forgotten what it held unapplied of this region, and says what it has."""
+        self._answers[peer] = answer
+        self._known[peer] = answer.own_n
+        self._found_if_all_answered()
+
+    def note_known(self, peer: Region, n: int) -> None:
+        """``peer`` has ``n`` effects of this region."""
+        self._known[peer] = max(self._known.get(peer, 0), n)
+
+    def note_database(self, peer: Region, theirs: DatabaseIdentity) -> str | None:
+        """Which database ``peer`` belongs to.
+
+        Returns:
+            Why there can be no link with it; None if there can.
+        """
+        own = self.database
+        if not theirs.uid or theirs.uid == own.uid:
+            return None
+        if own.uid:
+            return self._refusal(peer, own.uid, theirs.uid)
+        if theirs.declared and self._has_effects:
+            return (
+                f"region {peer} was declared to begin a new database, {shown_uid(theirs.uid)}; the "
+                f"folder of region {self._region} holds effects of an earlier one. Start the two "
+                "that belong together, or begin here with an empty folder"
+            )
+        self.database = theirs
+        return None
+
+    def _refusal(self, peer: Region, own: DatabaseUid, theirs: DatabaseUid) -> str:
+        return (
+            f"region {self._region} belongs to database {shown_uid(own)}, region {peer} to "
+            f"{shown_uid(theirs)}, which was set up on its own: correct the address, or start the "
+            "one that is to join with an empty folder and without --new-database"
+        )
+
+    def _found_if_all_answered(self) -> None:
+        """Make the database's identity, if that falls to this region."""
+        is_lowest = all(self._region < peer for peer in self._peers)
+        if not self.database.uid and is_lowest and self._peers <= self._answers.keys():
+            self.database = DatabaseIdentity(self._make_uid())
+
+    # --- What follows -------------------------------------------------------------------------
+
+    def recover_if_behind(self, issued: int) -> bool:
+        """Begin to recover if a peer has more of this region's effects than it has itself.
+
+        Then its folder is not what it seemed to be: all must answer again.  Returns whether it
+        begins now.
+        """
+        if self._is_recovering or not self.are_lost(issued):
+            return False
+        self._is_recovering = True
+        self._answers.clear()
+        return True
+
+    def are_lost(self, issued: int) -> bool:
+        """Whether a peer has more of this region's effects than it has itself."""
+        return self._known_n > issued
+
+    @property
+    def _known_n(self) -> int:
+        """How many of this region's effects are known to be anywhere else."""
+        return max(self._known.values(), default=0)
+
+    def has_recovered(self, vv: VersionVector) -> bool:
+        """Whether all have answered, and nothing that they spoke of lacks here."""
+        return (
+            bool(self.database.uid)
+            and not self._unanswered
+            and not self.are_lost(vv.get(self._region, 0))
+            and covers(vv, self._owed_vv())
+        )
+
+    def finish(self) -> None:
+        """Recovered, and the folder says so: from here on effects may be issued."""
+        self._is_recovering = False
+
+    @property
+    def _unanswered(self) -> frozenset[Region]:
+        return self._peers - self._answers.keys()
+
+    def _owed_vv(self) -> VersionVector:
+        """What this region had told others to have, as far as it is still to be had."""
+        told: MutableVersionVector = {}
+        available: MutableVersionVector = {}
+        for answer in self._answers.values():
+            join(told, answer.told_vv)
+            join(available, answer.vv)
+        return {
+            region: min(n, available.get(region, 0))
+            for region, n in told.items()
+            if region != self._region
+        }
+
+    def obstacle(self, vv: VersionVector) -> str | None:
+        """Why nothing may be issued now; None if it may."""
+        for reason in self._duplicate_by_peer.values():
+            return reason
+        if not self._is_recovering:
+            return None
+        region, issued = self._region, vv.get(self._region, 0)
+        if self._unanswered:
+            waits_for = ", ".join(str(peer) for peer in sorted(self._unanswered))
+            begin = "" if self._has_effects else (
+                "; to begin a new database without them, start one region with --new-database"
+            )  # fmt: skip
+            return (
+                f"the folder of region {region} is fresh, copied or restored, or its end may be "
+                f"lost: before it issues effects, every member must say which of them it has. It "
+                f"waits for region {waits_for}{begin}. {WAY_OUT}"
+            )
+        if self.are_lost(issued):
+            return (
+                f"region {region} has lost effects that its peers have (it has {issued} of "
+                f"{self._known_n}) and is pulling them back; try again in a moment"
+            )
+        if not self.database.uid:
+            return f"region {region} waits for region {min(self._peers)} to name the database"
+        if not self.has_recovered(vv):
+            return (
+                f"region {region} catches up with what it had told its peers; try again in a moment"
+            )
+        return f"region {region} begins; try again in a moment"

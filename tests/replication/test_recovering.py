@@ -1,0 +1,202 @@
+"""``rules`` 18 over gRPC: fresh, wiped and restored regions, and of which database they are."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from crdtstream.commands.reply import CommandError
+from crdtstream.core.codec import decode_batch
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import Region
+from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
+from crdtstream.replication.link import LinkState
+from crdtstream.store.log import MemoryLog
+from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
+
+R1, R2, R3 = Region(1), Region(2), Region(3)
+OTHER = DatabaseUid(b"\xff" * 16)
+
+
+def fresh(number: int, where: dict[int, str]) -> LiveRegion:
+    return LiveRegion(number, where, is_proven=False, uid=NO_UID)
+
+
+async def copy_of(log: MemoryLog) -> MemoryLog:
+    copy = MemoryLog()
+    rows = await log.read_from(1, bytes_max=1 << 30)
+    if rows:
+        await copy.append([row.record for row in rows])
+    return copy
+
+
+def refusal(region: LiveRegion) -> str:
+    reply = region.call("XADD", "s", "*", "f", "v")
+    assert isinstance(reply, CommandError), reply
+    return reply.text
+
+
+async def test_fresh_regions_answer_each_other_and_agree_on_one_database() -> None:
+    where = addresses()
+    async with live_regions(fresh(number, where) for number in where) as regions:
+        await until(lambda: all(one.engine.stale is None for one in regions))
+        assert len({one.replica.database_uid for one in regions}) == 1
+        assert regions[0].replica.database_uid
+        for region in regions:
+            region.add(3)
+        await converged(regions)
+        assert regions[2].call("XLEN", "s") == 9
+        for region in regions:
+            assert await region.log.get_meta("database_uid") == shown_uid(
+                regions[0].replica.database_uid
+            )
+
+
+async def test_a_fresh_region_whose_peers_are_away_waits_and_says_for_whom() -> None:
+    where = addresses()
+    first, second, third = (fresh(number, where) for number in where)
+    async with first.running(), second.running():
+        await until(lambda: "waits for region 3" in str(first.engine.stale))
+        assert "MISCONF" in refusal(first)
+        assert "--new-database" in refusal(first)
+        async with third.running():
+            await until(lambda: first.engine.stale is None)
+            first.add(1)
+            await converged([first, second, third])
+
+
+async def test_a_restored_copy_takes_no_writes_while_a_member_is_away() -> None:
+    """Five entries, a copy, three more that only region 2 hears of; then the copy is put back."""
+    where = addresses(2)
+    first, second = (LiveRegion(number, where) for number in where)
+    async with second.running(), first.running():
+        first.add(5)
+        await until(lambda: first.engine.logged_vv == {R1: 5})
+        assert isinstance(first.log, MemoryLog)
+        copy = await copy_of(first.log)
+        first.add(3)
+        await converged([first, second])
+    restored = LiveRegion(1, where, log=copy, is_proven=False)
+    again = LiveRegion(2, where, log=second.log)
+    async with restored.running():
+        for _ in range(20):
+            assert "waits for region 2" in refusal(restored)
+            await asyncio.sleep(0)
+        async with again.running():
+            await until(lambda: restored.engine.stale is None)
+            assert restored.replica.vv == {R1: 8}
+            restored.add(2)
+            await converged([restored, again])
+            assert again.replica.vv == {R1: 10}
+
+
+async def test_a_wiped_region_takes_its_effects_back_before_it_issues() -> None:
+    where = addresses()
+    regions = [LiveRegion(number, where) for number in where]
+    first, second, third = regions
+    async with second.running(), third.running():
+        async with first.running():
+            first.add(7)
+            await converged(regions)
+        wiped = fresh(1, where)
+        async with wiped.running():
+            assert "MISCONF" in refusal(wiped)
+            await until(lambda: wiped.engine.stale is None)
+            assert wiped.replica.vv == {R1: 7}
+            assert wiped.replica.database_uid == second.replica.database_uid
+            wiped.add(1)
+            await converged([wiped, second, third])
+
+
+@contextlib.asynccontextmanager
+async def batches_of(count: int) -> AsyncIterator[list[Record]]:
+    """Batches that region 1 issued in a run nobody else heard of."""
+    where = addresses(1)
+    region = LiveRegion(1, where)
+    async with region.running():
+        for n in range(1, count + 1):
+            region.add(1)
+            await until(lambda n=n: region.engine.logged_vv == {R1: n})
+        yield [row.record for row in await region.log.read_from(1, bytes_max=1 << 20)]
+
+
+async def test_a_peer_forgets_what_it_holds_unapplied_before_it_answers() -> None:
+    """Batches of an earlier run wait in an inbox, relayed ones too; the numbers are used again."""
+    where = addresses()
+    second, third = LiveRegion(2, where), LiveRegion(3, where)
+    async with batches_of(3) as records, second.running(), third.running():
+        await until(lambda: second.pullers[R3].link.state is LinkState.LIVE)
+        # Region 3's link had been asked for region 1's effects, too: 2 and 3 came, 1 did not.
+        puller = second.pullers[R3]
+        puller.origins = frozenset({R1, R3})
+        hold_back(second, puller.peer, records[1:])
+        assert len(puller.arrivals.inbox) == 2
+        restored = LiveRegion(1, where, is_proven=False)
+        async with restored.running():
+            await until(lambda: restored.engine.stale is None)
+            assert len(puller.arrivals.inbox) == 0
+            restored.add(2)
+            await converged([restored, second, third])
+            assert second.replica.vv == {R1: restored.replica.issued}
+
+
+def hold_back(region: LiveRegion, peer: Region, records: Sequence[Record]) -> None:
+    for record in records:
+        assert record.batch is not None
+        region.pullers[peer].arrivals.inbox.offer(decode_batch(record.batch), record.batch)
+
+
+async def test_effects_of_a_peer_that_recovers_are_not_taken() -> None:
+    """Region 1 is restored and waits for region 3; region 2 must not take its effects meanwhile."""
+    where = addresses()
+    second = LiveRegion(2, where)
+    async with batches_of(3) as records, second.running():
+        copy = MemoryLog()
+        await copy.append(records)
+        restored = LiveRegion(1, where, log=copy, is_proven=False)
+        async with restored.running():
+            await until(lambda: second.pullers[R1].link.state is LinkState.LIVE)
+            await until(lambda: second.pullers[R1].origins == frozenset())
+            await until(lambda: "waits for region 3" in str(restored.engine.stale))
+            assert second.replica.vv == {}
+            async with LiveRegion(3, where).running():
+                await until(lambda: second.replica.vv == {R1: 3})
+
+
+# --- Databases ------------------------------------------------------------------------------------
+
+
+async def test_regions_of_two_databases_do_not_link_and_say_both_identities() -> None:
+    where = addresses(2)
+    first, second = LiveRegion(1, where), LiveRegion(2, where, uid=OTHER)
+    async with live_regions([first, second]):
+        for region, peer in ((first, R2), (second, R1)):
+            link = region.pullers[peer].link
+            await until(lambda link=link: link.state is LinkState.REFUSED)
+            for uid in (first.replica.database_uid, OTHER):
+                assert shown_uid(uid) in link.error
+        first.add(1)
+        second.add(1)
+        assert (first.replica.vv, second.replica.vv) == ({R1: 1}, {R2: 1})
+
+
+@pytest.mark.parametrize("count", [1, 5])
+async def test_a_region_that_learns_of_own_effects_it_lacks_recovers(count: int) -> None:
+    """Its folder seemed to be the one: a snapshot of the whole disk was put back."""
+    where = addresses(2)
+    first, second = (LiveRegion(number, where) for number in where)
+    async with second.running():
+        async with first.running():
+            first.add(7)
+            await converged([first, second])
+            assert isinstance(first.log, MemoryLog)
+            rows = await first.log.read_from(1, bytes_max=1 << 20)
+        snapshot = MemoryLog()
+        await snapshot.append([row.record for row in rows][:1])
+        restored = LiveRegion(1, where, log=snapshot)
+        async with restored.running():
+            await until(lambda: restored.replica.issued == 7)
+            await until(lambda: restored.engine.stale is None)
+            restored.add(count)
+            await converged([restored, second])
