@@ -132,6 +132,8 @@ class _Run:
 
 _WRITTEN_ID: Final = re.compile(rb"(\(?)(\d+)(-\d+)?")
 _VERSION_VECTOR: Final = re.compile(rb"\d+:\d+(,\d+:\d+)*")
+# Live nodes say of which database a token or cursor is; files know nothing of it.
+_DATABASE: Final = re.compile(rb"[0-9a-f]{32}/(?=\d)")
 
 
 class StandIns:
@@ -187,6 +189,7 @@ class StandIns:
         return answer
 
     def _to_written(self, word: bytes) -> bytes:
+        word = _DATABASE.sub(b"", word)
         if not _VERSION_VECTOR.fullmatch(word):
             return self._written.get(word, word)
         real = _parse_vv(word)

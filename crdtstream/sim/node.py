@@ -39,8 +39,11 @@ class SimNode:
         is_up: False between ``crash`` and ``restart``.
     """
 
-    def __init__(self, region: Region, settings: NodeSettings, clock: Millis) -> None:
+    def __init__(
+        self, region: Region, peers: Collection[Region], settings: NodeSettings, clock: Millis
+    ) -> None:
         self.region = region
+        self._peers = peers
         self.clock = clock
         self._settings = settings
         self._disk = Disk()
@@ -53,6 +56,7 @@ class SimNode:
             self.region,
             id_mode=self._settings.id_mode,
             implicit_mkstream=self._settings.implicit_mkstream,
+            peers=self._peers,
         )
         for record in self._disk.durable():
             self.replica.replay(record)

@@ -55,7 +55,13 @@ class Simulator:
         node_settings = NodeSettings(settings.id_mode, settings.implicit_mkstream)
         self._network = self._new_network()
         self._nodes = {
-            region: SimNode(region, node_settings, CLOCK_START) for region in self._regions
+            region: SimNode(
+                region,
+                [peer for peer in self._regions if peer != region],
+                node_settings,
+                CLOCK_START,
+            )
+            for region in self._regions
         }
 
     def end(self) -> None:
