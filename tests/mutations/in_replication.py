@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 LINKS: Final = "tests/replication/test_links.py::"
 LINK: Final = "tests/replication/test_link.py::"
 OWN: Final = "tests/replication/test_own_effects.py::"
+REFUSALS: Final = "tests/replication/test_refusals.py::"
 WIRE: Final = "tests/replication/test_wire.py::"
 DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
 SESSION: Final = "tests/replication/test_session.py::"
@@ -43,7 +44,7 @@ REPLICATION: Final = (
         "crdtstream/replication/wire.py",
         "for region, vv in sorted(progress.others.items())",
         "for region, vv in sorted(progress.others.items())[:0]",
-        (LINKS + "test_stability_counts_gossip",),
+        ("tests/replication/test_progress.py::test_progress_survives_the_way_with_gossip",),
         "rule 3: nothing is ever stable where two regions have no link",
     ),
     # --- What is asked for ---
@@ -102,7 +103,7 @@ REPLICATION: Final = (
         "crdtstream/replication/server.py",
         "        if opening.database_id != own.database_id:\n",
         "        if not opening.database_id:\n",
-        (LINKS + "test_a_stranger_is_refused_and_told_why",),
+        (REFUSALS + "test_only_a_peer_of_the_same_database_is_let_in",),
         "two databases run into each other",
     ),
     Mutation(
@@ -110,8 +111,16 @@ REPLICATION: Final = (
         "crdtstream/replication/server.py",
         "        if opening.region not in self.stats:\n",
         "        if not opening.region:\n",
-        (LINKS + "test_a_stranger_is_refused_and_told_why",),
+        (REFUSALS + "test_only_a_peer_of_the_same_database_is_let_in",),
         "a region that is no member takes part",
+    ),
+    Mutation(
+        "second-node-of-a-region-let-in",
+        "crdtstream/replication/server.py",
+        "linked.run_id != opening.run_id:",
+        "linked.run_id == -1:",
+        (REFUSALS + "test_while_a_region_is_linked_no_other_node_is_let_in_as_it",),
+        "rule 18: two nodes give the same dots to different effects",
     ),
     Mutation(
         "peer-of-another-number-accepted",

@@ -174,7 +174,7 @@ def _outcome(exit_status: int) -> Outcome:
 
 
 def _first_failure(output: str) -> str:
-    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+    found = re.search(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", output, re.MULTILINE)
     if found is not None:
         return found.group(1)
     return f"a test took {TEST_SECONDS_MAX} s" if "Timeout" in output else ""
