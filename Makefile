@@ -71,7 +71,7 @@ bench: $(DEV_STAMP) $(GENERATED)  ## our throughput beside redis-server's, in on
 bench-pipeline: $(DEV_STAMP) $(GENERATED)  ## reading into Spark beside XRANGE and Parquet (wants Java 17)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
-soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000)
+soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000), planted bugs
 	CRDTSTREAM_SEEDS=$(SEEDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
 clean:  ## remove what make made; data folders stay

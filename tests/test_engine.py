@@ -78,6 +78,9 @@ async def running(region: Region1) -> AsyncIterator[Region1]:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(region.engine.run())
         yield region
+        # Also where a test failed while it held the disk back.
+        region.log.gate.set()
+        region.log.failure = None
         region.engine.stop()
 
 
@@ -130,6 +133,22 @@ async def test_replies_of_a_tick_wait_for_all_commits_they_could_have_seen(
     region.log.gate.set()
     await ticks(10)
     assert region.told == [(name, True) for name in ("a", "read of a", "b", "read of b")]
+
+
+async def test_a_read_waits_for_the_write_queued_last_not_for_the_one_under_way(
+    region: Region1,
+) -> None:
+    region.log.gate.clear()
+    region.write("first")
+    await ticks()
+    region.write("second")
+    await ticks()
+    region.tell("read of second")
+    await ticks()
+    assert len(region.log.attempts) == 1
+    region.log.gate.set()
+    await ticks(10)
+    assert [name for name, _ in region.told] == ["first", "second", "read of second"]
 
 
 async def test_ticks_during_a_commit_share_the_next_one(region: Region1) -> None:
@@ -301,6 +320,14 @@ async def test_what_peers_have_only_grows(region: Region1) -> None:
     region.engine.learn_peer_vv(R2, {R1: 2})
     region.engine.learn_peer_vv(R1, {R1: 9})
     assert region.engine.peer_vvs() == {R2: {R1: 3}}
+
+
+async def test_older_news_of_a_peer_add_to_what_is_known_and_take_nothing_back(
+    region: Region1,
+) -> None:
+    region.engine.learn_peer_vv(R2, {R1: 3})
+    region.engine.learn_peer_vv(R2, {R1: 2, R2: 5})
+    assert region.engine.peer_vvs() == {R2: {R1: 3, R2: 5}}
 
 
 async def test_a_stale_region_refuses_writes_until_it_has_its_effects(region: Region1) -> None:

@@ -1,0 +1,59 @@
+"""Lanes where macro nodes meet: the last entry of one, the first of the next, equal milliseconds.
+
+What Hypothesis finds in ``test_lane.py`` by chance, here for certain.
+"""
+
+import pytest
+
+from crdtstream.core.ids import Millis, Region, make_id
+from crdtstream.core.lane import Lane, NodeLimits, Within
+
+# Two entries a node: 1-1 1-2 | 1-3 2-1 | 3-1, with dot numbers 1, 3, 5, 7, 9.
+IDS = [make_id(1, 1), make_id(1, 2), make_id(1, 3), make_id(2, 1), make_id(3, 1)]
+NS = [1, 3, 5, 7, 9]
+
+
+@pytest.fixture
+def lane() -> Lane:
+    lane = Lane(Region(1), NodeLimits(entries_max=2))
+    for entry_id, n in zip(IDS, NS, strict=True):
+        lane.append(entry_id, n, b"x", Millis(0))
+    return lane
+
+
+def test_nodes_are_full_and_no_fuller(lane: Lane) -> None:
+    assert [len(node) for node in lane.macro_nodes()] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_every_entry_is_found_and_its_neighbours_are_told(lane: Lane, at: int) -> None:
+    found = lane.find(IDS[at])
+    assert found is not None
+    node, index = found
+    assert (node.id_at(index), node.n[index]) == (IDS[at], NS[at])
+    assert lane.predecessor(IDS[at]) == (IDS[at - 1] if at else 0)
+    assert lane.count_above(IDS[at]) == 4 - at
+
+
+@pytest.mark.parametrize("above_n", range(10))
+def test_what_lies_beyond_a_dot_begins_with_the_very_next_entry(lane: Lane, above_n: int) -> None:
+    beyond = [n for n in NS if n > above_n]
+    assert [node.n[index] for _, node, index in lane.scan_dots(above_n)] == beyond
+    slices = lane.slices(Within(above_n), entries_max=10)
+    assert [n for node, start, stop in slices for n in node.n[start:stop]] == beyond
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_prefix_ends_at_its_id_and_at_its_dot(lane: Lane, at: int) -> None:
+    assert lane.remove_prefix(up_to=IDS[at], n_max=NS[at] - 1) == (NS[at - 1] if at else 0)
+    assert lane.first_id == IDS[at]
+    assert lane.remove_prefix(up_to=IDS[at], n_max=NS[at]) == NS[at]
+    assert lane.length == 4 - at
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_an_entry_goes_from_its_dot_on(lane: Lane, at: int) -> None:
+    assert lane.remove(IDS[at], n_max=NS[at] - 1) == 0
+    assert lane.length == 5
+    assert lane.remove(IDS[at], n_max=NS[at]) == NS[at]
+    assert lane.find(IDS[at]) is None

@@ -1,0 +1,151 @@
+"""Planted bugs in the engine and in the log: run, log, then tell."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+ENGINE_TESTS: Final = "tests/test_engine.py::"
+DAMAGE: Final = "tests/test_log_damage.py::"
+STORE: Final = "tests/test_store.py::"
+DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
+
+ENGINE: Final = (
+    Mutation(
+        "reply-before-commit",
+        "crdtstream/engine.py",
+        "        ticks = self._committing = self._take_ticks()\n",
+        "        ticks = self._committing = self._take_ticks()\n"
+        "        self._tell(ticks, ok=True)\n",
+        (ENGINE_TESTS + "test_a_write_is_told_of_after_its_commit",),
+        "I7: OK was answered and a crash takes the write back",
+    ),
+    Mutation(
+        "read-reply-does-not-wait",
+        "crdtstream/engine.py",
+        "        if self._must_wait():\n",
+        "        if self._stopping:\n",
+        (ENGINE_TESTS + "test_replies_of_a_tick_wait_for_all_commits_they_could_have_seen",),
+        "I7: a reader was shown what a crash takes back",
+    ),
+    Mutation(
+        "replies-out-of-order",
+        "crdtstream/engine.py",
+        "(self._queue[-1] if self._queue else self._committing[-1])",
+        "(self._committing[-1] if self._committing else self._queue[-1])",
+        (ENGINE_TESTS + "test_a_read_waits_for_the_write_queued_last_not_for_the_one_under_way",),
+        "I7: a read answers before the write that it saw is in the log",
+    ),
+    Mutation(
+        "failed-commit-is-dropped",
+        "crdtstream/engine.py",
+        "                pause = min(RETRY_SECONDS_MAX, pause * 2)\n                continue\n",
+        "                pause = min(RETRY_SECONDS_MAX, pause * 2)\n                break\n",
+        (ENGINE_TESTS + "test_a_failed_commit_is_repeated_with_the_same_content",),
+        "rule 19: after a full disk a region shows what its log does not have",
+    ),
+    Mutation(
+        "waiting-clients-not-told-of-a-failure",
+        "crdtstream/engine.py",
+        "self._tell([*self._committing, *self._queue], ok=False)",
+        "self._tell(self._committing, ok=False)",
+        (ENGINE_TESTS + "test_what_was_queued_behind_a_failed_commit_hears_of_it",),
+        "rule 19: clients hang while the disk is full",
+    ),
+    Mutation(
+        "logged-counts-as-durable",
+        "crdtstream/engine.py",
+        "        if self.fsync is Fsync.ALWAYS:\n            self.durable_vv",
+        "        if self.fsync is not Fsync.NO:\n            self.durable_vv",
+        (ENGINE_TESTS + "test_without_fsync_replies_wait_for_the_log_but_not_for_the_disk",),
+        "rule 3: WAITAOF counts what a power cut takes back",
+    ),
+    Mutation(
+        "committed-during-a-sync-counts-as-synced",
+        "crdtstream/engine.py",
+        "        self.durable_vv = reached\n",
+        "        self.durable_vv = dict(self.logged_vv)\n",
+        (DURABLE + "test_what_is_committed_during_a_sync_waits_for_the_next_one",),
+        "rule 3: a power cut takes back what was told to be durable",
+    ),
+    Mutation(
+        "stability-from-applied",
+        "crdtstream/engine.py",
+        "self.stability.stable(self.durable_vv)",
+        "self.stability.stable(self.replica.vv)",
+        (DURABLE + "test_nothing_is_stable_that_is_not_durable_here",),
+        "rule 3: tombstones go that a power cut would make needed again",
+    ),
+    Mutation(
+        "stability-from-logged",
+        "crdtstream/engine.py",
+        "self.stability.stable(self.durable_vv)",
+        "self.stability.stable(self.logged_vv)",
+        (DURABLE + "test_nothing_is_stable_that_is_not_durable_here",),
+        "rule 3: tombstones go that a power cut would make needed again",
+    ),
+    Mutation(
+        "peers-forget-what-they-had",
+        "crdtstream/engine.py",
+        "        grown = dict(known or {})\n",
+        "        grown = dict(vv)\n",
+        (ENGINE_TESTS + "test_older_news_of_a_peer_add_to_what_is_known_and_take_nothing_back",),
+        "gossip that is older takes back what an ack has told",
+    ),
+    Mutation(
+        "records-kept-where-nothing-was-deleted",
+        "crdtstream/engine.py",
+        "        if self.replica.tombstone_count or self.replica.idempotency_record_count:\n",
+        "        if self.replica.tombstone_count:\n",
+        (ENGINE_TESTS + "test_idempotency_records_go_when_every_region_has_them",),
+        "memory grows for ever",
+    ),
+    # --- The log ---
+    Mutation(
+        "checksum-not-looked-at",
+        "crdtstream/store/sqlite.py",
+        "                if _crc(row) == crc:\n",
+        "                if crc:\n",
+        (DAMAGE + "test_one_changed_bit_is_noticed[batch]",),
+        "a damaged row is replayed and sent",
+    ),
+    Mutation(
+        "checksum-without-local-changes",
+        "crdtstream/store/sqlite.py",
+        'return zlib.crc32(local or b"", zlib.crc32(batch or b"", crc))',
+        'return zlib.crc32(batch or b"", crc)',
+        (DAMAGE + "test_one_changed_bit_is_noticed[local]",),
+        "damaged positions and pending entries are replayed",
+    ),
+    Mutation(
+        "missing-row-goes-unnoticed",
+        "crdtstream/store/sqlite.py",
+        "        if last_seq != rows_count:\n",
+        "        if last_seq < rows_count:\n",
+        (DAMAGE + "test_a_log_without_one_of_its_rows_is_not_opened",),
+        "a region goes on without some of its effects",
+    ),
+    Mutation(
+        "crash-looks-like-a-clean-end",
+        "crdtstream/store/sqlite.py",
+        '        await self.set_meta("clean_shutdown", "no")\n',
+        "",
+        (DAMAGE + "test_a_crash_after_a_clean_end_is_no_clean_end",),
+        "rule 18: a region that lost its log's end goes on numbering",
+    ),
+    Mutation(
+        "seek-passes-over-the-next-batch",
+        "crdtstream/store/sqlite.py",
+        "origin = ? AND last_n > ? AND batch IS NOT NULL",
+        "origin = ? AND last_n > ? + 1 AND batch IS NOT NULL",
+        (STORE + "test_seek_finds_the_first_batch_beyond_a_version_vector",),
+        "a link that comes back misses a batch",
+    ),
+    Mutation(
+        "tail-off-by-one",
+        "crdtstream/store/sqlite.py",
+        "from_end = self.rows[-1].seq - seq + 1\n",
+        "from_end = self.rows[-1].seq - seq\n",
+        (STORE + "test_the_tail_is_the_end_of_the_log",),
+        "a link that is up to date misses a batch",
+    ),
+)

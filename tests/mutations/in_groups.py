@@ -1,0 +1,221 @@
+"""Planted bugs in groups: acknowledged runs, positions, modes and handovers."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+RULES: Final = "tests/core/test_rules.py::"
+RUNS: Final = "tests/core/test_acknowledged_runs.py::"
+MODES: Final = "tests/core/test_group_modes.py::"
+HANDING_OUT: Final = "tests/core/test_handing_out.py::"
+
+GROUPS: Final = (
+    # --- Acknowledged runs: rules 9 to 12 ---
+    Mutation(
+        "unite-drops-the-nack-at-from",
+        "crdtstream/core/group.py",
+        "progress.pel.irange(low, high, inclusive=(False, True))",
+        "progress.pel.irange(low, high, inclusive=(True, True))",
+        (RUNS + "test_an_interval_does_not_take_the_entry_at_its_from",),
+        "the entry before an acknowledged run is lost",
+    ),
+    Mutation(
+        "given-up-entries-stay-handed-out",
+        "crdtstream/core/group.py",
+        "            progress.handed_out.cut(entry_id)\n",
+        "",
+        (RUNS + "test_given_up_entries_of_a_run_read_before_a_lower_create_are_handed_out_again",),
+        "what a deleted consumer held counts as acknowledged",
+    ),
+    Mutation(
+        "run-goes-on-over-a-deleted-consumer",
+        "crdtstream/core/group.py",
+        "                progress.run_from = entry_id\n",
+        "                pass\n",
+        (
+            RULES + "test_one_xack_after_a_hole_vouches_for_nothing_before_it"
+            "[XGROUP DELCONSUMER x g gone]",
+        ),
+        "rule 10: what a deleted consumer held counts as acknowledged",
+    ),
+    Mutation(
+        "run-goes-on-over-a-jump",
+        "crdtstream/core/progress.py",
+        "            self.run_from = position\n",
+        "            pass\n",
+        (RUNS + "test_what_xgroup_setid_passed_over_is_acknowledged_by_nobody",),
+        "rule 10: what XGROUP SETID passed over counts as acknowledged",
+    ),
+    Mutation(
+        "hole-made-before-the-run-is-measured",
+        "crdtstream/core/replica.py",
+        "        case DeleteConsumer() | SetPosition():\n            return True\n",
+        "        case DeleteConsumer() | SetPosition():\n            return False\n",
+        (RUNS + "test_what_was_acknowledged_before_a_consumer_goes_is_told",),
+        "what was acknowledged in the same tick is handed out again elsewhere",
+    ),
+    Mutation(
+        "run-includes-its-first-pending-entry",
+        "crdtstream/core/group.py",
+        "end = ID_MIN if lane is None else lane.predecessor(first_pending)",
+        "end = first_pending",
+        (RUNS + "test_a_region_vouches_for_nothing_from_its_first_pending_entry_on",),
+        "an entry that is pending counts as acknowledged everywhere",
+    ),
+    Mutation(
+        "highest-start-counts",
+        "crdtstream/core/group.py",
+        "return min((_position_in(start, region) for start in self.creates.values()), default=",
+        "return max((_position_in(start, region) for start in self.creates.values()), default=",
+        (RUNS + "test_the_frontier_reaches_back_to_the_lowest_start_of_all_creates",),
+        "rule 9: CREATE $ in one region hides entries from CREATE 0 in another",
+    ),
+    Mutation(
+        "intervals-join-over-a-gap",
+        "crdtstream/core/intervals.py",
+        "stop = bisect_right(self._froms, end)",
+        "stop = bisect_right(self._froms, end + 1)",
+        (RUNS + "test_intervals_are_joined_where_they_touch_and_only_there",),
+        "the one entry between two acknowledged runs is lost",
+    ),
+    Mutation(
+        "intervals-do-not-join-where-they-touch",
+        "crdtstream/core/intervals.py",
+        "first = bisect_left(self._tos, start)",
+        "first = bisect_right(self._tos, start)",
+        (RUNS + "test_intervals_are_joined_where_they_touch_and_only_there",),
+        "the frontier stays where the first run ended",
+    ),
+    Mutation(
+        "frontier-of-a-group-that-is-gone",
+        "crdtstream/core/replica.py",
+        "if stream is None or group is None or not group.has_create_covered_by(context):",
+        "if stream is None or group is None:",
+        (RULES + "test_a_frontier_that_arrives_after_the_destroy_changes_nothing",),
+        "rule 12: a new group of the same name starts past entries it never had",
+    ),
+    Mutation(
+        "frontier-measured-after-the-mode-has-changed",
+        "crdtstream/core/replica.py",
+        "        if isinstance(effect, CreateGroup | DestroyGroup | SetGroupMode):",
+        "        if isinstance(effect, CreateGroup | DestroyGroup):",
+        (MODES + "test_what_was_acknowledged_before_the_change_in_one_tick_is_told",),
+        "rule 12: what was acknowledged belongs to the group as it was",
+    ),
+    Mutation(
+        "pending-entries-outlive-their-group",
+        "crdtstream/core/replica.py",
+        "                    stream.groups.pop(group, None)\n",
+        "                    if group in stream.groups:\n"
+        "                        stream.groups[group].creates.clear()\n",
+        (RULES + "test_a_create_that_observed_the_destroy_makes_a_fresh_group",),
+        "rule 12: a group made anew begins with what its forerunner had pending",
+    ),
+    Mutation(
+        "received-run-moves-nobody-on",
+        "crdtstream/core/group.py",
+        "                self._drop_nack(progress.pel[entry_id])\n"
+        "        self._skip_and_count(region, progress, lane, last_ids)\n",
+        "                self._drop_nack(progress.pel[entry_id])\n",
+        (HANDING_OUT + "test_lag_counts_what_other_regions_acknowledged_as_read",),
+        "rule 10: last-delivered stays where this region itself has come to",
+    ),
+    Mutation(
+        "lower-start-forgets-what-was-handed-out",
+        "crdtstream/core/group.py",
+        "            return\n        self._keep_as_handed_out(progress)\n",
+        "            return\n",
+        (RULES + "test_what_is_pending_is_not_delivered_anew_when_the_start_moves_back",),
+        "rule 10: an entry is pending with two consumers of a region",
+    ),
+    Mutation(
+        "lower-start-of-a-create-takes-nobody-back",
+        "crdtstream/core/group.py",
+        "            if new_start < old_start:\n",
+        "            if new_start < old_start and not self.intervals:\n",
+        (RULES + "test_dollar_in_one_region_and_zero_in_another_skips_nothing",),
+        "rule 10: entries before the first create's start are handed out nowhere",
+    ),
+    Mutation(
+        "set-back-region-skips-what-it-knew",
+        "crdtstream/core/group.py",
+        "                progress.ignore_until = intervals.end\n",
+        "                pass\n",
+        (RULES + "test_a_region_set_back_ignores_intervals_until_it_has_passed_them",),
+        "rule 11: XGROUP SETID back reads nothing again",
+    ),
+    Mutation(
+        "overlapping-stretches-counted-twice",
+        "crdtstream/core/group.py",
+        "count -= lane.count_above(max(start, position)) - lane.count_above(end)",
+        "count -= lane.count_above(start) - lane.count_above(end)",
+        (HANDING_OUT + "test_stretches_that_overlap_are_left_out_once",),
+        "XINFO shows fewer undelivered entries than there are",
+    ),
+    # --- Modes: rule 13 ---
+    Mutation(
+        "handover-forgets-what-is-pending",
+        "crdtstream/core/group_mode.py",
+        "pending=tuple((entry_id, nack.delivery_count)"
+        " for entry_id, nack in progress.pel.items()),",
+        "pending=(),",
+        (MODES + "test_a_handover_with_120_pending_keeps_it_pending_at_the_new_home",),
+        "what the old home had handed out is processed by nobody if its consumers die",
+    ),
+    Mutation(
+        "handover-forgets-what-it-was-set-back-to",
+        "crdtstream/core/group_mode.py",
+        "        ignore_until=progress.ignore_until,\n",
+        "        ignore_until=type(progress.ignore_until)(0),\n",
+        (MODES + "test_a_home_that_was_set_back_hands_that_over_too",),
+        "XGROUP SETID back is undone by a move of the home",
+    ),
+    Mutation(
+        "highest-region-wins-an-epoch",
+        "crdtstream/core/group_mode.py",
+        "return (self.epoch, -self.issuer) > (other.epoch, -other.issuer)",
+        "return (self.epoch, self.issuer) > (other.epoch, other.issuer)",
+        (MODES + "test_of_concurrent_settings_the_lowest_region_s_counts",),
+        "rule 13 says lowest",
+    ),
+    Mutation(
+        "lower-epoch-wins",
+        "crdtstream/core/group_mode.py",
+        "return (self.epoch, -self.issuer) > (other.epoch, -other.issuer)",
+        "return -self.issuer > -other.issuer or other.epoch == 0",
+        (MODES + "test_a_setting_that_had_observed_another_beats_it",),
+        "a mode that a low region set can never be changed again",
+    ),
+    Mutation(
+        "everyone-vouches-in-partitioned-mode",
+        "crdtstream/core/group.py",
+        "return self.mode.mode is not Mode.PARTITIONED or lane == here",
+        "return self.mode.mode is Mode.PARTITIONED or lane <= here",
+        (MODES + "test_partitioned_only_the_owner_tells_what_was_acknowledged",),
+        "a region tells of a lane that is not its own",
+    ),
+    Mutation(
+        "partitioned-region-hands-out-every-lane",
+        "crdtstream/core/group_mode.py",
+        "                return region == lane\n",
+        "                return region <= lane\n",
+        (MODES + "test_partitioned_each_region_hands_out_its_own_lane",),
+        "I12: two regions hand out one entry",
+    ),
+    Mutation(
+        "others-hand-out-beside-the-home",
+        "crdtstream/commands/handing_out.py",
+        "    if group.mode.mode is Mode.HOME and home != region:\n",
+        "    if group.mode.mode is Mode.HOME and home is None:\n",
+        (MODES + "test_only_the_home_hands_out_and_all_the_lanes",),
+        "a reader in the wrong region waits for ever and is not told why",
+    ),
+    Mutation(
+        "third-region-s-acks-forgotten-in-a-handover",
+        "crdtstream/core/group.py",
+        "if entry_id > handover.ignore_until and known.contains(entry_id):",
+        "if entry_id <= handover.ignore_until and known.contains(entry_id):",
+        (MODES + "test_a_late_xack_counts_in_whichever_order_it_meets_a_second_handover",),
+        "an entry that was acknowledged is pending again at the new home",
+    ),
+)

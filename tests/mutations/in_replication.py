@@ -1,0 +1,191 @@
+"""Planted bugs in links: what is sent, asked for, taken, and acknowledged."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+LINKS: Final = "tests/replication/test_links.py::"
+LINK: Final = "tests/replication/test_link.py::"
+OWN: Final = "tests/replication/test_own_effects.py::"
+REFUSALS: Final = "tests/replication/test_refusals.py::"
+WIRE: Final = "tests/replication/test_wire.py::"
+DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
+SESSION: Final = "tests/replication/test_session.py::"
+PUBLICATIONS: Final = "tests/replication/test_publications.py::"
+
+REPLICATION: Final = (
+    # --- Rule 3: what is told is durable ---
+    Mutation(
+        "acks-from-applied",
+        "crdtstream/replication/puller.py",
+        "durable_vv=self._engine.durable_vv,",
+        "durable_vv=self._engine.replica.vv,",
+        (DURABLE + "test_an_ack_names_nothing_that_is_not_durable",),
+        "rule 3: a power cut takes back what an ack has told",
+    ),
+    Mutation(
+        "acks-from-logged",
+        "crdtstream/replication/puller.py",
+        "durable_vv=self._engine.durable_vv,",
+        "durable_vv=self._engine.logged_vv,",
+        (DURABLE + "test_an_ack_names_nothing_that_is_not_durable",),
+        "rule 3: a power cut takes back what an ack has told",
+    ),
+    Mutation(
+        "heartbeats-from-applied",
+        "crdtstream/replication/server.py",
+        "progress = Progress(engine.durable_vv,",
+        "progress = Progress(engine.replica.vv,",
+        (DURABLE + "test_a_heartbeat_names_nothing_that_is_not_durable",),
+        "rule 3: a power cut takes back what a heartbeat has told",
+    ),
+    Mutation(
+        "gossip-not-sent",
+        "crdtstream/replication/wire.py",
+        "for region, vv in sorted(progress.others.items())",
+        "for region, vv in sorted(progress.others.items())[:0]",
+        ("tests/replication/test_progress.py::test_progress_survives_the_way_with_gossip",),
+        "rule 3: nothing is ever stable where two regions have no link",
+    ),
+    # --- What is asked for ---
+    Mutation(
+        "own-lost-effects-not-asked-for",
+        "crdtstream/replication/routes.py",
+        "        if self.own_lost:\n",
+        "        if self.own_lost and not self._routes:\n",
+        (LINK + "test_own_lost_effects_are_asked_of_everybody",),
+        "rule 18: a region that lost its log's end never gets it back",
+    ),
+    Mutation(
+        "relay-never-asked-for",
+        "crdtstream/replication/routes.py",
+        "            if now - direct.down_since > self._relay_after_ms:\n",
+        "            if now - direct.down_since > self._relay_after_ms and other == peer:\n",
+        (LINK + "test_an_origin_without_a_working_link_is_asked_of_others_after_a_while",),
+        "regions without a direct link never converge",
+    ),
+    Mutation(
+        "paused-origin-is-relayed",
+        "crdtstream/replication/routes.py",
+        "            if direct.down_since is None or direct.paused:\n",
+        "            if direct.down_since is None:\n",
+        (LINK + "test_a_paused_origin_is_not_asked_of_others",),
+        "what an operator stopped comes another way",
+    ),
+    Mutation(
+        "route-down-since-the-last-failure",
+        "crdtstream/replication/routes.py",
+        "        elif route.down_since is None:\n",
+        "        else:\n",
+        (LINK + "test_an_origin_without_a_working_link_is_asked_of_others_after_a_while",),
+        "a link that fails again and again is never relayed",
+    ),
+    # --- Numbering: rule 18 ---
+    Mutation(
+        "last-answer-counts-of-own-effects",
+        "crdtstream/replication/own.py",
+        "self._known_n = max(self._known_n, n)",
+        "self._known_n = n",
+        (OWN + "test_what_one_peer_has_is_not_forgotten_when_another_has_less",),
+        "dots are used a second time",
+    ),
+    Mutation(
+        "first-answer-is-enough",
+        "crdtstream/replication/own.py",
+        "        self._unanswered.discard(peer)\n",
+        "        self._unanswered.clear()\n",
+        (LINK + "test_a_region_that_may_have_lost_its_end_waits_for_every_peer",),
+        "dots are used a second time",
+    ),
+    # --- What is let in ---
+    Mutation(
+        "another-database-let-in",
+        "crdtstream/replication/server.py",
+        "        if opening.database_id != own.database_id:\n",
+        "        if not opening.database_id:\n",
+        (REFUSALS + "test_only_a_peer_of_the_same_database_is_let_in",),
+        "two databases run into each other",
+    ),
+    Mutation(
+        "unknown-region-let-in",
+        "crdtstream/replication/server.py",
+        "        if opening.region not in self.stats:\n",
+        "        if not opening.region:\n",
+        (REFUSALS + "test_only_a_peer_of_the_same_database_is_let_in",),
+        "a region that is no member takes part",
+    ),
+    Mutation(
+        "second-node-of-a-region-let-in",
+        "crdtstream/replication/server.py",
+        "linked.run_id != opening.run_id:",
+        "linked.run_id == -1:",
+        (REFUSALS + "test_while_a_region_is_linked_no_other_node_is_let_in_as_it",),
+        "rule 18: two nodes give the same dots to different effects",
+    ),
+    Mutation(
+        "peer-of-another-number-accepted",
+        "crdtstream/replication/puller.py",
+        "        if welcome.region != self.peer:\n",
+        "        if not welcome.region:\n",
+        (LINKS + "test_a_peer_of_another_number_than_expected_is_refused",),
+        "a wrong address goes unnoticed",
+    ),
+    Mutation(
+        "origin-not-asked-for-accepted",
+        "crdtstream/replication/wire.py",
+        "    if batch.origin not in origins:\n",
+        "    if not batch.origin:\n",
+        (WIRE + "test_an_origin_that_was_not_asked_for_is_refused",),
+        "a peer speaks for another region",
+    ),
+    Mutation(
+        "fields-not-checked",
+        "crdtstream/replication/wire.py",
+        "    if wrong is not None:\n",
+        "    if wrong == -1:\n",
+        (WIRE + "test_fields_that_are_no_even_array_of_bulk_strings_are_refused",),
+        "clients get replies that are no RESP",
+    ),
+    Mutation(
+        "frame-of-any-size-unpacked",
+        "crdtstream/replication/wire.py",
+        "            if not 0 <= size <= self._bytes_max:\n",
+        "            if size < 0:\n",
+        (WIRE + "test_a_frame_that_unpacks_to_too_much_is_refused_before_it_is_unpacked",),
+        "a peer fills the memory",
+    ),
+    # --- What is sent ---
+    Mutation(
+        "server-sends-what-was-not-asked-for",
+        "crdtstream/replication/server.py",
+        "            if record.batch is None or record.origin not in self.origins:\n",
+        "            if record.batch is None:\n",
+        (SESSION + "test_only_the_origins_asked_for_are_sent",),
+        "every batch goes over every link",
+    ),
+    Mutation(
+        "server-passes-over-single-effects",
+        "crdtstream/replication/server.py",
+        "            if record.last_n > self.sent_vv.get(record.origin, 0):\n",
+        "            if record.last_n > self.sent_vv.get(record.origin, 0) + 1:\n",
+        (SESSION + "test_what_the_puller_has_is_not_sent_and_the_very_next_effect_is",),
+        "a puller never gets batches of a single effect",
+    ),
+    Mutation(
+        "publication-before-its-effects",
+        "crdtstream/replication/puller.py",
+        "self._publications.take(applied_n)",
+        "self._publications.take(1 << 62)",
+        (PUBLICATIONS + "test_a_publication_waits_for_effects_that_cannot_be_applied_yet",),
+        "who hears of an entry does not find it",
+    ),
+    Mutation(
+        "pause-lost-on-failure",
+        "crdtstream/replication/link.py",
+        "    LinkState.PAUSED: {\n        Resume: LinkState.CONNECTING,\n",
+        "    LinkState.PAUSED: {\n        Resume: LinkState.CONNECTING,\n"
+        "        Failed: LinkState.WAITING,\n",
+        (LINK + "test_an_operator_may_pause_a_link_in_any_state",),
+        "a paused link comes up by itself",
+    ),
+)

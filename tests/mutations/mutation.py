@@ -1,0 +1,94 @@
+"""What a planted bug is: a small patch, and the tests of which one must fail with it."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class MutationError(Exception):
+    """A mutation that cannot be planted or judged; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A plausible slip.
+
+    Attributes:
+        name: short, in words with dashes; unique.
+        file: the file to change, from the root of the tree.
+        old: what the slip replaces; stands exactly once in the file.
+        new: what stands there with the bug.
+        tests: node ids as pytest takes them.  They pass without the bug; with it at least one of
+            them fails.
+        why: what goes wrong for users, or the rule that is broken.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    why: str
+
+    def planted(self, source: str) -> str:
+        """The file's text with the bug.
+
+        Raises:
+            MutationError: the text to replace is not there exactly once.
+        """
+        found = source.count(self.old)
+        if found != 1:
+            raise MutationError(
+                f"{self.name}: in {self.file} the text to replace is there {found} times, not once;"
+                f" correct `old`, which is {self.old!r}"
+            )
+        return source.replace(self.old, self.new)
+
+    def check(self, root: Path) -> None:
+        """See that the mutation fits the tree.
+
+        Raises:
+            MutationError: the patch does not apply, gives no Python, or a test is not there.
+        """
+        path = root / self.file
+        if not path.is_file():
+            raise MutationError(f"{self.name}: {self.file} is not there; correct `file`")
+        try:
+            ast.parse(self.planted(path.read_text()), self.file)
+        except SyntaxError as error:
+            raise MutationError(
+                f"{self.name}: with the bug {self.file} is no Python: {error}; correct `new`"
+            ) from error
+        if not self.tests:
+            raise MutationError(f"{self.name}: no tests; name those that notice the bug")
+        for node_id in self.tests:
+            if not _is_there(root, node_id):
+                raise MutationError(
+                    f"{self.name}: there is no test {node_id}; name one that notices the bug"
+                )
+
+
+def _is_there(root: Path, node_id: str) -> bool:
+    """Whether file and function exist; whether the parameters do, pytest will tell."""
+    file, _, inside = node_id.partition("::")
+    path = root / file
+    if not path.is_file():
+        return False
+    name = inside.partition("[")[0].partition("::")[0]
+    return not name or name in _names(path)
+
+
+def _names(path: Path) -> set[str]:
+    """The functions and classes of a module's top level, and the names it assigns."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(), str(path)).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                names.add(name)
+            case _:
+                pass
+    return names

@@ -1,0 +1,122 @@
+"""Plans and scans name durable dots only (``rules`` 18): a power cut gives others to new entries.
+
+The entries here are in the log, and XRANGE shows them, but no sync has returned since.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from crdtstream.commands.database import Database
+from crdtstream.core.ids import Region
+from crdtstream.core.replica import Replica
+from crdtstream.engine import SYNC_SECONDS, Engine
+from crdtstream.query.service import QueryService
+from crdtstream.settings import NodeSettings
+from crdtstream.store.log import Fsync
+from crdtstream.v1 import effects_pb2
+from crdtstream.v1 import query_pb2 as pb
+from crdtstream.v1 import query_pb2_grpc as rpc
+from tests.held_log import HeldLog
+
+R1 = Region(1)
+
+
+@dataclass(slots=True)
+class Queried:
+    """One region on a log that can be held back, and a program that queries it."""
+
+    engine: Engine
+    log: HeldLog
+    stub: rpc.QueryStub
+
+    async def add(self, count: int) -> None:
+        """Append entries and wait until they are in the log."""
+        session = self.engine.database.open_session()
+        for _ in range(count):
+            argv = [b"XADD", b"s", b"*", b"f", b"v"]
+            self.engine.database.call(session, self.engine.now(), argv)
+        self.engine.schedule()
+        async with asyncio.timeout(10):
+            while self.engine.logged_vv != self.engine.replica.vv:
+                await asyncio.sleep(0.001)
+
+    async def made_durable(self) -> None:
+        self.log.let_go()
+        async with asyncio.timeout(10):
+            while self.engine.durable_vv != self.engine.replica.vv:
+                await asyncio.sleep(0.001)
+
+
+@contextlib.asynccontextmanager
+async def serving(engine: Engine, folder: Path) -> AsyncIterator[rpc.QueryStub]:
+    server = grpc.aio.server()
+    service = QueryService(engine, NodeSettings(region=1, dir=folder))
+    rpc.add_QueryServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield rpc.QueryStub(channel)
+    finally:
+        await server.stop(grace=0)
+
+
+@pytest.fixture
+async def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Queried]:
+    """A region with three durable entries and two that are not."""
+    monkeypatch.setitem(SYNC_SECONDS, Fsync.EVERYSEC, 0.005)
+    log = HeldLog(Fsync.EVERYSEC)
+    replica = Replica(R1)
+    engine = Engine(replica, Database(replica), log, fsync=Fsync.EVERYSEC)
+    async with asyncio.TaskGroup() as tasks, serving(engine, tmp_path) as stub:
+        tasks.create_task(engine.run())
+        queried = Queried(engine, log, stub)
+        await queried.add(3)
+        await queried.made_durable()
+        log.hold()
+        await queried.add(2)
+        try:
+            yield queried
+        finally:
+            log.let_go()
+            engine.stop()
+
+
+def upto(n: int) -> effects_pb2.VersionVector:
+    return effects_pb2.VersionVector(regions=[1], counts=[n])
+
+
+async def scanned(one: Queried) -> list[int]:
+    """The dot numbers that a scan without an end reads."""
+    pieces = [piece.data async for piece in one.stub.Scan(pb.ScanRequest(key=b"s", origin=1))]
+    rows = pa.ipc.open_stream(pa.py_buffer(b"".join(pieces))).read_all()
+    return rows.column("n").to_pylist()
+
+
+async def test_a_plan_ends_at_what_is_durable(one: Queried) -> None:
+    reply = await one.stub.Plan(pb.PlanRequest(patterns=[b"s"]))
+    assert reply.end == upto(3)
+    assert [(found.upto_n, found.entries) for found in reply.ranges] == [(3, 3)]
+    await one.made_durable()
+    assert (await one.stub.Plan(pb.PlanRequest(patterns=[b"s"]))).end == upto(5)
+
+
+async def test_a_scan_ends_at_what_is_durable(one: Queried) -> None:
+    assert await scanned(one) == [1, 2, 3]
+    await one.made_durable()
+    assert await scanned(one) == [1, 2, 3, 4, 5]
+
+
+async def test_what_is_not_durable_yet_is_refused(one: Queried) -> None:
+    request = pb.PlanRequest(patterns=[b"s"], upto=upto(4))
+    with pytest.raises(grpc.aio.AioRpcError, match="has 1:3 durably, and was asked for 1:4"):
+        await one.stub.Plan(request)
+    await one.made_durable()
+    assert (await one.stub.Plan(request)).end == upto(4)

@@ -1,0 +1,63 @@
+"""What a log must notice when it is opened or read again: changed bits, and a crash."""
+
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import Region
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Fsync
+from crdtstream.store.sqlite import LOG_FILE, SqliteLog
+
+R1 = Region(1)
+
+
+async def open_log(folder: Path) -> SqliteLog:
+    return await SqliteLog.open(folder, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
+
+
+@contextlib.asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[SqliteLog]:
+    """A log that ends as by a crash, and whatever a test makes of it."""
+    log = await open_log(folder)
+    try:
+        yield log
+    finally:
+        await log.abandon()
+
+
+@pytest.mark.parametrize("column", ["batch", "local"])
+async def test_one_changed_bit_is_noticed(tmp_path: Path, column: str) -> None:
+    """The size stays as it was, so only the bytes themselves tell."""
+    async with opened(tmp_path) as log:
+        await log.append([Record(R1, 1, 1, b"batch", b"local")])
+    changed = {"batch": b"batcj", "local": b"lobal"}[column]
+    with contextlib.closing(sqlite3.connect(tmp_path / LOG_FILE)) as connection, connection:
+        connection.execute(f"UPDATE log SET {column} = ?", (changed,))
+    async with opened(tmp_path) as log:
+        with pytest.raises(StoreError, match=r"row 1 of table log is damaged"):
+            await log.read_from(1, bytes_max=1 << 20)
+
+
+async def test_a_crash_after_a_clean_end_is_no_clean_end(tmp_path: Path) -> None:
+    """Rule 18: who may have lost the end of its log must know."""
+    await (await open_log(tmp_path)).close()
+    async with opened(tmp_path) as log:
+        assert log.last_clean
+        await log.append([Record(R1, 1, 1, b"batch", None)])
+    async with opened(tmp_path) as log:
+        assert not log.last_clean
+
+
+async def test_a_log_without_one_of_its_rows_is_not_opened(tmp_path: Path) -> None:
+    async with opened(tmp_path) as log:
+        await log.append([Record(R1, n, n, b"batch", None) for n in (1, 2, 3)])
+    with contextlib.closing(sqlite3.connect(tmp_path / LOG_FILE)) as connection, connection:
+        connection.execute("DELETE FROM log WHERE seq = 2")
+    with pytest.raises(StoreError, match="1 of them are missing"):
+        async with opened(tmp_path):
+            pass
