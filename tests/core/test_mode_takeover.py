@@ -112,6 +112,21 @@ def test_acked_spares_what_was_left_out_at_the_old_home(how: str) -> None:
     assert r1.run("XTRIM x MAXLEN 0 ACKED") == 1
 
 
+def test_acked_at_the_old_home_spares_what_the_new_one_has_pending() -> None:
+    """Acknowledged late at the old home, not in a row: nobody else hears of it."""
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1")
+    r1.run("XADD x 10 f v", "XADD x 20 f v")
+    sync(*nodes)
+    assert read(r1) == ["10-0", "20-0"]
+    r1.run("CRDT.XGROUP SETMODE x g home 2")
+    sync(*nodes)
+    assert r1.run("XACK x g 20-0") == 1
+    assert r1.run("XTRIM x MAXLEN 0 ACKED") == 0
+    sync(*nodes)
+    assert pending(r2) == ["10-0", "20-0"]
+
+
 @pytest.mark.parametrize("how", LEAVE_OUT)
 def test_acked_spares_what_others_have_yet_to_hand_out(how: str) -> None:
     r1, r2 = nodes = [Node(1), Node(2)]

@@ -4,6 +4,7 @@ import pytest
 
 from crdtstream.commands.database import WAITING
 from crdtstream.commands.reply import Null
+from crdtstream.core.uid import DatabaseUid
 
 from .clients import Clients
 from .regions import Node, sync
@@ -126,3 +127,48 @@ def test_acknowledged_entries_are_not_handed_out_again_in_the_other_region() -> 
 )
 def test_what_is_wrong_is_refused(arguments: str, error: str) -> None:
     assert Node(1)(f"CRDT.WAITFOR {arguments}") == error
+
+
+# --- Of which database ----------------------------------------------------------------------------
+
+ONE, OTHER = (DatabaseUid(bytes([n]) * 16) for n in (1, 2))
+
+
+def test_a_token_says_of_which_database_it_is() -> None:
+    r1 = Node(1)
+    r1.replica.database_uid = ONE
+    assert r1("CRDT.TOKEN") == f"{ONE.hex()}/0"
+    r1.run("XADD x 1-1 f v")
+    assert r1("CRDT.TOKEN") == f"{ONE.hex()}/1:1"
+    assert r1(f"CRDT.WAITFOR {ONE.hex()}/1:1 0") == 1
+    # As a person writes it.
+    assert r1("CRDT.WAITFOR 1:1 0") == 1
+
+
+@pytest.mark.parametrize("line", ["CRDT.WAITFOR {} 0", "CRDT.XREAD x {}"])
+def test_what_another_database_gave_is_refused(line: str) -> None:
+    r1 = Node(1)
+    r1.replica.database_uid = ONE
+    r1.run("XADD x 1-1 f v")
+    reply = str(r1(line.format(f"{OTHER.hex()}/1:1")))
+    assert reply.endswith(
+        f"it is of database {OTHER.hex()}, this is database {ONE.hex()}: "
+        "begin from the start here, or ask a region of that database"
+    )
+    assert reply.startswith("ERR Invalid ")
+
+
+@pytest.mark.parametrize("text", ["/1:1", "x/1:1", f"{ONE.hex()[:-1]}/1:1", f"{'A' * 32}/1:1"])
+def test_what_names_no_database_is_refused(text: str) -> None:
+    r1 = Node(1)
+    r1.replica.database_uid = ONE
+    assert "is no identity of a database" in str(r1(f"CRDT.WAITFOR {text} 0"))
+
+
+def test_a_cursor_says_of_which_database_it_is() -> None:
+    r1 = Node(1)
+    r1.replica.database_uid = ONE
+    r1.run("XADD x 1-1 f v")
+    cursor, entries = r1("CRDT.XREAD x 0")
+    assert (cursor, entries) == (f"{ONE.hex()}/1:1", ["1-1"])
+    assert r1(f"CRDT.XREAD x {cursor}") == [cursor, []]

@@ -5,16 +5,20 @@ from typing import Final
 from tests.mutations.in_commands import COMMANDS
 from tests.mutations.in_core import CORE
 from tests.mutations.in_engine import ENGINE
+from tests.mutations.in_expiry import EXPIRIES
 from tests.mutations.in_groups import GROUPS
 from tests.mutations.in_queries import QUERIES
+from tests.mutations.in_recovering import RECOVERIES
 from tests.mutations.in_replication import REPLICATION
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     *CORE,
+    *EXPIRIES,
     *GROUPS,
     *COMMANDS,
     *ENGINE,
     *REPLICATION,
+    *RECOVERIES,
     *QUERIES,
 )

@@ -124,8 +124,8 @@ COMMANDS: Final = (
     Mutation(
         "acked-looks-at-one-group",
         "crdtstream/commands/references.py",
-        "return all(group.is_settled(lane, entry_id) for group in groups)",
-        "return any(group.is_settled(lane, entry_id) for group in groups)",
+        "return all(group.is_settled(lane, entry_id, alone=alone) for group in groups)",
+        "return any(group.is_settled(lane, entry_id, alone=alone) for group in groups)",
         ("tests/core/test_acked_by_every_group.py::test_acked_waits_for_every_group",),
         "XDELEX ACKED takes what another group has still to read",
     ),

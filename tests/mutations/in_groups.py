@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 RULES: Final = "tests/core/test_rules.py::"
 RUNS: Final = "tests/core/test_acknowledged_runs.py::"
 MODES: Final = "tests/core/test_group_modes.py::"
+TAKEOVER: Final = "tests/core/test_mode_takeover.py::"
 HANDING_OUT: Final = "tests/core/test_handing_out.py::"
 
 GROUPS: Final = (
@@ -21,17 +22,17 @@ GROUPS: Final = (
     ),
     Mutation(
         "given-up-entries-stay-handed-out",
-        "crdtstream/core/group.py",
-        "            progress.handed_out.cut(entry_id)\n",
+        "crdtstream/core/progress.py",
+        "        self.handed_out.remove(StreamId(entry_id - 1), entry_id)\n",
         "",
         (RUNS + "test_given_up_entries_of_a_run_read_before_a_lower_create_are_handed_out_again",),
         "what a deleted consumer held counts as acknowledged",
     ),
     Mutation(
         "run-goes-on-over-a-deleted-consumer",
-        "crdtstream/core/group.py",
-        "                progress.run_from = entry_id\n",
-        "                pass\n",
+        "crdtstream/core/progress.py",
+        "            self.run_from = entry_id\n",
+        "",
         (
             RULES + "test_one_xack_after_a_hole_vouches_for_nothing_before_it"
             "[XGROUP DELCONSUMER x g gone]",
@@ -64,9 +65,9 @@ GROUPS: Final = (
     ),
     Mutation(
         "highest-start-counts",
-        "crdtstream/core/group.py",
-        "return min((_position_in(start, region) for start in self.creates.values()), default=",
-        "return max((_position_in(start, region) for start in self.creates.values()), default=",
+        "crdtstream/core/creates.py",
+        "return min(\n            (position_in(create.start, region)",
+        "return max(\n            (position_in(create.start, region)",
         (RUNS + "test_the_frontier_reaches_back_to_the_lowest_start_of_all_creates",),
         "rule 9: CREATE $ in one region hides entries from CREATE 0 in another",
     ),
@@ -89,7 +90,7 @@ GROUPS: Final = (
     Mutation(
         "frontier-of-a-group-that-is-gone",
         "crdtstream/core/replica.py",
-        "if stream is None or group is None or not group.has_create_covered_by(context):",
+        "if stream is None or group is None or not group.creates.covers_any(context):",
         "if stream is None or group is None:",
         (RULES + "test_a_frontier_that_arrives_after_the_destroy_changes_nothing",),
         "rule 12: a new group of the same name starts past entries it never had",
@@ -189,8 +190,8 @@ GROUPS: Final = (
     Mutation(
         "everyone-vouches-in-partitioned-mode",
         "crdtstream/core/group.py",
-        "return self.mode.mode is not Mode.PARTITIONED or lane == here",
-        "return self.mode.mode is Mode.PARTITIONED or lane <= here",
+        "return self.mode.mode is not Mode.PARTITIONED or lane == self._here",
+        "return self.mode.mode is Mode.PARTITIONED or lane <= self._here",
         (MODES + "test_partitioned_only_the_owner_tells_what_was_acknowledged",),
         "a region tells of a lane that is not its own",
     ),
@@ -217,5 +218,51 @@ GROUPS: Final = (
         "if entry_id <= handover.ignore_until and known.contains(entry_id):",
         (MODES + "test_a_late_xack_counts_in_whichever_order_it_meets_a_second_handover",),
         "an entry that was acknowledged is pending again at the new home",
+    ),
+    # --- Who ends up handing out: rule 13 ---
+    Mutation(
+        "only-a-winning-mode-takes-up-what-was-left",
+        "crdtstream/core/group.py",
+        "            elif progress.has_left_out:\n",
+        "            elif progress.has_left_out and mode.mode is not Mode.HOME:\n",
+        (TAKEOVER + "test_concurrent_modes_heard_in_either_order_leave_nothing_out",),
+        "an entry given up before is handed out nowhere",
+    ),
+    Mutation(
+        "lanes-to-come-stay-jumped",
+        "crdtstream/core/group.py",
+        "            self._position = None\n            self._position_is_left = False\n",
+        "            self._position_is_left = False\n",
+        (TAKEOVER + "test_an_empty_handover_is_one",),
+        "what is appended after an empty handover is handed out nowhere",
+    ),
+    Mutation(
+        "a-handover-that-loses-tells-nothing",
+        "crdtstream/core/group.py",
+        "                    self._note_handover(region, handover)\n                    if wins:\n",
+        "                    if wins:\n"
+        "                        self._note_handover(region, handover)\n",
+        (
+            TAKEOVER + "test_what_the_old_home_handed_out_is_not_handed_out_by_a_forced_one_in"
+            "_either_order",
+        ),
+        "what is handed out depends on the order in which modes come",
+    ),
+    Mutation(
+        "what-was-given-up-counts-as-acknowledged",
+        "crdtstream/core/group.py",
+        "return last <= progress.last_delivered and (alone or self._hands_out_alone(region))",
+        "return last <= progress.last_delivered",
+        (TAKEOVER + "test_acked_spares_what_others_have_yet_to_hand_out",),
+        "a trim with ACKED removes what nobody acknowledged",
+    ),
+    Mutation(
+        "acked-at-the-old-home-looks-at-itself",
+        "crdtstream/core/group.py",
+        "        if not self.mode.is_handed_out_by(self._here, region):\n"
+        "            return False\n",
+        "",
+        (TAKEOVER + "test_acked_at_the_old_home_spares_what_the_new_one_has_pending",),
+        "a trim with ACKED removes what the new home still owes",
     ),
 )

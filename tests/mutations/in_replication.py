@@ -6,7 +6,6 @@ from tests.mutations.mutation import Mutation
 
 LINKS: Final = "tests/replication/test_links.py::"
 LINK: Final = "tests/replication/test_link.py::"
-OWN: Final = "tests/replication/test_own_effects.py::"
 REFUSALS: Final = "tests/replication/test_refusals.py::"
 WIRE: Final = "tests/replication/test_wire.py::"
 DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
@@ -81,22 +80,6 @@ REPLICATION: Final = (
         "a link that fails again and again is never relayed",
     ),
     # --- Numbering: rule 18 ---
-    Mutation(
-        "last-answer-counts-of-own-effects",
-        "crdtstream/replication/own.py",
-        "self._known_n = max(self._known_n, n)",
-        "self._known_n = n",
-        (OWN + "test_what_one_peer_has_is_not_forgotten_when_another_has_less",),
-        "dots are used a second time",
-    ),
-    Mutation(
-        "first-answer-is-enough",
-        "crdtstream/replication/own.py",
-        "        self._unanswered.discard(peer)\n",
-        "        self._unanswered.clear()\n",
-        (LINK + "test_a_region_that_may_have_lost_its_end_waits_for_every_peer",),
-        "dots are used a second time",
-    ),
     # --- What is let in ---
     Mutation(
         "another-database-let-in",

@@ -458,3 +458,29 @@ def test_an_entry_that_came_late_with_a_low_id_is_not_trimmed_unread(three: Clus
     # Region 1 has it now, below all that was trimmed; nobody has read it.
     assert trim(three[1], vv(r1=11)) == 0
     assert [entry_id for entry_id, _ in three[1].client.xrange("orders")] == [late]
+
+
+def test_a_position_says_which_database_it_is_of(one: Node, query: Query) -> None:
+    assert query.position().database_uid.hex() == one.status().database_uid
+
+
+@pytest.mark.parametrize("call", ["GetPosition", "ListStreams", "Plan", "Append", "TrimRead"])
+def test_a_call_that_means_another_database_is_refused(one: Node, query: Query, call: str) -> None:
+    one.client.xadd("x", {"f": "v"})
+    request = {
+        "GetPosition": pb.PositionRequest(),
+        "ListStreams": pb.ListStreamsRequest(),
+        "Plan": pb.PlanRequest(),
+        "Append": pb.AppendRequest(key=b"x"),
+        "TrimRead": pb.TrimReadRequest(key=b"x", before_ms=1 << 50),
+    }[call]
+    own, other = one.status().database_uid, "f" * 32
+    ask = getattr(query.stub, call)
+    with pytest.raises(grpc.RpcError) as refused:
+        list(ask(request, metadata=[("crdtstream-database", other)]))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    for uid in (own, other):
+        assert uid in refused.value.details()
+    assert one.client.xlen("x") == 1
+    named = [("crdtstream-database", own)]
+    assert query.stub.GetPosition(pb.PositionRequest(), metadata=named).region == 1

@@ -73,6 +73,13 @@ def test_every_member_must_answer() -> None:
     assert not region.is_recovering
 
 
+def test_the_highest_answer_counts() -> None:
+    region = readiness()
+    region.note_answer(R2, Answer(own_n=105))
+    region.note_answer(R3, Answer(own_n=99))
+    assert "it has 99 of 105" in str(settle(region, {R1: 99}))
+
+
 def test_what_a_heartbeat_says_is_no_answer() -> None:
     region = readiness()
     region.note_known(R2, 5)

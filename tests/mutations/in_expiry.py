@@ -1,0 +1,86 @@
+"""Planted bugs about time: the end of keys, its delete, the window of idempotent producers."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+EXPIRE: Final = "tests/core/test_expire_key.py::"
+AGAIN: Final = EXPIRE + "test_a_group_made_again_after_the_deadline_survives_the_delete"
+SCENARIO: Final = "tests/test_scenarios.py::test_scenario"
+HANGS: Final = EXPIRE + "test_what_hangs_on_a_create_goes_with_it"
+
+EXPIRIES: Final = (
+    Mutation(
+        "expiry-deletes-as-a-user-does",
+        "crdtstream/core/replica.py",
+        "        self.issue(ExpireKey(key))\n",
+        "        self.issue(DeleteKey(key))\n",
+        (AGAIN,),
+        "rule 7: a group made again after the deadline is lost though OK was answered",
+    ),
+    Mutation(
+        "expiry-leaves-a-tombstone",
+        "crdtstream/core/replica.py",
+        "                self._apply_expiry(key, context)\n",
+        "                self._tombstones.add(dot, key, None)\n"
+        "                self._apply_expiry(key, context)\n",
+        (AGAIN, EXPIRE + "test_a_tombstone_is_left_by_del_and_not_by_expiry"),
+        "rule 7: a group made again after the deadline is lost though OK was answered",
+    ),
+    Mutation(
+        "expiry-ends-creates-that-it-had-not-observed",
+        "crdtstream/core/creates.py",
+        "gone = [dot for dot in self._by_dot if covers_dot(context, dot)]",
+        "gone = list(self._by_dot)",
+        (HANGS,),
+        "rule 7: a concurrent group goes, in some regions",
+    ),
+    Mutation(
+        "expiry-leaves-deadlines",
+        "crdtstream/core/replica.py",
+        "            registers.forget_covered_by(context)\n            self._note_deadline",
+        "            self._note_deadline",
+        (SCENARIO + "[0-keys/an-expired-key-begins-anew]",),
+        "a deadline that is over ends the stream that begins after it",
+    ),
+    Mutation(
+        "interval-stays-when-its-create-ended",
+        "crdtstream/core/creates.py",
+        "        self.intervals = {}\n        self.mode = ModeRegister()\n        for",
+        "        self.mode = ModeRegister()\n        for",
+        (HANGS,),
+        "what the group's name stood for before counts as acknowledged, in some regions",
+    ),
+    Mutation(
+        "mode-stays-when-its-create-ended",
+        "crdtstream/core/creates.py",
+        "        self.intervals = {}\n        self.mode = ModeRegister()\n        for",
+        "        self.intervals = {}\n        for",
+        (HANGS,),
+        "regions differ about who hands out",
+    ),
+    Mutation(
+        "due-for-good",
+        "crdtstream/core/expiry.py",
+        "while self._passed and -self._passed[0][0] > self._now:",
+        "while False:",
+        (EXPIRE + "test_a_key_comes_back_with_a_clock_that_is_set_back",),
+        "rule 7: expiry outlives a clock that was set back, and the next write deletes the key",
+    ),
+    Mutation(
+        "due-here-for-good",
+        "crdtstream/core/expiry.py",
+        "            self.due.remove(key)\n            self._due_here.pop(key, None)\n",
+        "            self.due.remove(key)\n",
+        (EXPIRE + "test_the_region_of_the_deadline_spares_it_when_its_clock_was_set_back_in_time",),
+        "a key is deleted that is not over",
+    ),
+    Mutation(
+        "window-counts-from-the-id",
+        "crdtstream/core/idempotency.py",
+        "    return now - tracked.arrived >= duration_s * 1000\n",
+        "    return now - (tracked.entry_id >> 64) >= duration_s * 1000\n",
+        (SCENARIO + "[0-producers/a-clock-a-day-ahead]",),
+        "rule 20: a retry in a region whose clock is ahead makes a second entry",
+    ),
+)

@@ -1,0 +1,172 @@
+"""Planted bugs in the way of a region from its start to its first effect, and in whose database."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+READY: Final = "tests/replication/test_readiness.py::"
+RECOVERING: Final = "tests/replication/test_recovering.py::"
+OPENING: Final = "tests/test_opening.py::"
+FORGETS: Final = RECOVERING + "test_a_peer_forgets_what_it_holds_unapplied_before_it_answers"
+NOT_TAKEN: Final = RECOVERING + "test_effects_of_a_peer_that_recovers_are_not_taken"
+
+RECOVERIES: Final = (
+    # --- What a folder proves ---
+    Mutation(
+        "any-folder-with-the-file-is-the-one",
+        "crdtstream/store/sqlite.py",
+        'is_same = found is not None and await self.get_meta("opening") == str(found)',
+        "is_same = found is not None",
+        (OPENING + "test_a_copy_is_not",),
+        "rule 18: a copied or restored folder uses dots again",
+    ),
+    Mutation(
+        "the-file-s-time-of-change-does-not-count",
+        "crdtstream/store/opening.py",
+        'return f"{status.st_ino}:{status.st_ctime_ns}"',
+        'return f"{status.st_ino}"',
+        (OPENING + "test_a_backup_that_was_put_back_is_not",),
+        "rule 18: a backup put back in place uses dots again",
+    ),
+    Mutation(
+        "a-crash-without-fsync-proves",
+        "crdtstream/store/sqlite.py",
+        "self.is_proven = is_same and lost_nothing",
+        "self.is_proven = is_same",
+        (OPENING + "test_without_fsync_only_a_clean_stop_proves",),
+        "rule 18: a power cut without fsync takes back dots that peers have",
+    ),
+    Mutation(
+        "looking-at-a-folder-makes-it-the-one",
+        "crdtstream/store/sqlite.py",
+        "        if self.is_proven:\n            await self.confirm()\n",
+        "        await self.confirm()\n",
+        (OPENING + "test_a_copy_is_not",),
+        "rule 18: a second start of a restored folder takes writes",
+    ),
+    # --- Who must answer ---
+    Mutation(
+        "first-answer-is-enough",
+        "crdtstream/replication/readiness.py",
+        "            and not self._unanswered\n",
+        "            and self._answers\n",
+        (READY + "test_every_member_must_answer",),
+        "rule 18: a dot that only the second peer has is used again",
+    ),
+    Mutation(
+        "last-answer-counts",
+        "crdtstream/replication/readiness.py",
+        "return max(self._known.values(), default=0)",
+        "return next(reversed(self._known.values()), 0)",
+        (READY + "test_the_highest_answer_counts",),
+        "rule 18: dots are used a second time",
+    ),
+    Mutation(
+        "a-heartbeat-is-an-answer",
+        "crdtstream/replication/readiness.py",
+        "        self._known[peer] = max(self._known.get(peer, 0), n)\n",
+        "        self._known[peer] = max(self._known.get(peer, 0), n)\n"
+        "        self._answers.setdefault(peer, Answer(n))\n",
+        (READY + "test_what_a_heartbeat_says_is_no_answer",),
+        "rule 18: a peer that still holds effects of the earlier run applies them later",
+    ),
+    Mutation(
+        "ready-without-what-it-had-told",
+        "crdtstream/replication/readiness.py",
+        "            and covers(vv, self._owed_vv())\n",
+        "",
+        (READY + "test_what_it_had_told_to_have_must_be_here_again",),
+        "rule 3: a tombstone that another region dropped is missing for what is created now",
+    ),
+    Mutation(
+        "a-loss-goes-unnoticed",
+        "crdtstream/replication/readiness.py",
+        "        if self._is_recovering or not self.are_lost(issued):\n",
+        "        if True:\n",
+        (READY + "test_a_region_that_learns_of_a_loss_asks_everybody_again",),
+        "rule 18: a region goes on though peers have effects of it that it lacks",
+    ),
+    # --- What peers do before they answer ---
+    Mutation(
+        "a-peer-keeps-what-it-holds-unapplied",
+        "crdtstream/replication/puller.py",
+        "        self._is_interrupted = True\n        self.arrivals.inbox.discard()\n"
+        "        self._changed.set()\n",
+        "        self._is_interrupted = True\n        self._changed.set()\n",
+        (FORGETS,),
+        "rule 18: a peer applies effects of an earlier run after it has answered",
+    ),
+    Mutation(
+        "relayed-effects-are-not-forgotten",
+        "crdtstream/replication/puller.py",
+        "        if origin in self.origins:\n            self.reopen()",
+        "        if origin == self.peer:\n            self.reopen()",
+        (FORGETS,),
+        "rule 18: what a third region relayed of an earlier run is applied later",
+    ),
+    Mutation(
+        "held-effects-are-asked-for",
+        "crdtstream/replication/routes.py",
+        "return frozenset(origin for origin in origins if not self._is_held(origin))",
+        "return frozenset(origins)",
+        (NOT_TAKEN,),
+        "rule 18: effects are taken that may be used again",
+    ),
+    Mutation(
+        "an-earlier-run-ends-the-hold",
+        "crdtstream/replication/peer_runs.py",
+        "        elif self._held.get(region) == run_id:\n",
+        "        elif region in self._held:\n",
+        (READY + "test_what_an_earlier_run_says_late_counts_for_nothing",),
+        "rule 18: effects are taken that may be used again",
+    ),
+    Mutation(
+        "a-second-start-is-not-told-of",
+        "crdtstream/replication/peer_runs.py",
+        "        elif self._held.get(region) != run_id:\n",
+        "        elif region not in self._held:\n",
+        (READY + "test_each_run_that_recovers_is_told_of_anew",),
+        "rule 18: what came between two starts is applied after the second answer",
+    ),
+    # --- Whose database ---
+    Mutation(
+        "every-region-names-the-database",
+        "crdtstream/replication/readiness.py",
+        "is_lowest = all(self._region < peer for peer in self._peers)",
+        "is_lowest = True",
+        (READY + "test_the_lowest_region_names_the_database_when_all_have_answered",),
+        "regions set up together end as several databases",
+    ),
+    Mutation(
+        "another-database-is-let-in",
+        "crdtstream/replication/readiness.py",
+        "        if own.uid:\n            return self._refusal",
+        "        if not own.uid:\n            return self._refusal",
+        (READY + "test_two_databases_are_refused_with_both_identities",),
+        "dots of two databases are mixed",
+    ),
+    Mutation(
+        "old-effects-join-a-database-declared-new",
+        "crdtstream/replication/readiness.py",
+        "        if theirs.declared and self._has_effects:\n",
+        "        if False:\n",
+        (READY + "test_effects_of_an_earlier_version_do_not_join_a_database_declared_new",),
+        "dots of two databases are mixed",
+    ),
+    Mutation(
+        "a-token-of-another-database-counts",
+        "crdtstream/commands/version_vectors.py",
+        "    if theirs != uid:\n",
+        "    if theirs != uid and not uid:\n",
+        ("tests/core/test_tokens.py::test_what_another_database_gave_is_refused",),
+        "a reader skips entries that it has never seen",
+    ),
+    Mutation(
+        "a-call-that-means-another-database-is-answered",
+        "crdtstream/query/service.py",
+        "        if given is not None and given != own:\n",
+        "        if given is not None and not own:\n",
+        ("tests/query/test_service.py::test_a_call_that_means_another_database_is_refused",),
+        "Spark takes up a state that says nothing about this database",
+    ),
+)
