@@ -9,6 +9,7 @@ batches it has.  Only these two are believed, and what happens at each moment fo
 
     killed before the checkpoint has batch N    it is planned anew, by whoever comes next
     … while its segment is written              batch N is read again: the same dots; remains go
+    … or what was written is not read back      so again; nothing was committed
     … when the state is committed               batch N comes again, and the state says: done
     … while publishing                          see publishing.py
     … while trimming                            only what an earlier, finished batch has is trimmed
@@ -34,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from crdtstream.spark.jobs.archive_layout import CHECKPOINT, STATE, archived_columns
+from crdtstream.spark.jobs.archive_layout import CHECKPOINT, HIDDEN, STATE, archived_columns
 from crdtstream.spark.jobs.archive_source import read_stream
 from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
 from crdtstream.spark.jobs.delta import check_delta, write_delta
@@ -47,6 +48,7 @@ from crdtstream.spark.jobs.publishing import (
     publish,
     write_segment,
 )
+from crdtstream.spark.jobs.shared_folder import check_shared
 from crdtstream.spark.nodes import Nodes, NodesError
 from crdtstream.spark.options import NodesOptions
 from crdtstream.spark.vectors import Vector, beyond, message_of, parse_vector
@@ -152,6 +154,7 @@ def archive(
     folder = folder_at(spark, options.path)
     try:
         with folder.claimed():
+            check_shared(spark, folder, HIDDEN)
             return _Run(spark, folder, options, stopping or threading.Event()).run()
     except NodesError as error:
         raise ArchiveError(str(error)) from error
@@ -325,7 +328,15 @@ class _Run:
         published = state.published
         if self._options.format is ArchiveFormat.DELTA:
             for one in segments:
-                write_delta(self._spark, self._folder, one, query=query, batch=batch)
+                write_delta(
+                    self._spark,
+                    self._folder,
+                    one,
+                    query=query,
+                    batch=batch,
+                    above=state.vector,
+                    upto=vector,
+                )
             segments, published = (), vector
         self._state = commit(
             self._folder,

@@ -53,7 +53,9 @@ from crdtstream.spark.jobs.archive_state import (
     State,
     commit,
 )
+from crdtstream.spark.jobs.content import NOTHING, Content, content_of
 from crdtstream.spark.jobs.folder import ArchiveError, FileSize, Folder
+from crdtstream.spark.jobs.read_back import read_back, write_parquet
 
 if TYPE_CHECKING:
     import datetime
@@ -135,17 +137,18 @@ class _Target:
 def write_segment(folder: Folder, entries: DataFrame) -> Segment | None:
     """The entries, which have the files' columns, in a segment that no state names yet.
 
-    None: there were none.
+    None: there were none, as the tasks told that read and write them.
+
+    Raises:
+        NotReadBackError: they are not all there as they were written.
     """
     path = f"{SEGMENTS}/{uuid.uuid4().hex}"
-    url = folder.url(path)
-    entries.select(*FILE_SCHEMA.fieldNames()).write.parquet(url)
-    count = entries.sparkSession.read.schema(FILE_SCHEMA).parquet(url).count()
-    if not count:
+    written, files = write_parquet(entries.select(*FILE_SCHEMA.fieldNames()), folder, path)
+    if not written.rows:
         folder.delete(path)
         return None
     folder.sync(path)
-    return Segment(path, count, _parquet_bytes(folder, path))
+    return Segment(path, written.rows, _bytes(files), written.digest)
 
 
 def publish(
@@ -159,7 +162,8 @@ def publish(
     """Make all segments visible, and merge small files where they go; or in all partitions.
 
     Raises:
-        ArchiveError: another program writes to the archive, or a file is not what it should be.
+        ArchiveError: another program writes to the archive.
+        NotReadBackError: the new files do not hold what the segments and the merged files do.
     """
     state = finish(folder, state)
     targets = _targets(spark, folder, state.segments, merging)
@@ -172,20 +176,17 @@ def publish(
         return state, Published()
 
     staging = f"{STAGING}/{uuid.uuid4().hex}"
-    expected = _write(spark, folder, state, targets, staging, merging)
-    written = [file for file in folder.files(staging) if file.path.endswith(".parquet")]
-    count = spark.read.schema(ARCHIVE_SCHEMA).parquet(folder.url(staging)).count()
-    if count != expected:
-        raise ArchiveError(
-            f"{expected} entries were to be published, and {count} were written: nothing has "
-            "changed. Was a file of the archive removed? Then run again"
-        )
+    expected = _content(spark, folder, state, targets)
+    _write(spark, folder, state, targets, staging, merging)
+    columns = FILE_SCHEMA.fieldNames()
+    written = read_back(spark, folder, staging, ARCHIVE_SCHEMA, expected, columns=columns)
     folder.sync(staging)
     decided = Publication(
         number=state.version + 1,
         staging=staging,
         moves=_moves(state.version + 1, staging, written, targets),
         segments=tuple(segment.path for segment in state.segments),
+        entries=expected.rows,
     )
     state = commit(folder, replace(state, publication=decided, published=state.vector))
     return finish(folder, state), Published(
@@ -196,12 +197,17 @@ def publish(
 
 
 def finish(folder: Folder, state: State) -> State:
-    """Do what is left of the moves that were decided; nothing if there are none."""
+    """Do what is left of the moves that were decided; nothing if there are none.
+
+    Raises:
+        ArchiveError: new files are missing; what they are to replace is still there.
+    """
     publication = state.publication
     if publication is None:
         return state
     for move in publication.moves:
         do_move(folder, publication, move)
+    _check_moved(folder, publication)
     done = frozenset(publication.segments)
     left = tuple(segment for segment in state.segments if segment.path not in done)
     state = commit(folder, replace(state, publication=None, segments=left))
@@ -220,6 +226,24 @@ def do_move(folder: Folder, publication: Publication, move: Move) -> None:
     for source, target in move.show:
         if folder.exists(source):
             folder.replace(source, target)
+
+
+def _check_moved(folder: Folder, publication: Publication) -> None:
+    """
+    Raises:
+        ArchiveError: not all entries are where readers look for them.
+    """
+    targets = [target for move in publication.moves for _, target in move.show]
+    lost = [target for target in targets if not folder.exists(target)]
+    count = sum(folder.parquet_rows(target) for target in targets if target not in lost)
+    if not lost and publication.entries in (None, count):
+        return
+    what = f"without {', '.join(lost)}" if lost else f"with {count} entries in the new files"
+    raise ArchiveError(
+        f"publication {publication.number} of {publication.entries or 'some'} entries in "
+        f"{folder.url()} ended {what}. Bring the files back, then run again. Nothing was removed: "
+        f"new entries are in {SEGMENTS}, merged files in {OLD}/{publication.number}"
+    )
 
 
 def clear(folder: Folder, state: State) -> None:
@@ -312,21 +336,14 @@ def _write(
     targets: Sequence[_Target],
     staging: str,
     merging: Merging,
-) -> int:
-    """New and merged entries, as files in the partitions' folders below ``staging``.
-
-    Returns:
-        How many entries there are to be.
-    """
+) -> None:
+    """New and merged entries, as files in the partitions' folders below ``staging``."""
     parts = []
     if state.segments:
         parts.append(_of_segments(spark, folder, state.segments))
-    expected = sum(segment.entries for segment in state.segments)
     merged = [path for target in targets for path in target.merged]
     if merged:
-        files = _of_files(spark, folder, merged)
-        expected += files.count()
-        parts.append(files.drop("stream"))
+        parts.append(_of_files(spark, folder, merged).drop("stream"))
     entries = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
     plan = [_piece_plan(target, merging) for target in targets]
@@ -343,7 +360,24 @@ def _write(
         .write.partitionBy("stream", "date")
         .parquet(folder.url(staging))
     )
-    return expected
+
+
+def _content(
+    spark: "SparkSession", folder: Folder, state: State, targets: Sequence[_Target]
+) -> Content:
+    """What new files must hold: what was in the segments when they were written, and what is in
+    the files that are merged."""
+    columns = FILE_SCHEMA.fieldNames()
+    total = NOTHING
+    for segment in state.segments:
+        digest = segment.digest
+        if digest is None:
+            digest = content_of(_of_segments(spark, folder, [segment]).select(*columns)).digest
+        total += Content(segment.entries, digest)
+    merged = [path for target in targets for path in target.merged]
+    if merged:
+        total += content_of(_of_files(spark, folder, merged).select(*columns))
+    return total
 
 
 def _piece_plan(
@@ -386,5 +420,5 @@ def _of_files(spark: "SparkSession", folder: Folder, paths: Sequence[str]) -> Da
     return reader.parquet(*[folder.url(path) for path in paths])
 
 
-def _parquet_bytes(folder: Folder, path: str) -> int:
-    return sum(file.file_bytes for file in folder.files(path) if file.path.endswith(".parquet"))
+def _bytes(files: Sequence[FileSize]) -> int:
+    return sum(file.file_bytes for file in files)
