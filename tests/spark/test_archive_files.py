@@ -35,7 +35,8 @@ from crdtstream.spark.jobs.folder import (
     TakenError,
     folder_at,
 )
-from crdtstream.spark.jobs.publishing import Merging, clear, finish, publish, write_segment
+from crdtstream.spark.jobs.moves import clear, finish
+from crdtstream.spark.jobs.publishing import Merging, publish, write_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

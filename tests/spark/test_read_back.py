@@ -31,7 +31,8 @@ from crdtstream.spark.jobs.folder import (
     HadoopFolder,
     LocalFolder,
 )
-from crdtstream.spark.jobs.publishing import Merging, finish, publish, write_segment
+from crdtstream.spark.jobs.moves import finish
+from crdtstream.spark.jobs.publishing import Merging, publish, write_segment
 from crdtstream.spark.jobs.read_back import NotReadBackError, read_back, write_parquet
 from crdtstream.spark.jobs.shared_folder import NotSharedError, check_shared, probe
 from crdtstream.spark.jobs.tables import replace_tables
