@@ -23,7 +23,7 @@ STREAM = "flights"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     require_spark()
     require(can_isolate(), "unshare --mount is not permitted here: run as root")
-    folder, port = tmp_path_factory.mktemp("cluster"), free_base_port(1)
+    folder, port = tmp_path_factory.mktemp("cluster"), free_base_port(1) + 1
     with spark_cluster(folder, port) as running:
         # The worker comes while the program starts.
         log = folder / "master.log"
