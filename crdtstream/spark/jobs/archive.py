@@ -9,6 +9,7 @@ batches it has.  Only these two are believed, and what happens at each moment fo
 
     killed before the checkpoint has batch N    it is planned anew, by whoever comes next
     … while its segment is written              batch N is read again: the same dots; remains go
+    … or what was written is not read back      so again; nothing was committed
     … when the state is committed               batch N comes again, and the state says: done
     … while publishing                          see publishing.py
     … while trimming                            only what an earlier, finished batch has is trimmed
@@ -26,29 +27,34 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from crdtstream.spark.jobs.archive_layout import CHECKPOINT, STATE, archived_columns
+from crdtstream.spark.jobs.archive_layout import CHECKPOINT, HIDDEN, STATE, archived_columns
+from crdtstream.spark.jobs.archive_options import (
+    ENTRIES_PER_BATCH_DEFAULT,
+    FILE_BYTES_DEFAULT,
+    ArchiveFormat,
+    ArchiveOptions,
+    ArchiveOutcome,
+    check_options,
+)
 from crdtstream.spark.jobs.archive_source import read_stream
 from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
 from crdtstream.spark.jobs.delta import check_delta, write_delta
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, told
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, folder_at
+from crdtstream.spark.jobs.moves import clear, finish
 from crdtstream.spark.jobs.publishing import (
     Merging,
-    clear,
-    finish,
     publish,
     write_segment,
 )
+from crdtstream.spark.jobs.shared_folder import check_shared
 from crdtstream.spark.nodes import Nodes, NodesError
-from crdtstream.spark.options import NodesOptions
 from crdtstream.spark.vectors import Vector, beyond, message_of, parse_vector
 from crdtstream.v1 import query_pb2
 
@@ -56,84 +62,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ArchiveError", "ArchiveFormat", "ArchiveOptions", "ArchiveOutcome", "archive"]
+__all__ = [
+    "ENTRIES_PER_BATCH_DEFAULT",
+    "FILE_BYTES_DEFAULT",
+    "ArchiveError",
+    "ArchiveFormat",
+    "ArchiveOptions",
+    "ArchiveOutcome",
+    "archive",
+]
 
-FILE_BYTES_DEFAULT: Final = 64 << 20
-ENTRIES_PER_BATCH_DEFAULT: Final = 1_000_000
 # So many files' worth is archived and not published, at most, when a long backlog is read.  Tests
 # set it.
 UNPUBLISHED_FILES_MAX = 16.0
 POLL_SECONDS: Final = 1
 
 _LOG: Final = logging.getLogger(__name__)
-
-
-class ArchiveFormat(Enum):
-    """Of what the archive consists."""
-
-    PARQUET = "parquet"
-    DELTA = "delta"
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveOptions:
-    """What to archive, and how.
-
-    Attributes:
-        nodes: where to read.
-        path: the archive's folder: one of this machine, or of a file system that Spark reaches.
-        streams: names, or patterns as KEYS takes them; none: every stream.  An archive keeps to
-            what it began with.
-        format: see the class.
-        follow: go on until stopped; else archive what there is, and end.
-        batch_seconds: of following, how often entries are read.
-        publish_seconds: of following, how often what was read becomes visible.
-        entries_per_batch_max: bounds the memory and time of a micro-batch, in entries.
-        file_bytes: how large files shall become.
-        small_files_max: how many files of less than half of that a stream's day may keep; when
-            there would be more, they are merged into one (which may be small, so 0 is as 1).
-        compact: merge small files of all days, also where nothing is new, until each has one.
-        trim_older_than_seconds: remove what is archived, acknowledged by all groups of its stream
-            and older than this from the database; None: nothing.
-        fail_on_data_loss: end with an error when entries were trimmed before they were read.
-    """
-
-    nodes: NodesOptions
-    path: str
-    streams: tuple[bytes, ...] = ()
-    format: ArchiveFormat = ArchiveFormat.PARQUET
-    follow: bool = False
-    batch_seconds: float = 10.0
-    publish_seconds: float = 300.0
-    entries_per_batch_max: int = ENTRIES_PER_BATCH_DEFAULT
-    file_bytes: int = FILE_BYTES_DEFAULT
-    small_files_max: int = 4
-    compact: bool = False
-    trim_older_than_seconds: float | None = None
-    fail_on_data_loss: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveOutcome:
-    """What a run did.
-
-    Attributes:
-        entries: archived by this run.
-        entries_total: in the archive.
-        batches: micro-batches of this run.
-        files: that it wrote; 0 in a table of Delta Lake, which counts its own.
-        files_merged: small ones that went into those.
-        trimmed: entries that were removed from the database.
-        vector: all entries of the streams with dots at or below are in the archive.
-    """
-
-    entries: int
-    entries_total: int
-    batches: int
-    files: int
-    files_merged: int
-    trimmed: int
-    vector: Mapping[int, int]
 
 
 def archive(
@@ -146,12 +90,13 @@ def archive(
     Raises:
         ArchiveError: it cannot go on; what is archived stays, and a next run goes on from there.
     """
-    _check(options)
+    check_options(options)
     if options.format is ArchiveFormat.DELTA:
         check_delta(spark)
     folder = folder_at(spark, options.path)
     try:
         with folder.claimed():
+            check_shared(spark, folder, HIDDEN)
             return _Run(spark, folder, options, stopping or threading.Event()).run()
     except NodesError as error:
         raise ArchiveError(str(error)) from error
@@ -325,7 +270,15 @@ class _Run:
         published = state.published
         if self._options.format is ArchiveFormat.DELTA:
             for one in segments:
-                write_delta(self._spark, self._folder, one, query=query, batch=batch)
+                write_delta(
+                    self._spark,
+                    self._folder,
+                    one,
+                    query=query,
+                    batch=batch,
+                    above=state.vector,
+                    upto=vector,
+                )
             segments, published = (), vector
         self._state = commit(
             self._folder,
@@ -384,21 +337,6 @@ class _Run:
         if folder.exists(f"{CHECKPOINT}/commits/{state.batch}"):
             return state.vector
         return _offset(folder, state.batch - 1) if state.batch else {}
-
-
-def _check(options: ArchiveOptions) -> None:
-    problems = [
-        f"{name} must be above 0"
-        for name in ("batch_seconds", "publish_seconds", "entries_per_batch_max", "file_bytes")
-        if getattr(options, name) <= 0
-    ]
-    problems += [
-        f"{name} must not be negative"
-        for name in ("small_files_max", "trim_older_than_seconds")
-        if (getattr(options, name) or 0) < 0
-    ]
-    if problems:
-        raise ArchiveError("; ".join(problems))
 
 
 # --- Spark's checkpoint -----------------------------------------------------------------------

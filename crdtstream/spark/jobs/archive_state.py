@@ -20,7 +20,9 @@ from crdtstream.spark.jobs.archive_layout import STATE
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, TakenError
 from crdtstream.spark.vectors import Vector, offset_of, parse_vector
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+# Format 1 tells no digests of segments, and not how many entries a publication has.
+_FORMATS_READ: Final = (1, FORMAT)
 # Readers that have listed the folder still find what they saw.
 STATES_KEPT: Final = 3
 _TRIES_MAX: Final = 50
@@ -33,11 +35,13 @@ class Segment:
     Attributes:
         path: a folder.
         entries, file_bytes: how many, and in how many bytes.
+        digest: of the entries, see ``content``; None: not noted, by an earlier version.
     """
 
     path: str
     entries: int
     file_bytes: int
+    digest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,14 @@ class Publication:
         number: of this publication, for the folder of what goes.
         staging: the folder in which the new files stand.
         segments: those that the moves publish.
+        entries: in all new files; None: not noted, by an earlier version.
     """
 
     number: int
     staging: str
     moves: tuple[Move, ...]
     segments: tuple[str, ...]
+    entries: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ class State:
             ArchiveError: it is of a later program.
         """
         told: dict[str, Any] = json.loads(text)
-        if told.pop("format") != FORMAT:
+        if told.pop("format") not in _FORMATS_READ:
             raise ArchiveError("the archive was written by a newer version: use that one")
         publication = told["publication"]
         told["publication"] = None if publication is None else _publication(publication)
@@ -119,7 +125,13 @@ def _publication(told: dict[str, Any]) -> Publication:
         Move(tuple(move["hide"]), tuple((source, target) for source, target in move["show"]))
         for move in told["moves"]
     )
-    return Publication(told["number"], told["staging"], moves, tuple(told["segments"]))
+    return Publication(
+        number=told["number"],
+        staging=told["staging"],
+        moves=moves,
+        segments=tuple(told["segments"]),
+        entries=told.get("entries"),
+    )
 
 
 def load(folder: Folder) -> State | None:

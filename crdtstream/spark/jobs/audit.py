@@ -53,7 +53,10 @@ from crdtstream.spark.jobs.audit_keys import (
     still_differing,
     streams_of,
 )
+from crdtstream.spark.jobs.folder import ArchiveError, Folder, folder_at
 from crdtstream.spark.jobs.regions import Regions, told_as
+from crdtstream.spark.jobs.shared_folder import check_shared
+from crdtstream.spark.jobs.tables import replace_tables
 from crdtstream.spark.nodes import patterns_literal
 from crdtstream.spark.options import NodesOptions
 from crdtstream.spark.vectors import Vector, join, message_of
@@ -142,10 +145,13 @@ def audit(spark: SparkSession, options: AuditOptions) -> AuditOutcome:
 
     Raises:
         AuditError: a region does not answer, or lacks for too long what others have; the regions
-            are neither said to agree nor to differ then.
+            are neither said to agree nor to differ then.  Or the report cannot be written.
     """
     with told_as(AuditError), Regions(options.nodes) as regions, ExitStack() as held:
-        return _Audit(spark, options, regions, held).run()
+        try:
+            return _Audit(spark, options, regions, held).run()
+        except ArchiveError as error:
+            raise AuditError(str(error)) from error
 
 
 class _Kept(NamedTuple):
@@ -185,6 +191,8 @@ class _Audit:
     def run(self) -> AuditOutcome:
         began = time.monotonic()
         regions, numbers = self._regions, self._regions.numbers
+        if self._options.output:
+            check_shared(self._spark, self._folder(), "_draft")
         cut = join(regions.applied().values())
         regions.wait_until_durable(cut, seconds_max=self._options.wait_seconds)
         looks = self._look(self._options.streams)
@@ -192,8 +200,7 @@ class _Audit:
         found = self._findings(compared, self._differing_keys(looks))
         if self._options.output:
             lanes = entries.lanes(compared.dots, numbers)
-            found.write.mode("overwrite").parquet(f"{self._options.output}/findings")
-            lanes.write.mode("overwrite").parquet(f"{self._options.output}/lanes")
+            replace_tables(self._folder(), {"findings": found, "lanes": lanes})
         counts = found.groupBy("kind", "fails").count().collect()
         examples = found.orderBy(found.fails.desc(), "kind", "key", "origin", "n", "id")
         failures = sum(row["count"] for row in counts if row["fails"])
@@ -210,6 +217,9 @@ class _Audit:
             output=self._options.output,
             seconds=time.monotonic() - began,
         )
+
+    def _folder(self) -> Folder:
+        return folder_at(self._spark, self._options.output)
 
     def _findings(self, compared: _Compared, keys: Iterable[Differing]) -> DataFrame:
         """All that was found; what was not found costs no work."""

@@ -7,14 +7,18 @@ the batch's number.  It merges small files when told to (OPTIMIZE), and keeps ol
 
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs call it
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StringType
 
 from crdtstream.spark.jobs.archive_layout import FILE_SCHEMA, date_of, label_of
 from crdtstream.spark.jobs.archive_state import Segment
+from crdtstream.spark.jobs.content import Content, content_of
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, told
 from crdtstream.spark.jobs.folder import ArchiveError, Folder
+from crdtstream.spark.jobs.read_back import NotReadBackError
+from crdtstream.spark.vectors import Vector
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,9 +56,24 @@ def check_delta(spark: "SparkSession") -> None:
 
 
 def write_delta(
-    spark: "SparkSession", folder: Folder, segment: Segment, *, query: str, batch: int
+    spark: "SparkSession",
+    folder: Folder,
+    segment: Segment,
+    *,
+    query: str,
+    batch: int,
+    above: Vector,
+    upto: Vector,
 ) -> None:
-    """Append a micro-batch, unless it is in the table already; its segment goes then."""
+    """Append a micro-batch, unless it is in the table already; its segment goes when the table
+    has it.
+
+    Args:
+        above, upto: between which vectors the batch's entries are.
+
+    Raises:
+        ArchiveError: the table was not written, or does not hold what the segment does.
+    """
     label: Any = pandas_udf(_labels, StringType())  # type: ignore[call-overload]
     rows = spark.read.schema(FILE_SCHEMA).parquet(folder.url(segment.path))
     rows = rows.withColumns({"stream": label("key"), "date": date_of(F.col("ms"))})
@@ -70,7 +89,28 @@ def write_delta(
         )
     except SPARK_ERRORS as error:
         raise ArchiveError(f"the table {folder.url()} was not written: {told(error)}") from error
+    check_in_table(spark.read.format("delta").load(folder.url()), segment, above, upto)
     folder.delete(segment.path)
+
+
+def check_in_table(table: DataFrame, segment: Segment, above: Vector, upto: Vector) -> None:
+    """Return if a table holds what the segment does, of the entries between two vectors.
+
+    Raises:
+        NotReadBackError: it does not.
+    """
+    assert segment.digest is not None, "a segment of this run has one"
+    between = F.lit(False)
+    for origin, n in upto.items():
+        dots = (F.col("dot") > above.get(origin, 0)) & (F.col("dot") <= n)
+        between = between | ((F.col("origin") == origin) & dots)
+    found = content_of(table.where(between).select(*FILE_SCHEMA.fieldNames()))
+    if found != Content(segment.entries, segment.digest):
+        raise NotReadBackError(
+            f"{segment.entries} entries were written to the table, and {found.rows} are there, or "
+            f"others. They are in {segment.path}; nothing was committed or trimmed. See that "
+            "nobody else changes the table, then run again"
+        )
 
 
 def _labels(keys: "pd.Series[bytes]") -> "pd.Series[str]":

@@ -21,6 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -70,6 +74,14 @@ class Folder(Protocol):
         """
         Raises:
             FileNotFoundError: it is not there.
+        """
+        ...
+
+    def parquet_rows(self, path: str) -> int:
+        """How many rows a Parquet file has, by its footer, which stands at its end.
+
+        Raises:
+            FolderError: it is not there, or its end is not that of a Parquet file.
         """
         ...
 
@@ -157,6 +169,12 @@ class LocalFolder:
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
+    def parquet_rows(self, path: str) -> int:
+        try:
+            return int(pq.read_metadata(self.root / path).num_rows)
+        except (OSError, pa.ArrowException) as error:
+            raise FolderError(f"{self.url(path)}: {error}") from error
+
     def create(self, path: str, content: bytes) -> None:
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -218,9 +236,9 @@ class HadoopFolder:
         self._jvm = _jvm(spark)
         self._gateway: Any = spark.sparkContext._gateway
         fs = self._jvm.org.apache.hadoop.fs
-        conf = spark._jsc.hadoopConfiguration()
-        self._system = fs.Path(root).getFileSystem(conf)
-        self._context = fs.FileContext.getFileContext(fs.Path(root).toUri(), conf)
+        self._conf = spark._jsc.hadoopConfiguration()
+        self._system = fs.Path(root).getFileSystem(self._conf)
+        self._context = fs.FileContext.getFileContext(fs.Path(root).toUri(), self._conf)
 
     def url(self, path: str = "") -> str:
         return f"{self.root}/{path}" if path else self.root
@@ -255,6 +273,18 @@ class HadoopFolder:
             return bytes(self._jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray(stream))
         finally:
             stream.close()
+
+    def parquet_rows(self, path: str) -> int:
+        hadoop = self._jvm.org.apache.parquet.hadoop
+        try:
+            file = hadoop.util.HadoopInputFile.fromPath(self._path(path), self._conf)
+            reader = hadoop.ParquetFileReader.open(file)
+        except Py4JJavaError as error:
+            raise FolderError(f"{self.url(path)}: {_reason(error)}") from error
+        try:
+            return int(reader.getRecordCount())
+        finally:
+            reader.close()
 
     def create(self, path: str, content: bytes) -> None:
         target = self._path(path)

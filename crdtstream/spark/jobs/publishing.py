@@ -39,7 +39,6 @@ from pyspark.sql.types import (
 from crdtstream.spark.jobs.archive_layout import (
     ARCHIVE_SCHEMA,
     FILE_SCHEMA,
-    OLD,
     SEGMENTS,
     STAGING,
     Partition,
@@ -53,7 +52,10 @@ from crdtstream.spark.jobs.archive_state import (
     State,
     commit,
 )
-from crdtstream.spark.jobs.folder import ArchiveError, FileSize, Folder
+from crdtstream.spark.jobs.content import NOTHING, Content, content_of
+from crdtstream.spark.jobs.folder import FileSize, Folder
+from crdtstream.spark.jobs.moves import finish
+from crdtstream.spark.jobs.read_back import read_back, write_parquet
 
 if TYPE_CHECKING:
     import datetime
@@ -135,17 +137,18 @@ class _Target:
 def write_segment(folder: Folder, entries: DataFrame) -> Segment | None:
     """The entries, which have the files' columns, in a segment that no state names yet.
 
-    None: there were none.
+    None: there were none, as the tasks told that read and write them.
+
+    Raises:
+        NotReadBackError: they are not all there as they were written.
     """
     path = f"{SEGMENTS}/{uuid.uuid4().hex}"
-    url = folder.url(path)
-    entries.select(*FILE_SCHEMA.fieldNames()).write.parquet(url)
-    count = entries.sparkSession.read.schema(FILE_SCHEMA).parquet(url).count()
-    if not count:
+    written, files = write_parquet(entries.select(*FILE_SCHEMA.fieldNames()), folder, path)
+    if not written.rows:
         folder.delete(path)
         return None
     folder.sync(path)
-    return Segment(path, count, _parquet_bytes(folder, path))
+    return Segment(path, written.rows, _bytes(files), written.digest)
 
 
 def publish(
@@ -159,7 +162,8 @@ def publish(
     """Make all segments visible, and merge small files where they go; or in all partitions.
 
     Raises:
-        ArchiveError: another program writes to the archive, or a file is not what it should be.
+        ArchiveError: another program writes to the archive.
+        NotReadBackError: the new files do not hold what the segments and the merged files do.
     """
     state = finish(folder, state)
     targets = _targets(spark, folder, state.segments, merging)
@@ -172,20 +176,17 @@ def publish(
         return state, Published()
 
     staging = f"{STAGING}/{uuid.uuid4().hex}"
-    expected = _write(spark, folder, state, targets, staging, merging)
-    written = [file for file in folder.files(staging) if file.path.endswith(".parquet")]
-    count = spark.read.schema(ARCHIVE_SCHEMA).parquet(folder.url(staging)).count()
-    if count != expected:
-        raise ArchiveError(
-            f"{expected} entries were to be published, and {count} were written: nothing has "
-            "changed. Was a file of the archive removed? Then run again"
-        )
+    expected = _content(spark, folder, state, targets)
+    _write(spark, folder, state, targets, staging, merging)
+    columns = FILE_SCHEMA.fieldNames()
+    written = read_back(spark, folder, staging, ARCHIVE_SCHEMA, expected, columns=columns)
     folder.sync(staging)
     decided = Publication(
         number=state.version + 1,
         staging=staging,
         moves=_moves(state.version + 1, staging, written, targets),
         segments=tuple(segment.path for segment in state.segments),
+        entries=expected.rows,
     )
     state = commit(folder, replace(state, publication=decided, published=state.vector))
     return finish(folder, state), Published(
@@ -193,44 +194,6 @@ def publish(
         files=len(written),
         merged=sum(len(target.merged) for target in targets),
     )
-
-
-def finish(folder: Folder, state: State) -> State:
-    """Do what is left of the moves that were decided; nothing if there are none."""
-    publication = state.publication
-    if publication is None:
-        return state
-    for move in publication.moves:
-        do_move(folder, publication, move)
-    done = frozenset(publication.segments)
-    left = tuple(segment for segment in state.segments if segment.path not in done)
-    state = commit(folder, replace(state, publication=None, segments=left))
-    folder.delete(publication.staging)
-    folder.delete(f"{OLD}/{publication.number}")
-    for path in publication.segments:
-        folder.delete(path)
-    return state
-
-
-def do_move(folder: Folder, publication: Publication, move: Move) -> None:
-    """What is left of one partition's moves."""
-    for path in move.hide:
-        if folder.exists(path):
-            folder.replace(path, f"{OLD}/{publication.number}/{path}")
-    for source, target in move.show:
-        if folder.exists(source):
-            folder.replace(source, target)
-
-
-def clear(folder: Folder, state: State) -> None:
-    """Remove what programs left that were killed; only for who has committed a state itself."""
-    named = {segment.path for segment in state.segments}
-    for name in folder.names(SEGMENTS):
-        if f"{SEGMENTS}/{name}" not in named:
-            folder.delete(f"{SEGMENTS}/{name}")
-    if state.publication is None:
-        folder.delete(STAGING)
-        folder.delete(OLD)
 
 
 def _targets(
@@ -312,21 +275,14 @@ def _write(
     targets: Sequence[_Target],
     staging: str,
     merging: Merging,
-) -> int:
-    """New and merged entries, as files in the partitions' folders below ``staging``.
-
-    Returns:
-        How many entries there are to be.
-    """
+) -> None:
+    """New and merged entries, as files in the partitions' folders below ``staging``."""
     parts = []
     if state.segments:
         parts.append(_of_segments(spark, folder, state.segments))
-    expected = sum(segment.entries for segment in state.segments)
     merged = [path for target in targets for path in target.merged]
     if merged:
-        files = _of_files(spark, folder, merged)
-        expected += files.count()
-        parts.append(files.drop("stream"))
+        parts.append(_of_files(spark, folder, merged).drop("stream"))
     entries = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
     plan = [_piece_plan(target, merging) for target in targets]
@@ -343,7 +299,24 @@ def _write(
         .write.partitionBy("stream", "date")
         .parquet(folder.url(staging))
     )
-    return expected
+
+
+def _content(
+    spark: "SparkSession", folder: Folder, state: State, targets: Sequence[_Target]
+) -> Content:
+    """What new files must hold: what was in the segments when they were written, and what is in
+    the files that are merged."""
+    columns = FILE_SCHEMA.fieldNames()
+    total = NOTHING
+    for segment in state.segments:
+        digest = segment.digest
+        if digest is None:
+            digest = content_of(_of_segments(spark, folder, [segment]).select(*columns)).digest
+        total += Content(segment.entries, digest)
+    merged = [path for target in targets for path in target.merged]
+    if merged:
+        total += content_of(_of_files(spark, folder, merged).select(*columns))
+    return total
 
 
 def _piece_plan(
@@ -386,5 +359,5 @@ def _of_files(spark: "SparkSession", folder: Folder, paths: Sequence[str]) -> Da
     return reader.parquet(*[folder.url(path) for path in paths])
 
 
-def _parquet_bytes(folder: Folder, path: str) -> int:
-    return sum(file.file_bytes for file in folder.files(path) if file.path.endswith(".parquet"))
+def _bytes(files: Sequence[FileSize]) -> int:
+    return sum(file.file_bytes for file in files)

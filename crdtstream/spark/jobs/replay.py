@@ -36,6 +36,8 @@ from crdtstream.spark.jobs.archive_state import load
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, is_missing_file, told
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, TakenError, folder_at
 from crdtstream.spark.jobs.pace import Pace, Pacing, slices
+from crdtstream.spark.jobs.read_back import write_parquet
+from crdtstream.spark.jobs.shared_folder import check_shared
 from crdtstream.spark.lanes import Lanes, Producer
 from crdtstream.spark.nodes import Nodes, NodesError
 from crdtstream.spark.options import NodesOptions, RowOrder, SinkOptions
@@ -308,8 +310,12 @@ class _Replay:
         produced = chosen.where(F.col("idempotent_id").isNotNull())
         kept = each_message_once(produced)
         copies = produced.join(kept, ["origin", "dot"], "left_anti").select("origin", "dot")
-        copies.write.mode("overwrite").parquet(self._folder.url(f"{self._home}/copies"))
-        return self._copies().count()
+        check_shared(self._spark, self._folder, self._home)
+        path = f"{self._home}/copies"
+        # Of a run that was killed before it had a plan.
+        self._folder.delete(path)
+        written, _ = write_parquet(copies, self._folder, path)
+        return written.rows
 
     def _copies(self) -> DataFrame:
         reader = self._spark.read.schema("origin int, dot long")

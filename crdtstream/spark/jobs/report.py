@@ -32,6 +32,8 @@ from crdtstream.spark.jobs.report_dead_letters import dead_letters_table, find_d
 from crdtstream.spark.jobs.report_page import Page, page_of
 from crdtstream.spark.jobs.report_page_streams import FieldWindow, StreamPart
 from crdtstream.spark.jobs.report_windows import StreamField
+from crdtstream.spark.jobs.shared_folder import check_shared
+from crdtstream.spark.jobs.tables import replace_tables
 from crdtstream.spark.options import NodesOptions, OptionsError
 
 __all__ = ["ReportError", "ReportOptions", "ReportOutcome", "StreamField", "report"]
@@ -164,6 +166,7 @@ class _Report:
     def run(self) -> ReportOutcome:
         began = time.monotonic()
         options, regions = self._options, self._regions
+        check_shared(self._spark, self._folder, "_draft")
         taken = samples.take_samples(
             regions,
             seconds=options.sample_seconds,
@@ -183,11 +186,14 @@ class _Report:
         found = {name for _, name in chosen}
         undated = narrow.where(~windows.is_dated()).count()
 
-        self._write(samples.lag_table(self._spark, links), "lag")
-        self._write(samples.regions_table(self._spark, summaries), "regions")
-        self._write(dead_letters_table(self._spark, letters), "dead_letters")
-        self._write(windows.entries_by_origin(narrow), "throughput")
-        self._write(windows.field_windows(narrow, chosen), "windows")
+        tables = {
+            "lag": samples.lag_table(self._spark, links),
+            "regions": samples.regions_table(self._spark, summaries),
+            "dead_letters": dead_letters_table(self._spark, letters),
+            "throughput": windows.entries_by_origin(narrow),
+            "windows": windows.field_windows(narrow, chosen),
+        }
+        replace_tables(self._folder, tables)
         page = Page(
             database_id=regions.database_id,
             made_at=datetime.now(UTC),
@@ -280,13 +286,12 @@ class _Report:
             for part in shown
         ]
 
-    def _write(self, table: DataFrame, name: str) -> None:
-        table.write.mode("overwrite").parquet(self._folder.url(name))
-
     def _publish(self, page: str) -> str:
         """Put the page in the folder, in the place of an earlier one."""
         draft = f".{PAGE_FILE}-{uuid4().hex}"
         self._folder.create(draft, page.encode())
+        if self._folder.read(draft) != page.encode():
+            raise ReportError(f"{self._folder.url(draft)} is not as it was written: run again")
         self._folder.replace(draft, PAGE_FILE)
         return f"{self._options.output.rstrip('/')}/{PAGE_FILE}"
 

@@ -1,0 +1,99 @@
+"""What an archive's job is told, and what it tells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from crdtstream.spark.jobs.folder import ArchiveError
+from crdtstream.spark.options import NodesOptions
+
+FILE_BYTES_DEFAULT: Final = 64 << 20
+ENTRIES_PER_BATCH_DEFAULT: Final = 1_000_000
+
+
+class ArchiveFormat(Enum):
+    """Of what the archive consists."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveOptions:
+    """What to archive, and how.
+
+    Attributes:
+        nodes: where to read.
+        path: the archive's folder: one of this machine, or of a file system that Spark reaches.
+        streams: names, or patterns as KEYS takes them; none: every stream.  An archive keeps to
+            what it began with.
+        format: see the class.
+        follow: go on until stopped; else archive what there is, and end.
+        batch_seconds: of following, how often entries are read.
+        publish_seconds: of following, how often what was read becomes visible.
+        entries_per_batch_max: bounds the memory and time of a micro-batch, in entries.
+        file_bytes: how large files shall become.
+        small_files_max: how many files of less than half of that a stream's day may keep; when
+            there would be more, they are merged into one (which may be small, so 0 is as 1).
+        compact: merge small files of all days, also where nothing is new, until each has one.
+        trim_older_than_seconds: remove what is archived, acknowledged by all groups of its stream
+            and older than this from the database; None: nothing.
+        fail_on_data_loss: end with an error when entries were trimmed before they were read.
+    """
+
+    nodes: NodesOptions
+    path: str
+    streams: tuple[bytes, ...] = ()
+    format: ArchiveFormat = ArchiveFormat.PARQUET
+    follow: bool = False
+    batch_seconds: float = 10.0
+    publish_seconds: float = 300.0
+    entries_per_batch_max: int = ENTRIES_PER_BATCH_DEFAULT
+    file_bytes: int = FILE_BYTES_DEFAULT
+    small_files_max: int = 4
+    compact: bool = False
+    trim_older_than_seconds: float | None = None
+    fail_on_data_loss: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveOutcome:
+    """What a run did.
+
+    Attributes:
+        entries: archived by this run.
+        entries_total: in the archive.
+        batches: micro-batches of this run.
+        files: that it wrote; 0 in a table of Delta Lake, which counts its own.
+        files_merged: small ones that went into those.
+        trimmed: entries that were removed from the database.
+        vector: all entries of the streams with dots at or below are in the archive.
+    """
+
+    entries: int
+    entries_total: int
+    batches: int
+    files: int
+    files_merged: int
+    trimmed: int
+    vector: Mapping[int, int]
+
+
+def check_options(options: ArchiveOptions) -> None:
+    """
+    Raises:
+        ArchiveError: with all that cannot be meant.
+    """
+    problems = [
+        f"{name} must be above 0"
+        for name in ("batch_seconds", "publish_seconds", "entries_per_batch_max", "file_bytes")
+        if getattr(options, name) <= 0
+    ]
+    problems += [
+        f"{name} must not be negative"
+        for name in ("small_files_max", "trim_older_than_seconds")
+        if (getattr(options, name) or 0) < 0
+    ]
+    if problems:
+        raise ArchiveError("; ".join(problems))

@@ -1,0 +1,98 @@
+"""Jobs on a cluster: where workers do not share the folder, nothing is lost, and it is told."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from crdtstream.spark.jobs.archive_state import load
+from crdtstream.spark.jobs.folder import LocalFolder
+from tests.conftest import free_base_port, require
+from tests.live.cluster import Cluster, wait_until
+from tests.spark.clustered import SparkCluster, can_isolate, spark_cluster
+from tests.spark.conftest import nodes_of, require_spark
+
+pytestmark = pytest.mark.live
+
+ENTRIES = 3_002
+STREAM = "flights"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    require_spark()
+    require(can_isolate(), "unshare --mount is not permitted here: run as root")
+    folder, port = tmp_path_factory.mktemp("cluster"), free_base_port(1) + 1
+    with spark_cluster(folder, port) as running:
+        # The worker comes while the program starts.
+        log = folder / "master.log"
+        wait_until(lambda: "elected leader" in log.read_text(), "Spark's master")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def outcomes(cluster: SparkCluster, shared_regions: Cluster) -> dict[str, dict[str, Any]]:
+    """What came of each job, one after the other: an entry that one removed, no later one has."""
+    with shared_regions[1].client.pipeline(transaction=False) as pipeline:
+        for number in range(ENTRIES):
+            pipeline.xadd(STREAM, {"number": number})
+        pipeline.execute()
+    shared_regions.converge()
+    return cluster.run(
+        *[f"apart/{job}" for job in ("archive", "trim", "audit", "report", "unprobed")],
+        "shared/trim",
+        nodes=nodes_of(shared_regions),
+        streams=STREAM,
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "kind"),
+    [
+        ("archive", "NotSharedError"),
+        ("trim", "NotSharedError"),
+        ("audit", "AuditError"),
+        ("report", "ReportError"),
+    ],
+)
+def test_a_folder_that_workers_do_not_share_is_refused(
+    outcomes: dict[str, dict[str, Any]], cluster: SparkCluster, job: str, kind: str
+) -> None:
+    error = outcomes[f"apart/{job}"]["error"]
+
+    assert error.startswith(f"{kind}: {cluster.apart}")
+    assert "this program reads 0 of 4 files that tasks wrote" in error
+    assert "Name a path that all of them share" in error
+    # Neither here nor there anything remains of what was tried.
+    assert cluster.at_worker(cluster.apart).is_dir()
+    for at in (cluster.apart, cluster.at_worker(cluster.apart)):
+        assert list(at.rglob("probe-*")) == []
+    for name in ("findings", "lanes", "windows", "report.html"):
+        assert list(cluster.apart.rglob(name)) == []
+
+
+def test_what_the_driver_does_not_read_back_is_neither_committed_nor_trimmed(
+    outcomes: dict[str, dict[str, Any]], cluster: SparkCluster
+) -> None:
+    error = outcomes["apart/unprobed"]["error"]
+
+    assert error.startswith(f"ArchiveError: {ENTRIES} rows with digest ")
+    assert "this program sees 0 of them, in 0 files" in error
+    # The tasks did write, and all entries are left for the next job.
+    files = list(cluster.at_worker(cluster.apart).rglob("*.parquet"))
+    assert sum(pq.read_metadata(path).num_rows for path in files) == ENTRIES
+    assert outcomes["shared/trim"]["entries"] == ENTRIES
+    state = load(LocalFolder(cluster.apart / "archive"))
+    assert state is not None
+    assert (state.entries, state.batch, state.vector) == (0, -1, {})
+
+
+def test_a_folder_that_all_share_is_written(
+    outcomes: dict[str, dict[str, Any]], cluster: SparkCluster, shared_regions: Cluster
+) -> None:
+    assert outcomes["shared/trim"] == {"entries": ENTRIES, "trimmed": ENTRIES}
+    assert shared_regions[1].client.xlen(STREAM) == 0
+    files = list(cluster.shared.glob("archive/stream=*/date=*/*.parquet"))
+    assert sum(pq.read_metadata(path).num_rows for path in files) == ENTRIES
+    assert list(cluster.shared.rglob("probe-*")) == []
