@@ -43,16 +43,6 @@ async def test_one_changed_bit_is_noticed(tmp_path: Path, column: str) -> None:
             await log.read_from(1, bytes_max=1 << 20)
 
 
-async def test_a_crash_after_a_clean_end_is_no_clean_end(tmp_path: Path) -> None:
-    """Rule 18: who may have lost the end of its log must know."""
-    await (await open_log(tmp_path)).close()
-    async with opened(tmp_path) as log:
-        assert log.last_clean
-        await log.append([Record(R1, 1, 1, b"batch", None)])
-    async with opened(tmp_path) as log:
-        assert not log.last_clean
-
-
 async def test_a_log_without_one_of_its_rows_is_not_opened(tmp_path: Path) -> None:
     async with opened(tmp_path) as log:
         await log.append([Record(R1, n, n, b"batch", None) for n in (1, 2, 3)])

@@ -62,12 +62,13 @@ class Facts:
         region, last_id, last_n = self.last_id
         stream.set_last_id(region, StreamId(last_id), last_n)
 
-        group = stream.groups[self.group] = Group()
+        group = stream.groups[self.group] = Group(R1)
         start = StreamId(self.start) if isinstance(self.start, int) else self.start
         group.add_create(self.create, start, None, stream.lanes)
-        group.mode = self.mode
+        context = {self.create.region: self.create.n}
+        group.creates.set_mode(self.mode, context)
         acknowledged_lane, low, high = self.interval
-        group.unite(acknowledged_lane, StreamId(low), StreamId(high), None, {})
+        group.unite(acknowledged_lane, StreamId(low), StreamId(high), context, None, {})
 
         registers = KeyRegisters()
         registers.expiry.set(*self.expiry, {})

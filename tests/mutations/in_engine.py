@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 ENGINE_TESTS: Final = "tests/test_engine.py::"
+OPENING: Final = "tests/test_opening.py::"
 DAMAGE: Final = "tests/test_log_damage.py::"
 STORE: Final = "tests/test_store.py::"
 DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
@@ -129,7 +130,7 @@ ENGINE: Final = (
         "crdtstream/store/sqlite.py",
         '        await self.set_meta("clean_shutdown", "no")\n',
         "",
-        (DAMAGE + "test_a_crash_after_a_clean_end_is_no_clean_end",),
+        (OPENING + "test_without_fsync_only_a_clean_stop_proves",),
         "rule 18: a region that lost its log's end goes on numbering",
     ),
     Mutation(

@@ -1,9 +1,12 @@
 """Acks and heartbeats come over as they were sent, with what is known of others."""
 
 from crdtstream.core.ids import Millis, Region
-from crdtstream.replication.wire import Progress, decode_progress, encode_progress
+from crdtstream.core.uid import DatabaseUid
+from crdtstream.replication.readiness import DatabaseIdentity
+from crdtstream.replication.wire import Progress, Standing, decode_progress, encode_progress
 
 R1, R2, R3 = Region(1), Region(2), Region(3)
+UID = DatabaseUid(bytes(range(16)))
 
 
 def test_progress_survives_the_way_with_gossip() -> None:
@@ -11,6 +14,7 @@ def test_progress_survives_the_way_with_gossip() -> None:
     progress = Progress(
         durable_vv={R1: 5, R2: 7},
         now=Millis(1000),
+        standing=Standing(DatabaseIdentity(UID, declared=True), recovering=True),
         others={R1: {R1: 4}, R3: {R1: 3, R3: 9}},
         taken_bytes=11,
         taken_publication_bytes=12,

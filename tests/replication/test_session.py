@@ -12,7 +12,7 @@ R1, R2, R3 = Region(1), Region(2), Region(3)
 def session(*origins: Region, **has: int) -> Session:
     """A puller that asks for these origins; ``r1=3``: it has three effects of region 1."""
     sent_vv = {Region(int(name.removeprefix("r"))): n for name, n in has.items()}
-    return Session(R3, 1, frozenset(origins), sent_vv, ServeStats())
+    return Session(R3, 1, frozenset(origins), sent_vv, ServeStats(), {})
 
 
 def rows(*records: Record) -> list[Row]:
