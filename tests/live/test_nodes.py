@@ -119,7 +119,11 @@ def test_a_link_that_was_never_up_tells_how_far_behind_it_is(tmp_path: Path) -> 
     with cluster_of(2, tmp_path) as cluster:
         first, second = cluster.nodes.values()
         cluster.configure({(2, 1): "127.0.0.1:1"})
-        cluster.start()
+        first.launch()
+        second.launch()
+        first.wait()
+        # Region 1 cannot answer it: it takes no writes.
+        second.wait(for_writes=False)
         first.client.xadd("x", {"f": "v"})
         # Region 1 pulls from region 2, and its acks say what it has.
         wait_until(lambda: second.link(1).lag_effects == 1, "the broken link lacks one effect")
@@ -242,7 +246,8 @@ def test_a_wrong_peer_is_refused_and_the_reason_shown(
         first.configure({2: second.grpc_address})
         peer = 2 if settings.get("region") == 1 else 1
         second.configure({peer: first.grpc_address}, **settings)
-        cluster.start()
+        for node in (first, second):
+            node.start("--new-database")
         wait_until(
             lambda: second.link(peer).state == pb.LinkStatus.State.REFUSED, "the link is refused"
         )

@@ -96,7 +96,8 @@ def test_a_reader_goes_from_region_to_region_and_has_each_entry_once(
 def test_a_reader_with_a_cursor_is_woken_by_another_region(three_regions: Cluster) -> None:
     with waiting_for(three_regions[2], "CRDT.XREAD", "s", "$", "BLOCK", TIMEOUT_MS) as connection:
         entry_id = three_regions[1].client.xadd("s", {"f": "v"})
-        assert connection.read_response() == [b"1:1", [[entry_id, [b"f", b"v"]]]]
+        cursor = f"{three_regions[1].status().database_uid}/1:1".encode()
+        assert connection.read_response() == [cursor, [[entry_id, [b"f", b"v"]]]]
 
 
 def test_maps_are_maps_in_resp3(three_regions: Cluster) -> None:

@@ -1,0 +1,189 @@
+"""Folders that are restored, wiped or of an earlier version, with real processes and disks."""
+
+import contextlib
+import shutil
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from crdtstream.store.opening import OPENED_FILE
+from crdtstream.store.sqlite import LOG_FILE
+from tests.live.cluster import Cluster, Node, wait_until
+
+
+@pytest.fixture
+def two_regions(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(2, tmp_path)
+    try:
+        cluster.configure()
+        cluster.start()
+        yield cluster
+    finally:
+        for node in cluster.nodes.values():
+            if node.process is not None:
+                node.end(signal.SIGKILL)
+
+
+def add(node: Node, count: int) -> None:
+    for index in range(count):
+        node.client.xadd("s", {"value": index})
+
+
+def refusal(node: Node) -> str:
+    with pytest.raises(redis.ResponseError) as refused:
+        node.client.xadd("s", {"f": "v"})
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("way", ["as new files", "in place", "after a kill", "in another folder"])
+def test_a_restored_folder_takes_no_write_while_a_member_is_away(
+    two_regions: Cluster, tmp_path: Path, way: str
+) -> None:
+    """With ``appendfsync always``: the log has all it ever had, and is an earlier state of it."""
+    first, second = two_regions.nodes.values()
+    add(first, 5)
+    if way == "after a kill":
+        first.end(signal.SIGKILL)
+    else:
+        first.end()
+    backup = tmp_path / "backup"
+    shutil.copytree(first.folder, backup)
+    first.start()
+    add(first, 3)
+    two_regions.converge()
+    first.end(signal.SIGKILL)
+    second.end()
+    if way == "in place":
+        for path in first.folder.iterdir():
+            if not (backup / path.name).exists():
+                path.unlink()
+        for path in backup.iterdir():
+            shutil.copyfile(path, first.folder / path.name)
+    else:
+        shutil.rmtree(first.folder)
+        if way == "in another folder":
+            first.folder = tmp_path / "elsewhere"
+            first.configure({2: second.grpc_address})
+        shutil.copytree(backup, first.folder)
+    first.launch()
+    first.wait(for_writes=False)
+    assert "MISCONF the folder of region 1 is fresh, copied or restored" in refusal(first)
+    assert "waits for region 2" in refusal(first)
+    assert first.client.xlen("s") == 5
+    second.start()
+    first.wait()
+    assert first.client.xlen("s") == 8
+    add(first, 1)
+    two_regions.converge()
+    assert second.client.xlen("s") == 9
+
+
+def test_a_wiped_folder_takes_no_write_while_a_member_is_away(two_regions: Cluster) -> None:
+    first, second = two_regions.nodes.values()
+    add(first, 5)
+    two_regions.converge()
+    first.end(signal.SIGKILL)
+    second.end()
+    shutil.rmtree(first.folder)
+    first.launch()
+    first.wait(for_writes=False)
+    assert "waits for region 2" in refusal(first)
+    second.start()
+    first.wait()
+    assert first.client.xlen("s") == 5
+    assert first.status().database_uid == second.status().database_uid
+    add(first, 6)
+    two_regions.converge()
+
+
+def test_a_region_that_goes_on_with_its_own_folder_waits_for_nobody(two_regions: Cluster) -> None:
+    first, second = two_regions.nodes.values()
+    add(first, 5)
+    second.end()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        first.end(number)
+        first.start()
+        add(first, 1)
+    second.start()
+    two_regions.converge()
+
+
+def test_a_new_database_may_begin_with_one_region(tmp_path: Path) -> None:
+    cluster = Cluster(2, tmp_path)
+    first, second = cluster.nodes.values()
+    cluster.configure()
+    try:
+        first.launch()
+        first.wait(for_writes=False)
+        told = refusal(first)
+        assert "waits for region 2" in told
+        assert "start one region with --new-database" in told
+        first.end()
+        shutil.rmtree(first.folder)
+        first.start("--new-database")
+        add(first, 3)
+        second.start()
+        cluster.converge()
+        assert second.client.xlen("s") == 3
+        assert first.status().database_uid == second.status().database_uid
+        first.end()
+        assert first.launch("--new-database").wait(20) == 1
+        first.process = None
+        assert "start without --new-database, or with an empty folder" in first.log.read_text()
+    finally:
+        for node in cluster.nodes.values():
+            if node.process is not None:
+                node.end(signal.SIGKILL)
+
+
+def test_regions_of_two_databases_refuse_each_other(two_regions: Cluster) -> None:
+    first, second = two_regions.nodes.values()
+    add(first, 3)
+    two_regions.converge()
+    old = first.status().database_uid
+    first.end()
+    shutil.rmtree(first.folder)
+    first.start("--new-database")
+    new = first.status().database_uid
+    assert old != new
+    add(first, 3)
+    for node, peer in ((first, 2), (second, 1)):
+        wait_until(lambda node=node, peer=peer: old in node.link(peer).error, "it says which")
+        assert new in node.link(peer).error
+    assert [entry for entry, _ in second.client.xrange("s")] != [
+        entry for entry, _ in first.client.xrange("s")
+    ]
+    assert second.client.xlen("s") == 3
+
+
+def test_folders_of_the_version_before_are_read_and_agree_on_an_identity(
+    two_regions: Cluster,
+) -> None:
+    first, second = two_regions.nodes.values()
+    add(first, 3)
+    add(second, 4)
+    two_regions.converge()
+    for node in (first, second):
+        node.end()
+        (node.folder / OPENED_FILE).unlink()
+        with contextlib.closing(sqlite3.connect(node.folder / LOG_FILE)) as log, log:
+            log.execute("UPDATE meta SET value = '1' WHERE key = 'format_version'")
+            log.execute(
+                "DELETE FROM meta WHERE key IN "
+                "('opening', 'fsync', 'database_uid', 'database_declared')"
+            )
+    second.launch()
+    second.wait(for_writes=False)
+    assert "waits for region 1" in refusal(second)
+    first.launch()
+    first.wait()
+    second.wait()
+    assert first.status().database_uid == second.status().database_uid != ""
+    add(first, 1)
+    add(second, 1)
+    two_regions.converge()
+    assert first.client.xlen("s") == 9
