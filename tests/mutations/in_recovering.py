@@ -7,7 +7,7 @@ from tests.mutations.mutation import Mutation
 READY: Final = "tests/replication/test_readiness.py::"
 RECOVERING: Final = "tests/replication/test_recovering.py::"
 OPENING: Final = "tests/test_opening.py::"
-FORGETS: Final = RECOVERING + "test_a_peer_forgets_what_it_holds_unapplied_before_it_answers"
+BEFORE: Final = RECOVERING + "test_what_is_held_unapplied_goes_before_the_answer_can_leave"
 NOT_TAKEN: Final = RECOVERING + "test_effects_of_a_peer_that_recovers_are_not_taken"
 
 RECOVERIES: Final = (
@@ -93,7 +93,7 @@ RECOVERIES: Final = (
         "        self._is_interrupted = True\n        self.arrivals.inbox.discard()\n"
         "        self._changed.set()\n",
         "        self._is_interrupted = True\n        self._changed.set()\n",
-        (FORGETS,),
+        (BEFORE,),
         "rule 18: a peer applies effects of an earlier run after it has answered",
     ),
     Mutation(
@@ -101,7 +101,7 @@ RECOVERIES: Final = (
         "crdtstream/replication/puller.py",
         "        if origin in self.origins:\n            self.reopen()",
         "        if origin == self.peer:\n            self.reopen()",
-        (FORGETS,),
+        (BEFORE,),
         "rule 18: what a third region relayed of an earlier run is applied later",
     ),
     Mutation(

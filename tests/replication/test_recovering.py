@@ -141,6 +141,19 @@ async def test_a_peer_forgets_what_it_holds_unapplied_before_it_answers() -> Non
             assert second.replica.vv == {R1: restored.replica.issued}
 
 
+@pytest.mark.parametrize("peer", [R1, R3], ids=["from the peer itself", "relayed"])
+async def test_what_is_held_unapplied_goes_before_the_answer_can_leave(peer: Region) -> None:
+    """Not when the link begins again: by then another link may have brought what it waits for."""
+    where = addresses()
+    second = LiveRegion(2, where)
+    async with batches_of(3) as records:
+        puller = second.pullers[peer]
+        puller.origins = frozenset({R1, peer})
+        hold_back(second, peer, records[1:])
+        second.gate.peer_runs.note_start(R1, 7, recovering=True)
+        assert len(puller.arrivals.inbox) == 0
+
+
 def hold_back(region: LiveRegion, peer: Region, records: Sequence[Record]) -> None:
     for record in records:
         assert record.batch is not None
