@@ -56,6 +56,7 @@ class Node:
 
     def end_tick(self) -> None:
         self.log += self.replica.take_records(Millis(self.now))
+        self._database.note_sealed()
 
     def take(self, record: Record) -> None:
         """Receive one batch, in a tick of its own."""
@@ -77,6 +78,11 @@ class Node:
                     if self.replica.ready(batch):
                         self.take(record)
                         progress = True
+
+    def waits_for(self) -> int:
+        """Up to which effect WAIT waits after what the client last wrote."""
+        self._database.measure_writes(self._session)
+        return self._session.wrote_n
 
     def restart(self) -> None:
         """Lose everything but the log and replay it."""

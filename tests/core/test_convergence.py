@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from crdtstream.commands.numbered import append_numbered, checked_rows
-from crdtstream.core.clock import meet
+from crdtstream.core.clock import format_vv, meet
 from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import (
     AckFrontier,
@@ -39,6 +39,8 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.ids import IdMode, Millis, Region, StreamId, make_id, next_id
 from crdtstream.core.numbered import StaleBatchError
+from crdtstream.core.uid import DatabaseUid
+from crdtstream.replication.readiness import Answer, DatabaseIdentity, Readiness
 
 from .regions import Node, sync
 
@@ -329,6 +331,9 @@ LINES = st.sampled_from(
     ]
 )
 AT = st.integers(0, 2)
+UID = DatabaseUid(bytes(range(16)))
+# Losing so many records at the end of a log is losing all of it.
+WIPED = 12
 
 
 def durable(facts: object) -> object:
@@ -356,13 +361,18 @@ def positions(node: Node) -> object:
 
 
 class Regions(RuleBasedStateMachine):
-    """Three regions; every step is a transaction, a delivery, or a crash."""
+    """Three regions; every step is a transaction, a delivery, a crash, or a restored folder.
+
+    Attributes:
+        told: by listener and speaker the version vector that one last said to have durably.
+    """
 
     @initialize(mode=st.sampled_from(list(IdMode)))
     def start(self, mode: IdMode) -> None:
         self.nodes = [Node(region, mode) for region in (1, 2, 3)]
         self.digests: dict[tuple[tuple[int, int], ...], bytes] = {}
         self.issued: dict[tuple[int, int], Issued] = {}
+        self.told: dict[tuple[int, int], dict[Region, int]] = {}
 
     def check(self, node: Node) -> None:
         """Equal version vectors, equal digests; and what the model says of the effects applied."""
@@ -456,7 +466,13 @@ class Regions(RuleBasedStateMachine):
             elif node.replica.ready(batch):
                 node.take(record)
                 count -= 1
+        self.hear(self.nodes[source], node)
         self.check(node)
+
+    def hear(self, listener: Node, speaker: Node) -> None:
+        """The listener hears what the speaker has durably."""
+        speaker.end_tick()
+        self.told[listener.region, speaker.region] = dict(speaker.replica.vv)
 
     @rule(at=AT, ms=st.sampled_from([10, 400, 10_000, -400, -10_000]))
     def let_time_pass(self, at: int, ms: int) -> None:
@@ -476,7 +492,68 @@ class Regions(RuleBasedStateMachine):
             other.end_tick()
             if vv.get(other.replica.region, 0) < other.replica.issued:
                 return
+        for other in self.nodes:
+            self.hear(node, other)
         node.replica.forget_stable(meet(other.replica.vv for other in self.nodes))
+
+    @rule(at=AT, ids=st.integers(1, 3))
+    def acknowledge_and_ask(self, at: int, ids: int) -> None:
+        """CRDT.TOKEN and WAIT speak of what an XACK tells, before and after it was issued."""
+        node = self.nodes[at]
+        pending = node("XPENDING x g - + 10") if node.replica.stream(b"x") is not None else None
+        if not isinstance(pending, list) or not pending:
+            return
+        node(f"XACK x g {' '.join(row[0] for row in pending[:ids])}")
+        token, waits_for = str(node("CRDT.TOKEN")), node.waits_for()
+        node.end_tick()
+        self.note_issued(node)
+        assert token == format_vv(node.replica.vv)
+        assert waits_for == node.waits_for() == node.replica.issued
+
+    @rule(at=AT, lost=st.integers(1, WIPED))
+    def restore(self, at: int, lost: int) -> None:
+        """An earlier state of a folder is put back, or it is wiped; then the region recovers.
+
+        What it had issued and nobody has is gone, and its numbers are used again.
+        """
+        node = self.nodes[at]
+        others = [other for other in self.nodes if other is not node]
+        node.end_tick()
+        del node.log[-lost if lost < WIPED else 0 :]
+        node.restart()
+        region = Region(node.region)
+        readiness = Readiness(
+            region,
+            [Region(other.region) for other in others],
+            database=DatabaseIdentity(UID),
+            is_proven=False,
+            has_effects=bool(node.log),
+            make_uid=lambda: UID,
+        )
+        for other in others:
+            other.end_tick()
+            self.note_issued(other)
+            vv = dict(other.replica.vv)
+            told = self.told.get((other.region, node.region), {})
+            readiness.note_answer(Region(other.region), Answer(vv.get(region, 0), vv, told))
+        while not readiness.has_recovered(node.replica.vv):
+            assert any(self.take_next(node, other) for other in others), "nothing more to be had"
+        issued = node.replica.issued
+        self.issued = {
+            dot: one for dot, one in self.issued.items() if dot[0] != region or dot[1] <= issued
+        }
+        self.digests = {
+            vv: digest for vv, digest in self.digests.items() if dict(vv).get(region, 0) <= issued
+        }
+        self.check(node)
+
+    def take_next(self, node: Node, source: Node) -> bool:
+        """Take the first batch of the source that can be applied."""
+        for record in source.log:
+            if record.batch is not None and node.replica.ready(decode_batch(record.batch)):
+                node.take(record)
+                return True
+        return False
 
     @rule(at=AT)
     def crash(self, at: int) -> None:

@@ -92,6 +92,7 @@ def positions(node: Node) -> object:
                 progress.run_from,
                 progress.ignore_until,
                 list(progress.handed_out),
+                progress.has_left_out,
                 progress.skip_pending_until,
                 [
                     (nack.id, nack.consumer and nack.consumer.name, nack.delivery_count)
@@ -608,9 +609,11 @@ MODES = st.sampled_from(["at-least-once", "home 1", "home 2", "home 3", "partiti
 
 
 class Modes(RuleBasedStateMachine):
-    """Three regions change who hands out, read, acknowledge and hear of each other.
+    """Three regions change who hands out, read, acknowledge, leave out and hear of each other.
 
     Attributes:
+        has_left_out: some region jumped or gave up what others hand out, too.
+        given_up: of that, what had been handed out.
         handed_out: by region what ``>`` gave, in order.
         acknowledged: by anybody anywhere.
         lowest: where the group begins in lane 1; in the others it begins at 0.
@@ -631,6 +634,8 @@ class Modes(RuleBasedStateMachine):
         self.nodes = [Node(region, IdMode.STRICT) for region in (1, 2, 3)]
         self.handed_out: list[list[str]] = [[], [], []]
         self.acknowledged: set[str] = set()
+        self.has_left_out = False
+        self.given_up: set[str] = set()
 
     @rule(at=AT, ms=st.integers(1, 20), count=st.integers(1, 3))
     def xadd(self, at: int, ms: int, count: int) -> None:
@@ -651,6 +656,30 @@ class Modes(RuleBasedStateMachine):
             chosen = data.draw(st.lists(st.sampled_from(ids), min_size=1, max_size=3))
             self.nodes[at].run(f"XACK x g {' '.join(chosen)}")
             self.acknowledged.update(chosen)
+
+    @rule(at=AT, jumps=st.booleans(), count=st.integers(1, 3))
+    def leave_out(self, at: int, count: int, *, jumps: bool) -> None:
+        """Jump or give up while, as far as is known here, others hand out too."""
+        node = self.nodes[at]
+        if not has_group(node) or mode_of(node)[:2] in (home_at(node), ("partitioned", None)):
+            return
+        self.has_left_out = True
+        if jumps:
+            entries = node("XRANGE x - + COUNT 6")
+            stream = node.replica.stream(b"x")
+            assert stream is not None
+            reached = stream.groups[b"g"].last_delivered_id(stream.lanes)
+            for entry_id in entries[-count:]:
+                ms, _, seq = entry_id.partition("-")
+                if make_id(int(ms), int(seq)) > reached:
+                    node.run(f"XGROUP SETID x g {entry_id}")
+            return
+        given_up = set(owners(node))
+        node.run("XGROUP DELCONSUMER x g c", "XGROUP DELCONSUMER x g d")
+        given_up -= set(owners(node))
+        self.given_up |= given_up
+        # Handed out once more should this region become the one that hands out.
+        self.handed_out[at] = [one for one in self.handed_out[at] if one not in given_up]
 
     @rule(at=AT, data=st.data())
     def xdel(self, at: int, data: st.DataObject) -> None:
@@ -698,12 +727,16 @@ class Modes(RuleBasedStateMachine):
         if not getattr(self, "nodes", []):
             return
         sync(*self.nodes)
+        if self.has_left_out and has_group(self.nodes[0]):
+            # Where every region hands out for itself, what it left out stays so.
+            set_mode(self.nodes[1], "home 1")
+            sync(*self.nodes)
         for at in range(3):
             self.read(at, 10_000)
         sync(*self.nodes)
         live = [entry_id for entry_id in self.nodes[0]("XRANGE x - +") if self.is_behind(entry_id)]
         handed_out = {entry_id for ids in self.handed_out for entry_id in ids}
-        assert set(live) <= handed_out, "handed out nowhere"
+        assert set(live) <= handed_out | self.given_up, "handed out nowhere"
         mode, home, _, _ = mode_of(self.nodes[0])
         for node in self.nodes:
             owed = [
@@ -744,6 +777,9 @@ class Handovers(Modes):
         sync(*self.nodes)
 
     def force(self) -> None:
+        """Never."""
+
+    def leave_out(self) -> None:
         """Never."""
 
     def teardown(self) -> None:
