@@ -404,6 +404,7 @@ class Engine:
         if reason != self.stale:
             logger.warning("issuing effects", allowed=reason is None, reason=reason)
         self.stale = reason
+        self.replica.may_issue = reason is None
         self._refuse_or_accept()
 
     def _refuse_or_accept(self) -> None:

@@ -111,6 +111,8 @@ class Replica:
             effects issued for them, since the process started: what coalescing saves.
         record_count: records made since the process started, the open section's not included.
         database_uid: which database this is; whoever runs the replica sets it.
+        may_issue: whether effects may be issued (``rules`` 18); whoever runs the replica sets it.
+            What applying others' effects gives to tell waits until it may.
         expired_count: keys that existed and were deleted from here because their time was over,
             since the process started.
     """
@@ -139,6 +141,7 @@ class Replica:
         self.frontier_count = 0
         self.record_count = 0
         self.database_uid = NO_UID
+        self.may_issue = True
         self.expired_count = 0
         self._streams: dict[bytes, Stream] = {}
         self._key_order = KeyOrder()
@@ -325,6 +328,7 @@ class Replica:
         if self._registers:
             self._bury(key)
         stream = self._streams.get(key) or self._stream_or_new(key)
+        assert self.may_issue
         assert entry_id > stream.last_id
         n = self.vv.get(region, 0) + 1
         self.vv[region] = n
@@ -366,6 +370,7 @@ class Replica:
         if self._registers:
             self._bury(key)
         stream = self._stream_or_new(key)
+        assert self.may_issue
         assert (ms[0] << SEQ_BITS | seq[0]) > stream.last_id
         dot = Dot(self.region, self.issued + 1)
         lane = stream.lane(self.region)
@@ -411,10 +416,11 @@ class Replica:
 
     def measure(self) -> None:
         """Issue now what acknowledgements have to tell; else it happens when the tick ends."""
-        if self._unmeasured:
+        if self._unmeasured and self.may_issue:
             self._measure(list(self._unmeasured))
 
     def _issue(self, effect: RareEffect) -> None:
+        assert self.may_issue, "rule 18: its dot may be in use"
         n = self.issued + 1
         self._apply(effect, Dot(self.region, n), self.vv)
         self.vv[self.region] = n

@@ -111,3 +111,20 @@ def test_intervals_are_joined_where_they_touch_and_only_there() -> None:
 
 def add(known: Intervals, start: int, end: int) -> list[tuple[StreamId, StreamId]]:
     return known.add(StreamId(start), StreamId(end))
+
+
+def test_a_region_that_recovers_issues_nothing_for_what_it_applies() -> None:
+    """Rule 18: an effect of another region ends what is pending here, and so the run grows."""
+    r1, r2 = Node(1), Node(2)
+    r1.run("XADD x 1 f v", "XADD x 2 f v", "XGROUP CREATE x g 0")
+    sync(r1, r2)
+    r2.run("XREADGROUP GROUP g c STREAMS x >", "XACK x g 2")
+    before = r2.replica.issued
+    r2.replica.may_issue = False
+    r1.run("XDELEX x DELREF IDS 1 1")
+    r2.pull(r1)
+    assert r2.replica.issued == before
+    r2.replica.may_issue = True
+    r2.end_tick()
+    assert r2.replica.issued == before + 1
+    sync(r1, r2)
