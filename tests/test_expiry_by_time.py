@@ -169,7 +169,7 @@ async def test_a_client_that_waits_is_answered_when_its_key_ends() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_simulated_region_deletes_when_its_clock_says_so(restarts: bool) -> None:
-    node = SimNode(Region(1), NodeSettings(), Millis(1000))
+    node = SimNode(Region(1), (), NodeSettings(), Millis(1000))
     node.call("", (b"XADD", b"x", b"*", b"f", b"v"))
     node.call("", (b"PEXPIRE", b"x", b"50"))
     if restarts:

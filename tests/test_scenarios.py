@@ -78,6 +78,8 @@ def test_scenario_on_real_nodes(path: Path, nodes: LiveTarget) -> None:
 
 def test_few_scenarios_are_for_the_simulator_only() -> None:
     assert {path.stem for path in set(PATHS) - set(LIVE_PATHS)} == {
+        "a-clock-a-day-ahead",
+        "a-clock-set-back-brings-a-key-back",
         "claiming-after-hours",
         "clock-jumps-back",
         "clocks-apart",

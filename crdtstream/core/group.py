@@ -620,13 +620,16 @@ class Group:
         Args:
             alone: no other region has this database.
         """
+        progress = self.progress(region)
+        if last > progress.last_delivered and first <= progress.ignore_until:
+            # Set back: what was acknowledged before is to be handed out here once more.
+            return False
         if last <= self.start_of(region):
             return True
         if self.intervals.get(region, NO_INTERVALS).contains_all(first, last):
             return True
         if not self.mode.is_handed_out_by(self._here, region):
             return False
-        progress = self.progress(region)
         if progress.was_handed_out(first, last):
             return True
         return last <= progress.last_delivered and (alone or self._hands_out_alone(region))

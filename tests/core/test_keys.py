@@ -258,3 +258,9 @@ def test_memory_usage_counts_a_deadline_and_many_small_keys() -> None:
     told = node("MEMORY USAGE key007")
     assert isinstance(told, int)
     assert 0.75 * held < 500 * told < 1.25 * held
+
+
+def test_object_idletime_of_a_key_that_was_just_written_is_no_second() -> None:
+    node = Node(1)
+    node.run("XADD x 1-1 f v")
+    assert node("OBJECT IDLETIME x") == 0
