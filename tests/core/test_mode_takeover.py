@@ -159,6 +159,21 @@ def test_acked_takes_what_was_acknowledged_before_a_hole_and_not_the_hole() -> N
     assert r1("XRANGE x - +") == ["1-0", "3-0", "4-0"]
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_acked_spares_what_a_group_that_was_set_back_has_ahead(*, others: bool) -> None:
+    r1, r2 = Node(1), Node(2)
+    if others:
+        r2.run("XADD y 1 f v")
+        r1.pull(r2)
+    r1.run("XADD x 1 f v", "XADD x 2 f v", "XGROUP CREATE x g 0")
+    assert read(r1) == ["1-0", "2-0"]
+    r1.run("XACK x g 1 2")
+    r1.run("XGROUP SETID x g 1")
+    assert r1.run("XDELEX x ACKED IDS 2 1 2") == [1, 2]
+    assert r1.run("XTRIM x MAXLEN 0 ACKED") == 0
+    assert read(r1) == ["2-0"]
+
+
 # --- Any order ------------------------------------------------------------------------------------
 
 HISTORIES = {
