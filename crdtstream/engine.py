@@ -91,6 +91,7 @@ class Engine:
         durable_vv: of that, what a power cut cannot take back.  Acks, WAIT and stability name
             nothing beyond it.  With ``appendfsync always`` the two are equal.
         durable_records: how many of the replica's records a power cut cannot take back.
+        durable_seq: the row of the log up to which that is so.
         deliver: gets the reply for a waiting client whom a tick served; the RESP shell sets it.
         congested: more is queued for the disk than it should be; stop reading from clients.
         on_relief: called when congestion is over.
@@ -118,6 +119,7 @@ class Engine:
         self.logged_vv: MutableVersionVector = {}
         self.durable_vv: MutableVersionVector = {}
         self.durable_records = 0
+        self._recovered_seq = 0
         self.deliver: Deliver = lambda _session, _reply: None
         self.congested = False
         self.on_relief: list[Callable[[], None]] = []
@@ -161,8 +163,13 @@ class Engine:
         self.replica.touched.clear()
         # What was read back may still lie in the operating system's cache only.
         await self.log.sync()
+        self._recovered_seq = self.log.last_seq
         self.logged_vv = dict(self.replica.vv)
         self.durable_vv = dict(self.replica.vv)
+
+    @property
+    def durable_seq(self) -> int:
+        return self._recovered_seq + self.durable_records
 
     # --- The tick -----------------------------------------------------------------------------
 
@@ -371,6 +378,8 @@ class Engine:
         self.durable_vv = vv
         self.durable_records = records
         self._learn_stability()
+        if not self.database.waiting_count:
+            return
         # WAITAOF may wait for nothing but this.
         for session, reply in self.database.settle_acks(self.now()):
             self.deliver(session, reply)
@@ -401,7 +410,7 @@ class Engine:
 
     def set_stale(self, reason: str | None) -> None:
         """Stop issuing effects, or go on: this region has effects out there that it lost."""
-        if reason != self.stale:
+        if (reason is None) is not (self.stale is None):
             logger.warning("issuing effects", allowed=reason is None, reason=reason)
         self.stale = reason
         self.replica.may_issue = reason is None

@@ -1,4 +1,4 @@
-"""A folder that the version before wrote: groups, modes, expiry, idempotent producers."""
+"""A folder that the version before wrote: groups, modes, expiry, idempotent producers.
 
 ``tests/format_1`` holds the log of region 1 of two, and what its node said before it was stopped.
 """

@@ -239,7 +239,8 @@ class Database:
         if session.has_open_write:
             self.replica.measure()
             session.wrote_n = self.replica.issued
-            session.wrote_record = self.replica.record_count + 1
+            # Without an open section what it wrote was sealed within this tick.
+            session.wrote_record = self.replica.record_count + self.replica.has_open_section
 
     def note_sealed(self) -> None:
         """The open section has ended: acknowledgements in it were measured, and it is a record."""

@@ -4,9 +4,9 @@ Entries deleted under a policy travel by ID, never as a prefix of the stream (``
 
 * KEEPREF leaves what is pending; it reads as nil from then on.
 * DELREF takes the pending entries along, in every region.
-* ACKED deletes what every group is done with: acknowledged by a run that regions told each other
-  of, or acknowledged here where no other region hands the entry out.  Another region may have
-  handed it out before, and there it stays pending and reads as nil.  What was given up or jumped
+* ACKED deletes what every group is done with: it lies in a run that regions told each other of, or
+  was acknowledged here, where this region hands out.  Another region may have handed it out too,
+  and there it stays pending and reads as nil.  What was given up or jumped
   here (XGROUP DELCONSUMER, SETID) is done with only if no other region still owes it.
 """
 

@@ -613,8 +613,8 @@ class Group:
     def are_settled(self, region: Region, first: StreamId, last: StreamId, *, alone: bool) -> bool:
         """Whether a lane's entries from ``first`` to ``last``, none of them pending, are done with.
 
-        They are if an interval has them, or if they were acknowledged here and no other region
-        hands them out.  What was jumped or given up here counts, as in Redis, only if no other
+        They are if an interval has them, or if they were acknowledged here and this region hands
+        out.  What was jumped or given up here counts, as in Redis, only if no other
         region still owes it.  False also where one look does not tell: ask one by one then.
 
         Args:

@@ -447,6 +447,11 @@ class Replica:
         return bool(self._changes or self._unmeasured)
 
     @property
+    def has_open_section(self) -> bool:
+        """Whether the next seal makes a record."""
+        return bool(self._open.count or self._changes)
+
+    @property
     def has_open_record(self) -> bool:
         """Whether something waits to be sealed or taken."""
         return bool(self._open.count or self._changes or self._records or self._unmeasured)

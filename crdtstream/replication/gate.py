@@ -16,7 +16,7 @@ from crdtstream.core.ids import Region
 from crdtstream.core.uid import NO_UID, UID_BYTES, DatabaseUid, parse_uid, shown_uid
 from crdtstream.engine import Engine
 from crdtstream.replication.peer_runs import PeerRuns
-from crdtstream.replication.readiness import DatabaseIdentity, Readiness
+from crdtstream.replication.readiness import Answer, DatabaseIdentity, Readiness
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
 
@@ -34,9 +34,9 @@ class Gate:
         readiness: tell it what peers say, then call ``look``.
         peer_runs: whose effects are held.
         database: the identity as the folder has it; what peers and programs are told.
-        on_change: called when peers should hear at once of another ``database``, or that this
-            region does not recover any more.
-        on_recovering: called when it begins to recover, and all links must begin again.
+        on_change: called when peers should hear at once of another ``database``, or that all have
+            answered this region.
+        on_recovering: called when all peers must answer (again), so all links must begin again.
     """
 
     def __init__(self, engine: Engine, readiness: Readiness) -> None:
@@ -46,23 +46,38 @@ class Gate:
         self.on_change: list[Callable[[], None]] = []
         self.on_recovering: list[Callable[[], None]] = []
         self._engine = engine
+        self._must_revoke = False
+        self._told_asking = readiness.is_asking
         self._wake = asyncio.Event()
         self._wake.set()
         engine.on_logged.append(self._note_logged)
         self.look()
 
     @property
-    def is_recovering(self) -> bool:
-        return self.readiness.is_recovering
+    def is_asking(self) -> bool:
+        return self.readiness.is_asking
+
+    def note_answer(self, peer: Region, answer: Answer) -> None:
+        """A peer's answer; see ``Readiness.note_answer``."""
+        if self.readiness.note_answer(peer, answer):
+            logger.warning("a peer has lost effects of this region: all are asked again", peer=peer)
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        for restart in self.on_recovering:
+            restart()
 
     def look(self) -> None:
         """Something was heard from a peer: accept or refuse writes by it."""
         vv = self._engine.replica.vv
         if self.readiness.recover_if_behind(self._engine.replica.issued):
             logger.error("peers have effects of this region that it lost: it recovers")
-            for restart in self.on_recovering:
-                restart()
+            self._must_revoke = True
+            self._ask_again()
         self._engine.set_stale(self.readiness.obstacle(vv))
+        if self.readiness.is_asking != self._told_asking:
+            self._told_asking = self.readiness.is_asking
+            self._tell()
         if self._has_work():
             self._wake.set()
 
@@ -72,9 +87,15 @@ class Gate:
 
     def _has_work(self) -> bool:
         readiness = self.readiness
-        return readiness.database != self.database or (
-            readiness.is_recovering and readiness.has_recovered(self._engine.logged_vv)
+        return (
+            self._must_revoke
+            or readiness.database != self.database
+            or (readiness.is_recovering and readiness.has_recovered(self._engine.logged_vv))
         )
+
+    def _tell(self) -> None:
+        for tell in self.on_change:
+            tell()
 
     async def run(self) -> None:
         """Store what is agreed on, for as long as the node lives."""
@@ -95,6 +116,10 @@ class Gate:
             StoreError: the folder cannot be written.
         """
         readiness, engine = self.readiness, self._engine
+        if self._must_revoke:
+            # Else the next start would take the folder for the one that it seemed to be.
+            await engine.log.revoke()
+            self._must_revoke = False
         if readiness.database != self.database:
             database = readiness.database
             await store_identity(engine.log, database)
@@ -105,8 +130,7 @@ class Gate:
             readiness.finish()
             logger.info("ready", issued=engine.replica.issued)
         self.look()
-        for tell in self.on_change:
-            tell()
+        self._tell()
 
     def _take(self, database: DatabaseIdentity) -> None:
         self.database = database

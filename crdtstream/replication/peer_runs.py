@@ -1,4 +1,4 @@
-"""Peers that recover: nothing of their effects is taken until they say that they are ready.
+"""Peers that recover: nothing of their effects is taken from them until all have answered them.
 
 A peer whose folder proves nothing asks every member which of its effects are there (``rules`` 18).
 Before this region answers, it forgets what it holds unapplied of that peer's effects, from its
@@ -7,8 +7,10 @@ links to it and to whoever relays them: otherwise
     R2 answers "I have 5", then takes 6 from what an earlier run of R1 had sent;
     R1, told of 5, gives the dot 6 to something else.
 
-So its effects are *held* from the moment in which this region hears of the start: links do not ask
-for them, and what arrives is dropped.
+So its effects are *held* from the moment in which this region hears of the start: everything that
+was on its way is dropped, and its own link is not asked for them.  Others may relay them: they send
+only what a power cut cannot take back, so their answers count it.  The hold ends when the peer says
+that all have answered; what it has to take back is settled then.
 """
 
 from collections.abc import Callable, Iterable

@@ -122,7 +122,7 @@ class Puller:
         self._routes = routes
         self._gate = gate
         self._peer_run = 0
-        self._asked_as_recovering = False
+        self._asked = False
         self._limits = limits
         self._unpacker = BatchUnpacker(peer, bytes_max=limits.batch_bytes_max)
         self._ack_due = asyncio.Event()
@@ -300,10 +300,10 @@ class Puller:
                 call.cancel()
 
     def _standing(self) -> Standing:
-        return Standing(self._gate.database, self._gate.is_recovering)
+        return Standing(self._gate.database, self._gate.is_asking)
 
     def _open_request(self) -> pb.SyncRequest:
-        self._asked_as_recovering = self._gate.is_recovering
+        self._asked = self._gate.is_asking
         return pb.SyncRequest(
             open=pb.Open(
                 protocol=PROTOCOL_VERSION,
@@ -352,10 +352,10 @@ class Puller:
         self._note_database(standing)
         readiness = self._gate.readiness
         readiness.note_welcome(self.peer)
-        if self._asked_as_recovering:
+        if self._asked:
             told_vv = checked_vv(self.peer, welcome.told_vv)
             answer = Answer(welcome.own_n, self.stats.peer_vv, told_vv)
-            readiness.note_answer(self.peer, answer)
+            self._gate.note_answer(self.peer, answer)
         self._feed(Welcomed())
         self._look_at_own_effects()
         self._peer_run = welcome.run_id

@@ -7,8 +7,8 @@ restored proves nothing, and so its node begins by *recovering*:
     opens a link to every peer ──> the peer forgets what it holds unapplied of this region, and
                                    answers: so many of your effects are here, and this is what you
                                    had told me that you have
-    all have answered          ──> pulls back what they have of its own effects, and catches up
-                                   with what it had told them
+    all have answered          ──> says so, and its effects are taken again; pulls back what they
+                                   have of them, and catches up with what it had told them
     nothing lacks              ──> ready: says so, and issues effects
 
 What it had told counts because others may have forgotten tombstones on the strength of it.
@@ -28,7 +28,8 @@ from crdtstream.core.ids import Region
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 
 WAY_OUT: Final = (
-    "If one of them is gone for good, give this node a new region number and an empty folder"
+    "If one of them is gone for good, take it out of the peers everywhere, and give this node a "
+    "new region number and an empty folder"
 )
 
 
@@ -92,8 +93,13 @@ class Readiness:
 
     @property
     def is_recovering(self) -> bool:
-        """Whether peers must answer before anything may be issued."""
+        """Whether nothing may be issued yet."""
         return self._is_recovering
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether some peer has still to answer."""
+        return self._is_recovering and bool(self._unanswered)
 
     # --- What peers say -----------------------------------------------------------------------
 
@@ -105,11 +111,22 @@ class Readiness:
         """``peer`` takes this node for its region's own."""
         self._duplicate_by_peer.pop(peer, None)
 
-    def note_answer(self, peer: Region, answer: Answer) -> None:
-        """``peer`` has forgotten what it held unapplied of this region, and says what it has."""
+    def note_answer(self, peer: Region, answer: Answer) -> bool:
+        """``peer`` has forgotten what it held unapplied of this region, and says what it has.
+
+        Returns:
+            Whether all must answer again: this peer has lost something that it had answered for,
+            and others may have had it from there since they answered.
+        """
+        before = self._answers.get(peer)
+        is_lower = before is not None and answer.own_n < before.own_n
+        if is_lower:
+            self._answers.clear()
+            self._known.clear()
         self._answers[peer] = answer
         self._known[peer] = answer.own_n
         self._found_if_all_answered()
+        return is_lower
 
     def note_known(self, peer: Region, n: int) -> None:
         """``peer`` has ``n`` effects of this region."""
@@ -210,7 +227,7 @@ class Readiness:
         region, issued = self._region, vv.get(self._region, 0)
         if self._unanswered:
             waits_for = ", ".join(str(peer) for peer in sorted(self._unanswered))
-            begin = "" if self._has_effects else (
+            begin = "" if self._has_effects or self.database.uid else (
                 "; to begin a new database without them, start one region with --new-database"
             )  # fmt: skip
             return (

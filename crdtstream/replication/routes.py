@@ -6,7 +6,8 @@ Usually a link asks for its peer's own effects.  It asks for another origin as w
   * what this link brought waits for that origin (``rules`` 2),
   * effects of this very region are out there that it has lost itself (``rules`` 18).
 
-It does not ask for effects that are held, as their origin recovers (``peer_runs.py``).
+A peer whose effects are held, as it recovers (``peer_runs.py``), is not asked for them itself; what
+others have of them is relayed as if its link were down.
 An operator who pauses the link to an origin wants nothing of it: it is not relayed either.
 """
 
@@ -76,7 +77,11 @@ class Routes:
         route = self._routes[peer]
         origins = {peer}
         for other, direct in self._routes.items():
-            if direct.down_since is None or direct.paused:
+            if direct.paused:
+                continue
+            if self._is_held(other):
+                origins.add(other)
+            if direct.down_since is None:
                 continue
             if now - direct.down_since > self._relay_after_ms:
                 origins.add(other)
@@ -87,7 +92,7 @@ class Routes:
                 origins.add(origin)
         if self.own_lost:
             origins.add(self._region)
-        return frozenset(origin for origin in origins if not self._is_held(origin))
+        return frozenset(origins - {peer} if self._is_held(peer) else origins)
 
     def _brings_nothing_though_up(self, origin: Region) -> bool:
         route = self._routes.get(origin)

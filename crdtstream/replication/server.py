@@ -326,6 +326,9 @@ class ReplicationService(rpc.ReplicationServicer):
         rows = await self._engine.log.read_from(
             session.seq, bytes_max=self._limits.link_message_bytes_target
         )
+        if session.origins - {self._identity.region}:
+            # Relayed: only what this region cannot lose, as others rely on its answer (rule 18).
+            rows = [row for row in rows if row.seq <= self._engine.durable_seq]
         if not rows:
             return False
         session.seq = rows[-1].seq + 1
@@ -356,7 +359,7 @@ class ReplicationService(rpc.ReplicationServicer):
         return bool(publications)
 
     def _standing(self) -> Standing:
-        return Standing(self._gate.database, self._gate.is_recovering)
+        return Standing(self._gate.database, self._gate.is_asking)
 
     def _welcome(self, session: Session) -> pb.SyncResponse:
         return pb.SyncResponse(

@@ -114,7 +114,6 @@ class RespServer:
         engine.deliver = self.deliver
         database.channels.deliver = Delivery(self.connections)
         engine.on_relief.append(self._resume_all)
-        engine.on_logged.append(self._settle_logged)
         for commands in (
             ConnectionCommands(self),
             ClientCommands(self),
@@ -281,12 +280,6 @@ class RespServer:
         # A session that is not ours belongs to whoever else calls the database.
         if connection is not None:
             connection.deliver(reply)
-
-    def _settle_logged(self) -> None:
-        """Serve those who wait until what they wrote is durable here (WAITAOF)."""
-        if self.database.waiting_count:
-            for session, reply in self.database.settle_acks(self.engine.now()):
-                self.deliver(session, reply)
 
     def go_on(self) -> None:
         """CLIENT PAUSE is over: serve the blocked, then run what was postponed."""

@@ -74,6 +74,13 @@ class Log(Protocol):
             StoreError: it could not be said.  The same call may be made again.
         """
 
+    async def revoke(self) -> None:
+        """Take that back, durably: something of the log turned out to be lost.
+
+        Raises:
+            StoreError: it could not be written.  The same call may be made again.
+        """
+
     async def close(self) -> None: ...
 
 
@@ -131,6 +138,9 @@ class MemoryLog:
         self._meta[key] = value
 
     async def confirm(self) -> None:
+        pass
+
+    async def revoke(self) -> None:
         pass
 
     async def close(self) -> None:

@@ -1,16 +1,18 @@
 """Whether a folder is the one that was last open here, or a copy, or an earlier state of it.
 
-Each time a node may go on with a folder it writes the file ``opened`` anew, which holds how often
-that has happened, and notes in the log which file that is: its number on the file system and when
-it was last changed.  Nobody can choose either of them, and nothing touches the file until the next
-start.  So
+Each time a node may go on with a folder, and when it stops, it writes the file ``opened`` again,
+which holds how often that has happened, and notes in the log which file that is: its number on the
+file system, when it was last changed, and the number of the log's own file.  Nobody can choose
+them, and nothing touches the file until the next start.  So
 
     the folder is a copy            another file number
-    files were put back in place    another time of change, or log and file tell of other starts
+    files were put back in place    another time of change, or log and file tell of other times
     the folder was moved            the same file: it is still the one
 
-What restores whole disks below the file system - a snapshot of a volume or a virtual machine -
-leaves no trace here: remove the file ``opened`` then, and the node asks its peers first.
+A log that was copied while its node ran, and put back over the old file after a crash of that very
+run, is not noticed.  What restores whole disks below the file system - a snapshot of a volume or a
+virtual machine - leaves no trace here: remove the file ``opened`` then, and the node asks its peers
+first.
 """
 
 import os
@@ -27,7 +29,7 @@ class Opening:
 
     Attributes:
         count: how many starts there were, this one included.
-        file: which file says so: its number, and its time of change in ns.
+        file: which file says so: its number, its time of change in ns, and the log's number.
     """
 
     count: int
@@ -37,22 +39,22 @@ class Opening:
         return f"{self.count} {self.file}"
 
 
-def read_opening(folder: Path) -> Opening | None:
+def read_opening(folder: Path, log_name: str) -> Opening | None:
     """What the folder's file says; None if there is none that can be read."""
     try:
         with (folder / OPENED_FILE).open() as opened:
-            return Opening(int(opened.read(32)), _file_of(opened.fileno()))
+            return Opening(int(opened.read(32)), _file_of(opened.fileno(), folder / log_name))
     except (OSError, ValueError):
         return None
 
 
-def write_opening(folder: Path, count: int) -> Opening:
+def write_opening(folder: Path, count: int, log_name: str) -> Opening:
     """Say that the folder was opened once more, durably."""
     with (folder / OPENED_FILE).open("w") as opened:
         opened.write(f"{count}\n")
         opened.flush()
         os.fsync(opened.fileno())
-        opening = Opening(count, _file_of(opened.fileno()))
+        opening = Opening(count, _file_of(opened.fileno(), folder / log_name))
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)
@@ -61,6 +63,6 @@ def write_opening(folder: Path, count: int) -> Opening:
     return opening
 
 
-def _file_of(descriptor: int) -> str:
+def _file_of(descriptor: int, log: Path) -> str:
     status = os.fstat(descriptor)
-    return f"{status.st_ino}:{status.st_ctime_ns}"
+    return f"{status.st_ino}:{status.st_ctime_ns}:{log.stat().st_ino}"

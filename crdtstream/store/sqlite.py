@@ -119,6 +119,7 @@ class SqliteLog:
         self.fresh = False
         self.is_proven = False
         self._fsync = fsync
+        self._is_confirmed = False
         self._lock = lock
         self._writer = writer
         self._reader = reader
@@ -198,7 +199,7 @@ class SqliteLog:
 
     async def _prove(self) -> None:
         """See whether the folder is the one that was last open here, with all that it had then."""
-        found = await asyncio.to_thread(read_opening, self.path.parent)
+        found = await asyncio.to_thread(read_opening, self.path.parent, LOG_FILE)
         is_same = found is not None and await self.get_meta("opening") == str(found)
         was_clean = await self.get_meta("clean_shutdown") == "yes"
         lost_nothing = was_clean or await self.get_meta("fsync") == Fsync.ALWAYS.value
@@ -211,16 +212,22 @@ class SqliteLog:
         # Whatever stops this half-way leaves a folder that proves nothing at the next start.
         folder = self.path.parent
         try:
-            found = await asyncio.to_thread(read_opening, folder)
+            found = await asyncio.to_thread(read_opening, folder, LOG_FILE)
             before = (await self.get_meta("opening") or "0").split()[0]
             count = max(int(before), 0 if found is None else found.count) + 1
-            opening = await asyncio.to_thread(write_opening, folder, count)
+            opening = await asyncio.to_thread(write_opening, folder, count, LOG_FILE)
         except OSError as error:
             raise StoreError(
                 f"{error.filename or folder}: {error.strerror}; check space and rights"
             ) from error
         await self.set_meta("fsync", self._fsync.value)
         await self.set_meta("opening", str(opening))
+        await self.sync()
+        self._is_confirmed = True
+
+    async def revoke(self) -> None:
+        self._is_confirmed = False
+        await self.set_meta("opening", "0 revoked")
         await self.sync()
 
     @property
@@ -309,6 +316,9 @@ class SqliteLog:
     async def close(self) -> None:
         """Close with the mark that nothing was lost; the caller has committed all it had."""
         try:
+            if self._is_confirmed:
+                # What was copied while the node ran is an earlier state from here on.
+                await self.confirm()
             await self.set_meta("clean_shutdown", "yes")
             await self.sync()
         finally:

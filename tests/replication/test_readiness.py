@@ -87,13 +87,27 @@ def test_what_a_heartbeat_says_is_no_answer() -> None:
     assert "waits for region 2, 3" in str(settle(region, {R1: 5}))
 
 
-def test_a_peer_that_lost_what_it_had_answered_answers_again() -> None:
-    """It had applied 105 and not logged it; after its crash nobody has it."""
+def test_when_a_peer_has_lost_what_it_had_answered_for_all_answer_again() -> None:
+    """It had applied 105 and not logged it; until its crash others may have had it from there."""
     region = readiness()
-    region.note_answer(R3, Answer(own_n=99))
-    region.note_answer(R2, Answer(own_n=105))
-    region.note_answer(R2, Answer(own_n=99))
-    assert settle(region, {R1: 99}) is None
+    assert not region.note_answer(R3, Answer(own_n=99))
+    assert not region.note_answer(R2, Answer(own_n=105))
+    assert not region.is_asking
+    assert region.note_answer(R2, Answer(own_n=99))
+    assert region.is_asking
+    assert "waits for region 3" in str(settle(region, {R1: 99}))
+    assert not region.note_answer(R3, Answer(own_n=105))
+    assert "it has 99 of 105" in str(settle(region, {R1: 99}))
+
+
+def test_it_asks_until_all_have_answered_and_recovers_until_nothing_lacks() -> None:
+    region = readiness()
+    region.note_answer(R2, Answer(own_n=9))
+    assert (region.is_asking, region.is_recovering) == (True, True)
+    region.note_answer(R3, Answer(own_n=5))
+    assert (region.is_asking, region.is_recovering) == (False, True)
+    assert settle(region, {R1: 9}) is None
+    assert (region.is_asking, region.is_recovering) == (False, False)
 
 
 def test_what_it_had_told_to_have_must_be_here_again() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,8 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 from crdtstream.replication.link import LinkState
-from crdtstream.store.log import MemoryLog
+from crdtstream.store.log import Fsync, MemoryLog
+from crdtstream.store.sqlite import SqliteLog
 from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
 
 R1, R2, R3 = Region(1), Region(2), Region(3)
@@ -175,6 +177,83 @@ async def test_effects_of_a_peer_that_recovers_are_not_taken() -> None:
             assert second.replica.vv == {}
             async with LiveRegion(3, where).running():
                 await until(lambda: second.replica.vv == {R1: 3})
+
+
+@pytest.mark.parametrize("kind", ["wiped", "copies"])
+async def test_two_regions_that_recover_at_the_same_time_help_each_other(kind: str) -> None:
+    """Each one's own effects were issued after some of the other's, so it needs those first."""
+    where = addresses()
+    regions = first, second, third = [LiveRegion(number, where) for number in where]
+    async with third.running():
+        async with first.running(), second.running():
+            first.add(2)
+            second.add(2)
+            await converged(regions)
+            assert isinstance(first.log, MemoryLog)
+            assert isinstance(second.log, MemoryLog)
+            logs = [await copy_of(one.log) for one in (first, second)]
+            for _ in range(4):
+                for region in (first, second):
+                    region.add(1)
+                    await converged(regions)
+        restored = (
+            [fresh(1, where), fresh(2, where)]
+            if kind == "wiped"
+            else [
+                LiveRegion(number, where, log=log, is_proven=False)
+                for number, log in zip((1, 2), logs, strict=True)
+            ]
+        )
+        async with live_regions(restored):
+            await until(lambda: all(one.engine.stale is None for one in restored))
+            for region in restored:
+                region.add(1)
+            await converged([*restored, third])
+            assert third.replica.vv == {R1: 7, R2: 7}
+
+
+async def test_healthy_regions_relay_effects_of_one_that_recovers_and_waits() -> None:
+    """Region 2 is wiped and waits for region 4; what only region 3 has of it reaches region 1."""
+    where = addresses(4)
+    first, second, third = (LiveRegion(number, where) for number in (1, 2, 3))
+    async with third.running():
+        async with second.running():
+            second.add(1)
+            await until(lambda: third.replica.vv == {R2: 1})
+        third.add(1)
+        async with fresh(2, where).running() as wiped, first.running():
+            await until(lambda: first.replica.vv == {R2: 1, R3: 1})
+            assert "waits for region 4" in str(wiped.engine.stale)
+
+
+async def test_a_region_that_found_a_loss_is_not_taken_for_whole_by_its_next_start(
+    tmp_path: Path,
+) -> None:
+    """Its folder seemed to be the one; it stops before all have answered."""
+    where = addresses(3)
+    folder = tmp_path / "region-1"
+
+    async def opened() -> SqliteLog:
+        return await SqliteLog.open(folder, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
+
+    first, second = LiveRegion(1, where), LiveRegion(2, where)
+    async with second.running():
+        async with first.running():
+            first.add(8)
+            await until(lambda: second.replica.vv == {R1: 8})
+        log = await opened()
+        await log.confirm()
+        await log.abandon()
+        log = await opened()
+        assert log.is_proven
+        behind = LiveRegion(1, where, log=log, is_proven=log.is_proven)
+        async with behind.running():
+            await until(lambda: behind.gate.readiness.is_recovering)
+            await until(lambda: "waits for region 3" in str(behind.engine.stale))
+        await log.close()
+    log = await opened()
+    assert not log.is_proven
+    await log.abandon()
 
 
 # --- Databases ------------------------------------------------------------------------------------
