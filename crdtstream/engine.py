@@ -405,7 +405,7 @@ class Engine:
 
     def _learn_stability(self) -> None:
         """Drop what is kept only for effects that can no longer arrive."""
-        if self.replica.tombstone_count or self.replica.idempotency_record_count:
+        if self.replica.kept_until_stable:
             self.replica.forget_stable(self.stability.stable(self.durable_vv))
 
     def set_stale(self, reason: str | None) -> None:

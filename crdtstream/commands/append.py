@@ -97,7 +97,7 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         known = None if stream is None else recognise(replica, key, stream, name)
         if known is not None:
             return format_id(known)
-    last = ID_MIN if stream is None else stream.last_id
+    last = max(replica.floor_of(key), ID_MIN if stream is None else stream.last_id)
     entry_id = choose_id(request, replica.region, replica.id_mode, now=now, last=last)
     encoded = encode_fields(fields)
     if len(encoded) > ENTRY_BYTES_MAX:

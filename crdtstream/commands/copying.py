@@ -137,6 +137,9 @@ def check_room(replica: Replica, contents: Contents) -> None:
 
 def put(replica: Replica, key: bytes, contents: Contents, deadline: Millis | None) -> None:
     """Make a key, which must not exist here, with these contents."""
+    if replica.floor_of(key):
+        # Their IDs may be lower than what groups elsewhere have read under this name.
+        replica.issue(DeleteKey(key))
     settings = contents.idmp_duration_s, contents.idmp_maxsize
     if settings != (None, None):
         # Before the ids that they bound; and a key must be there for them to be about.

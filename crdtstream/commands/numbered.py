@@ -101,7 +101,7 @@ def append_numbered(
 def _ids(replica: Replica, now: Millis, key: bytes, count: int) -> "tuple[array[int], array[int]]":
     """So many IDs above the stream's last one, in columns."""
     stream = replica.stream(key)
-    last = StreamId(0) if stream is None else stream.last_id
+    last = max(replica.floor_of(key), StreamId(0) if stream is None else stream.last_id)
     first = _next_id(replica.region, now=now, last=last)
     ms, seq = id_ms(first), id_seq(first)
     if seq + SEQ_STRIDE * count <= U64_MAX:

@@ -30,6 +30,7 @@ from crdtstream.core.clock import (
     MutableVersionVector,
     VersionVector,
     covers,
+    covers_dot,
 )
 from crdtstream.core.codec import (
     BatchError,
@@ -70,6 +71,7 @@ from crdtstream.core.effects import (
     counted,
 )
 from crdtstream.core.expiry import Expiry
+from crdtstream.core.floors import Floors
 from crdtstream.core.group import Group
 from crdtstream.core.idempotency import Collapsed, IdempotencyRecords, Tracked, Window
 from crdtstream.core.ids import ID_MIN, SEQ_BITS, IdMode, Millis, Region, StreamId
@@ -147,6 +149,7 @@ class Replica:
         self._key_order = KeyOrder()
         self._losses = Losses()
         self._tombstones = Tombstones()
+        self._floors = Floors()
         self._idempotency = IdempotencyRecords()
         self._numbered = NumberedRecords()
         self._registers: dict[bytes, KeyRegisters] = {}
@@ -220,6 +223,24 @@ class Replica:
     def gone_keys(self) -> list[bytes]:
         """Keys that do not exist any more and of which ``lost`` tells something, in order."""
         return self._losses.keys()
+
+    def floor_of(self, key: bytes) -> StreamId:
+        """What this region appends to the key must be above this ID, and the last-generated one.
+
+        0-0 but for a key that has expired, or is about to before the next write (``floors.py``).
+        """
+        if not self._floors and not self._due:
+            return ID_MIN
+        floor = self._floors.of(key)
+        if key in self._due and not self.is_alone:
+            own = self._streams[key].last_ids.get(self.region) if key in self._streams else None
+            floor = max(floor, ID_MIN if own is None else own.id)
+        return floor
+
+    @property
+    def kept_until_stable(self) -> bool:
+        """Whether ``forget_stable`` may find something to drop."""
+        return bool(self._tombstones or self._floors or self.idempotency_record_count)
 
     @property
     def tombstone_count(self) -> int:
@@ -546,6 +567,10 @@ class Replica:
         self._tombstones.forget_stable(stable)
         self._idempotency.forget_stable(stable)
         self._numbered.forget_stable(stable)
+        for key in self._floors.stable_keys(stable):
+            stream = self._streams.get(key)
+            if stream is None or not stream.groups:
+                self._floors.forget(key)
 
     # --- Applying a batch ---------------------------------------------------------------------
 
@@ -722,6 +747,7 @@ class Replica:
                     self._drop_if_gone(key, stream)
             case DeleteKey(key):
                 self._tombstones.add(dot, key, None)
+                self._floors.forget(key)
                 self._numbered.forget_covered_by(key, context)
                 if self._registers.pop(key, None) is not None:
                     self._expiry.forget(key)
@@ -730,7 +756,7 @@ class Replica:
                     stream.groups.clear()
                     self._drop_if_gone(key, stream)
             case ExpireKey(key):
-                self._apply_expiry(key, context)
+                self._apply_expiry(key, dot, context)
             case CreateGroup(key, group, start, entries_read):
                 if self._tombstones.observed_by(context, key, group):
                     stream = self._stream_or_new(key)
@@ -769,8 +795,8 @@ class Replica:
                 assert_never(effect)
         self.touched.add(effect.key)
 
-    def _apply_expiry(self, key: bytes, context: VersionVector) -> None:
-        """ExpireKey: observed-remove of everything, so nothing is remembered of it."""
+    def _apply_expiry(self, key: bytes, dot: Dot, context: VersionVector) -> None:
+        """ExpireKey: observed-remove of everything, so no tombstone is left."""
         self._numbered.forget_covered_by(key, context)
         registers = self._registers.get(key)
         if registers is not None:
@@ -780,6 +806,10 @@ class Replica:
                 del self._registers[key]
         stream = self._streams.get(key)
         if stream is not None:
+            own = stream.last_ids.get(self.region)
+            has_ended = own is not None and covers_dot(context, Dot(self.region, own.n))
+            if own is not None and has_ended and not self.is_alone:
+                self._floors.raise_to(key, own.id, dot)
             stream.clear_covered_by(context)
             stream.drop_creates(context)
             self._drop_if_gone(key, stream)

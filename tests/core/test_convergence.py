@@ -430,8 +430,8 @@ class Regions(RuleBasedStateMachine):
         replica = node.replica
         stream = replica.stream(b"x")
         if what == "append":
-            last = StreamId(0) if stream is None else stream.last_id
-            entry_id = next_id(replica.region, now=Millis(node.now), last=last)
+            last = max(replica.floor_of(b"x"), 0 if stream is None else stream.last_id)
+            entry_id = next_id(replica.region, now=Millis(node.now), last=StreamId(last))
             once = IdempotentId(b"p", words[1].encode())
             replica.append(b"x", entry_id, b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n", once)
         elif stream is None:

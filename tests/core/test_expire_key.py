@@ -115,6 +115,84 @@ def test_replay_repeats_decisions_and_not_clocks() -> None:
     assert r1("EXISTS x") == 0
 
 
+# --- Where lanes begin again ----------------------------------------------------------------------
+
+
+def read(node: Node) -> list[str]:
+    reply = node.run("XREADGROUP GROUP g c STREAMS x >")
+    return reply["x"] if isinstance(reply, dict) else []
+
+
+def expired_while_a_group_reads() -> tuple[Node, Node]:
+    """Region 1 makes a group past the deadline, and reads region 2's 100; region 2 is not told."""
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r1.run("XADD x 1 f v", "PEXPIRE x 1000")
+    sync(*nodes)
+    r2.run("XADD x 100 f v")
+    let_pass(nodes, 2000)
+    r1.run("XGROUP CREATE x g 0 MKSTREAM")
+    r1.pull(r2)
+    assert read(r1) == ["100-0"]
+    r1.run("XACK x g 100")
+    return r1, r2
+
+
+def test_what_begins_after_the_deadline_is_handed_out_by_groups_that_outlive_it() -> None:
+    r1, r2 = expired_while_a_group_reads()
+    assert str(r2.run("XADD x 5 f v")).startswith(
+        "ERR The ID specified in XADD is equal or smaller"
+    )
+    assert r2.run("XADD x 101 f v") == "101-0"
+    r2.now = 50  # ms before the old last ID
+    added = str(r2.run("XADD x * f v"))
+    sync(r1, r2)
+    r1.now = r2.now
+    assert read(r1) == ["101-0", added]
+
+
+def test_a_key_begins_again_at_any_id_once_no_group_can_have_read_further() -> None:
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r2.run("XADD y 1 f v")
+    sync(*nodes)
+    r1.run("XADD x 100 f v", "PEXPIRE x 1000")
+    sync(*nodes)
+    let_pass(nodes, 2000)
+    r1.expire()
+    assert str(r1.run("XADD x 5 f v")).startswith("ERR The ID")
+    sync(*nodes)
+    r1.replica.forget_stable(r1.replica.vv)
+    assert r1.run("XADD x 5 f v") == "5-0"
+    r1.run("PEXPIRE x 10")
+    let_pass(nodes, 20)
+    assert str(r1.run("XADD x 4 f v")).startswith("ERR The ID")
+    r1.run("XADD x 6 f v", "DEL x")
+    assert r1.run("XADD x 1 f v") == "1-0"
+
+
+def test_a_key_of_one_region_begins_again_at_any_id() -> None:
+    node = Node(1)
+    node.run("XADD x 100 f v", "PEXPIRE x 10")
+    node.now += 20
+    assert node.run("XADD x 5 f v") == "5-0"
+
+
+def test_a_copy_onto_an_expired_key_deletes_it() -> None:
+    """Its IDs may be lower than what a group elsewhere has read."""
+    r1, r2 = expired_while_a_group_reads()
+    r2.run("XADD y 7 f v", "COPY y x")
+    sync(r1, r2)
+    assert [node("XRANGE x - +") for node in (r1, r2)] == [["7-0"]] * 2
+    assert groups(r1) == []
+
+
+def test_the_floor_survives_a_restart() -> None:
+    _, r2 = expired_while_a_group_reads()
+    r2.run("XADD x 101 f v")
+    before = r2.replica.floor_of(b"x")
+    r2.restart()
+    assert r2.replica.floor_of(b"x") == before > 0
+
+
 # --- Some of a group's creates end ----------------------------------------------------------------
 
 

@@ -76,6 +76,14 @@ EXPIRIES: Final = (
         "a key is deleted that is not over",
     ),
     Mutation(
+        "a-lane-begins-again-under-a-group-that-read-further",
+        "crdtstream/core/replica.py",
+        "                self._floors.raise_to(key, own.id, dot)\n",
+        "                pass\n",
+        (EXPIRE + "test_what_begins_after_the_deadline_is_handed_out_by_groups_that_outlive_it",),
+        "an entry is handed out nowhere",
+    ),
+    Mutation(
         "window-counts-from-the-id",
         "crdtstream/core/idempotency.py",
         "    return now - tracked.arrived >= duration_s * 1000\n",

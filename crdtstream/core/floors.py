@@ -1,0 +1,46 @@
+"""Below which IDs this region must not append to a key that has expired.
+
+Expiry takes the last-ID registers that it had observed, so the key may begin again at lower IDs, as
+in Redis.  Unlike a user's delete it spares groups that it had not observed.  Such a group may have
+read, and told to be acknowledged, everything up to the old last ID of a lane:
+
+    R1 makes g, reads R2's 100 and acknowledges it      (0, 100] of lane 2
+    R2 lets the key expire, and appends 5               nobody would ever hand it out
+
+So the region whose lane it is goes on above its old last ID.  That ends when the expiry is causally
+stable and no group is left, or when a user deletes the key, which ends all groups.
+"""
+
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
+from crdtstream.core.ids import ID_MIN, StreamId
+
+
+class Floors:
+    """The floors of one region's own lanes, by key; local, and the same after a replay."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self) -> None:
+        self._by_key: dict[bytes, tuple[StreamId, MutableVersionVector]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def of(self, key: bytes) -> StreamId:
+        """The next ID must be above this one; 0-0 where any will do."""
+        found = self._by_key.get(key)
+        return ID_MIN if found is None else found[0]
+
+    def raise_to(self, key: bytes, last_id: StreamId, expiry: Dot) -> None:
+        """An ExpireKey took this region's last ID of the key."""
+        before, dots = self._by_key.get(key, (ID_MIN, {}))
+        dots[expiry.region] = max(expiry.n, dots.get(expiry.region, 0))
+        self._by_key[key] = max(before, last_id), dots
+
+    def forget(self, key: bytes) -> None:
+        """No group can be left that has read the key's lanes."""
+        self._by_key.pop(key, None)
+
+    def stable_keys(self, stable: VersionVector) -> list[bytes]:
+        """Keys all of whose expiries are causally stable."""
+        return [key for key, (_, dots) in self._by_key.items() if covers(stable, dots)]
