@@ -80,7 +80,7 @@ EXPIRIES: Final = (
         "crdtstream/core/replica.py",
         "                self._floors.raise_to(key, own.id, dot)\n",
         "                pass\n",
-        (EXPIRE + "test_what_begins_after_the_deadline_is_handed_out_by_groups_that_outlive_it",),
+        (EXPIRE + "test_a_key_begins_again_at_any_id_once_no_group_can_have_read_further",),
         "an entry is handed out nowhere",
     ),
     Mutation(
