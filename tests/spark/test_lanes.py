@@ -208,10 +208,11 @@ def test_no_rows(node: AppendNode) -> None:
 
 def test_what_tasks_did_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    options = {"nodes": "127.0.0.1:1", "stream": "s"}
     schema = StructType([StructField("a", StringType())])
-    batch = batch_writer({**options, "writeId": "nightly"}, schema, overwrite=False)
-    stream = stream_writer(options, schema, overwrite=False)
+    with append_node() as node:
+        options = {"nodes": node.address, "stream": "s"}
+        batch = batch_writer({**options, "writeId": "nightly"}, schema, overwrite=False)
+        stream = stream_writer(options, schema, overwrite=False)
     many = [Appended(at, 10, 1) for at in range(30)]
     batch.commit([Appended(0, 3, 4), Appended(1, 5, 0)])
     batch.abort([Appended(0, 3, 4), None])
