@@ -222,6 +222,29 @@ def test_a_scan_goes_on_elsewhere_behind_the_last_dot_that_it_gave(
     assert (resumed.key, resumed.origin, resumed.above_n, resumed.upto_n) == (b"k", 3, 10, 30)
 
 
+def test_a_scan_does_not_go_on_in_another_database(fakes: Callable[[], FakeNode]) -> None:
+    first, second = fakes(), fakes()
+
+    def breaks_off(_request: Any, context: Any) -> Iterator[pb.ScanPiece]:
+        yield from pieces(ipc(entries(1, 10), entries(11, 20)), size=1 << 20)
+        context.abort(Code.UNAVAILABLE, "killed")
+
+    def refuses_strangers(_request: Any, context: Any) -> Iterator[pb.ScanPiece]:
+        meant = dict(context.invocation_metadata())["crdtstream-database"]
+        context.abort(
+            Code.INVALID_ARGUMENT,
+            f"database: the call speaks of {meant}, this node holds {OTHER_UID}",
+        )
+        yield pb.ScanPiece()
+
+    first.on["Scan"], second.on["Scan"] = breaks_off, refuses_strangers
+    with nodes_at(first, second, uid="") as nodes:
+        scan = iter(nodes.scan(pb.ScanRequest(key=b"k", origin=3, upto_n=30)))
+        assert [next(scan).num_rows, next(scan).num_rows] == [10, 10]
+        with pytest.raises(OtherDatabaseError, match=f"{second.address}.*{UID}.*{OTHER_UID}"):
+            next(scan)
+
+
 class Clock:
     """A clock that goes on only while somebody sleeps."""
 
