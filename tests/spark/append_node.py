@@ -32,11 +32,13 @@ class AppendNode(rpc.QueryServicer):
     Attributes:
         before, after: faults that strike before a request is looked at, and when it is done.
         calls: the requests, in the order in which they came.
+        databases: that they named.
     """
 
     def __init__(self) -> None:
         self.entries: dict[bytes, dict[tuple[bytes, int, int], bytes]] = defaultdict(dict)
         self.calls: list[pb.AppendRequest] = []
+        self.databases: set[object] = set()
         self.before: Fault = lambda _number, _request: None
         self.after: Fault = lambda _number, _request: None
         self.address = ""
@@ -47,6 +49,7 @@ class AppendNode(rpc.QueryServicer):
 
     def Append(self, request: pb.AppendRequest, context: Any) -> pb.AppendReply:  # noqa: N802
         with self._lock:
+            self.databases.add(dict(context.invocation_metadata()).get("crdtstream-database"))
             try:
                 return self._append(request)
             except RefusedError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import PythonException
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
@@ -27,6 +28,7 @@ from crdtstream.spark.jobs.audit_keys import (
     differences,
     still_differing,
 )
+from crdtstream.spark.jobs.regions import told_as
 from crdtstream.spark.nodes import Nodes
 from crdtstream.spark.options import EntryId, NodesOptions, Security
 from crdtstream.store.log import Row
@@ -432,3 +434,13 @@ def test_what_agreed_once_is_no_suspect_any_more() -> None:
 
     assert suspects == {}
     assert still_differing(together, apart, suspects) == {}
+
+
+@pytest.mark.parametrize("kind", ["NodesError", "OtherDatabaseError"])
+def test_of_what_a_task_tells_the_reason_is_told(kind: str) -> None:
+    traceback = f"Traceback:\n  File x\ncrdtstream.spark.connecting.{kind}: the reason\n\tat java"
+    with (
+        pytest.raises(AuditError, match=r"^a region could not be read: the reason$"),
+        told_as(AuditError),
+    ):
+        raise PythonException(traceback)
