@@ -265,7 +265,7 @@ def told_as(own: type[Exception]) -> Iterator[None]:
     except (RegionsError, NodesError) as error:
         raise own(str(error)) from error
     except PySparkException as error:
-        reason = re.search(r"NodesError: (.+)", str(error))
+        reason = re.search(r"(?:NodesError|OtherDatabaseError): (.+)", str(error))
         if reason is None:
             raise
         raise own(f"a region could not be read: {reason.group(1)}") from error
