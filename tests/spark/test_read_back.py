@@ -136,38 +136,31 @@ def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("meddling", [remove, alter])
 def test_an_archive_without_what_was_written_does_not_go_on_and_trims_nothing(
-    spark: "SparkSession",
-    region: Node,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    meddling: Meddling,
+    spark: "SparkSession", region: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = f"meddled:{meddling.__name__}"
-    client = region.client
     for number in range(20):
-        client.xadd(stream, {"number": number})
+        region.client.xadd("meddled", {"number": number})
     options = ArchiveOptions(
         NodesOptions((region.grpc_address,), Security(), failover_seconds=20.0),
         str(tmp_path),
-        (stream.encode(),),
+        (b"meddled",),
         trim_older_than_seconds=0.0,
     )
-    meddled = MeddledFolder(tmp_path, "segments", meddling)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(archive_module, "folder_at", lambda *_: meddled)
-        with pytest.raises(
-            ArchiveError, match=r"^20 rows with .* Nothing was committed, replaced or trimmed"
-        ):
-            archive(spark, options)
-
-    assert meddled.meddled
-    assert client.xlen(stream) == 20
-    state = load(LocalFolder(tmp_path))
-    assert state is not None
-    assert (state.batch, state.vector, state.entries, state.segments) == (-1, {}, 0, ())
+    for meddling in (remove, alter):
+        meddled = MeddledFolder(tmp_path, "segments", meddling)
+        with monkeypatch.context() as patched:
+            patched.setattr(archive_module, "folder_at", lambda *_, found=meddled: found)
+            with pytest.raises(
+                ArchiveError, match=r"^20 rows with .* Nothing was committed, replaced or trimmed"
+            ):
+                archive(spark, options)
+        assert meddled.meddled
+        assert region.client.xlen("meddled") == 20
+        state = load(LocalFolder(tmp_path))
+        assert state is not None
+        assert (state.batch, state.vector, state.entries, state.segments) == (-1, {}, 0, ())
 
     outcome = archive(spark, options)
     assert (outcome.entries, outcome.trimmed) == (20, 20)
