@@ -9,76 +9,51 @@ and a trim removes what it says or nothing.
 
 What no other node would judge differently (a wrong password, a request that is not well-formed)
 ends a call at once.
+
+Dots mean something in their own database only.  The first node that answers says which one that is,
+unless it was known before; every call names it from then on, and a node of another database ends
+what was asked of it, instead of going on with what only looks alike.
 """
 
-import base64
-import io
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import grpc
 import pyarrow as pa
 
+from crdtstream.spark.attempts import Attempts
+from crdtstream.spark.connecting import (
+    DATABASE_KEY,
+    DataLossError,
+    NodesError,
+    OtherDatabaseError,
+    StaleBatchError,
+    UnnamedDatabaseError,
+    channel_to,
+    credentials_of,
+)
 from crdtstream.spark.options import NodesOptions, Security
+from crdtstream.spark.pieces import Pieces
 from crdtstream.v1 import query_pb2, query_pb2_grpc
+
+__all__ = [
+    "DataLossError",
+    "Nodes",
+    "NodesError",
+    "OtherDatabaseError",
+    "Scanning",
+    "StaleBatchError",
+    "patterns_literal",
+]
 
 _T = TypeVar("_T")
 
 # A call that is answered at once, or not at all: planning over many streams is the longest.
 CALL_SECONDS_MAX: Final = 60.0
 POSITION_SECONDS_MAX: Final = 5.0
-PAUSE_SECONDS_MIN: Final = 0.02
-PAUSE_SECONDS_MAX: Final = 1.0
-
-_CHANNEL_OPTIONS: Final = (
-    ("grpc.enable_http_proxy", 0),
-    # Each object its own connection: one that just failed is not waited for.
-    ("grpc.use_local_subchannel_pool", 1),
-    # Pieces are far smaller; a list of streams' descriptions or a plan may be larger.
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # How long one attempt to connect takes, and how soon the next one follows.
-    ("grpc.min_reconnect_backoff_ms", 3_000),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A node that vanished without a word is noticed, also while a slow reader asks for nothing.
-    ("grpc.keepalive_time_ms", 5_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 0),
-    ("grpc.http2.max_pings_without_data", 0),
-)
-
-# Passing states: another node, or this one a little later, may do it.
-_PASSING: Final = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.ABORTED,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-    }
-)
-# A fault of one node, perhaps of all: each is asked once, and not again.
-_FAULTS: Final = frozenset(
-    {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS}
-)
-
-
-class NodesError(Exception):
-    """The nodes did not do what they were asked.  The text says what to do next."""
-
-
-class StaleBatchError(NodesError):
-    """An append of a batch that is long committed: the task was overtaken, nothing was done."""
-
-
-class DataLossError(NodesError):
-    """Entries were trimmed before they were read."""
 
 
 class Nodes:
@@ -89,22 +64,34 @@ class Nodes:
     """
 
     def __init__(
-        self, addresses: Sequence[str], security: Security, failover_seconds: float
+        self,
+        addresses: Sequence[str],
+        security: Security,
+        failover_seconds: float,
+        database_uid: str = "",
     ) -> None:
+        """
+        Args:
+            database_uid: identity of the database that is meant; empty: the one of the first node
+                that answers.
+        """
         assert addresses, "no address to ask"
         self.addresses = tuple(addresses)
         self.failover_seconds = failover_seconds
         self._security = security
         self._channels: dict[str, grpc.Channel] = {}
         self._stubs: dict[str, Any] = {}
-        self._metadata = _credentials(security)
+        self._credentials = credentials_of(security)
+        self._database_uid = database_uid
         # Who answered last is asked first: a node that is down costs its time once.
         self._preferred = 0
 
     @classmethod
     def of(cls, options: NodesOptions) -> "Nodes":
         """The nodes that ``options`` name."""
-        return cls(options.addresses, options.security, options.failover_seconds)
+        return cls(
+            options.addresses, options.security, options.failover_seconds, options.database_uid
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -126,25 +113,51 @@ class Nodes:
 
     def only(self, address: str) -> "Nodes":
         """One node alone, for who must talk to that very region; to be closed on its own."""
-        return Nodes((address,), self._security, self.failover_seconds)
+        return Nodes((address,), self._security, self.failover_seconds, self._database_uid)
 
     def position(self, address: str | None = None) -> query_pb2.Position:
         """Who a node is and what it has durably; of ``address``, or of any that answers.
 
         Raises:
-            NodesError: none answers.
+            NodesError: none answers, or it is of another database.
         """
-        request = query_pb2.PositionRequest()
         if address is None:
-            found: query_pb2.Position = self._call(
-                "GetPosition", request, seconds_max=POSITION_SECONDS_MAX
-            )
-            return found
+            return self._retried("GetPosition", self._position_at, introduced=True)
         with self.only(address) as node:
             return node.position()
 
+    @property
+    def database_uid(self) -> str:
+        """The identity of the database, 32 hexadecimal digits; asked for unless it is known.
+
+        Raises:
+            NodesError: nobody says so in time.
+        """
+        if not self._database_uid:
+            self.position()
+        return self._database_uid
+
+    def _position_at(self, address: str) -> query_pb2.Position:
+        """Who the node is; of which database, is known then."""
+        position: query_pb2.Position = self.stub(address).GetPosition(
+            query_pb2.PositionRequest(), timeout=POSITION_SECONDS_MAX, metadata=self.metadata
+        )
+        uid = position.database_uid.hex()
+        if not uid:
+            raise UnnamedDatabaseError(position.fault or "it may be of an earlier version")
+        if self._database_uid not in ("", uid):
+            raise OtherDatabaseError(
+                f"{address} holds database {uid}, and {self._database_uid} is meant; what was kept "
+                "of one database says nothing about another: begin anew, or name nodes of that "
+                "database"
+            )
+        self._database_uid = uid
+        return position
+
     def positions(self) -> dict[str, query_pb2.Position]:
         """The positions of all nodes that answer, asked at once; nobody is waited for long.
+
+        Who does not know its database yet counts as one that does not answer.
 
         Raises:
             NodesError: they are regions of different databases, or refuse who is asking.
@@ -153,19 +166,37 @@ class Nodes:
             address: self.stub(address).GetPosition.future(
                 query_pb2.PositionRequest(),
                 timeout=min(POSITION_SECONDS_MAX, max(1.0, self.failover_seconds)),
-                metadata=self._metadata,
+                metadata=self.metadata,
             )
             for address in self.addresses
         }
         found: dict[str, query_pb2.Position] = {}
-        attempts = _Attempts(self, "GetPosition")
+        attempts = self.attempts("GetPosition")
         for address, call in calls.items():
             try:
-                found[address] = call.result()
+                position = call.result()
             except grpc.RpcError as error:
                 attempts.failed(address, error)
-        _refuse_strangers(found)
+            else:
+                if position.database_uid:
+                    found[address] = position
+        self._refuse_strangers(found)
         return found
+
+    def _refuse_strangers(self, positions: dict[str, query_pb2.Position]) -> None:
+        databases = {(one.database_uid.hex(), one.database_id) for one in positions.values()}
+        uids = {uid for uid, _ in databases} | ({self._database_uid} - {""})
+        if len(databases) > 1 or len(uids) > 1:
+            told = [
+                f"{address} is of {one.database_uid.hex()} ({one.database_id!r})"
+                for address, one in positions.items()
+            ]
+            meant = f", and {self._database_uid} is meant" if self._database_uid else ""
+            raise OtherDatabaseError(
+                f"the nodes are regions of different databases: {', '.join(told)}{meant}; name "
+                "nodes of one database"
+            )
+        self._database_uid = next(iter(uids), "")
 
     def refuse_strangers(self) -> None:
         """Make sure, of the nodes that answer, that what one lacks may be read at another.
@@ -184,9 +215,7 @@ class Nodes:
 
         def read(address: str) -> list[query_pb2.StreamDescription]:
             stub = self.stub(address)
-            return list(
-                stub.ListStreams(request, timeout=CALL_SECONDS_MAX, metadata=self._metadata)
-            )
+            return list(stub.ListStreams(request, timeout=CALL_SECONDS_MAX, metadata=self.metadata))
 
         return self._retried("ListStreams", read)
 
@@ -202,8 +231,8 @@ class Nodes:
         """Pending entries of groups; read whole before the first comes, so from one node alone."""
 
         def read(address: str) -> list[pa.RecordBatch]:
-            call = self.stub(address).ScanPending(request, metadata=self._metadata)
-            with _Pieces(call) as pieces:
+            call = self.stub(address).ScanPending(request, metadata=self.metadata)
+            with Pieces(call) as pieces:
                 return list(pieces.batches())
 
         yield from self._retried("ScanPending", read)
@@ -231,35 +260,55 @@ class Nodes:
     def channel(self, address: str) -> grpc.Channel:
         """The connection to an address, for who asks other services of that node."""
         if address not in self._channels:
-            self._channels[address] = _channel(address, self._security)
+            self._channels[address] = channel_to(address, self._security)
         return self._channels[address]
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What goes with every call."""
-        return self._metadata
+        """What goes with every call: who is asking, and of which database, once that is known."""
+        named = ((DATABASE_KEY, self._database_uid),) if self._database_uid else ()
+        return self._credentials + named
 
     def in_turn(self) -> tuple[str, ...]:
         """The addresses in the order in which to ask."""
         at = self._preferred
         return self.addresses[at:] + self.addresses[:at]
 
+    def attempts(self, method: str) -> Attempts:
+        """Addresses to ask for something, until the time for failing over is up."""
+        return Attempts(method, self.in_turn, self.failover_seconds)
+
     def prefer(self, address: str) -> None:
         self._preferred = self.addresses.index(address)
 
-    def _call(self, method: str, request: object, *, seconds_max: float = CALL_SECONDS_MAX) -> Any:
+    def introduce(self, address: str) -> None:
+        """Ask a node for its database, if it is not known which one is meant.
+
+        Raises:
+            grpc.RpcError: the node does not answer.
+            UnnamedDatabaseError: it does not know yet.
+        """
+        if not self._database_uid:
+            self._position_at(address)
+
+    def _call(self, method: str, request: object) -> Any:
         return self._retried(
             method,
             lambda address: getattr(self.stub(address), method)(
-                request, timeout=seconds_max, metadata=self._metadata
+                request, timeout=CALL_SECONDS_MAX, metadata=self.metadata
             ),
         )
 
-    def _retried(self, method: str, call: Callable[[str], _T]) -> _T:
-        attempts = _Attempts(self, method)
+    def _retried(self, method: str, call: Callable[[str], _T], *, introduced: bool = False) -> _T:
+        """What the first node answers that does; ``introduced``: the call asks who it is itself."""
+        attempts = self.attempts(method)
         for address in attempts:
             try:
+                if not introduced:
+                    self.introduce(address)
                 reply = call(address)
+            except UnnamedDatabaseError as error:
+                attempts.not_yet(address, str(error))
             except grpc.RpcError as error:
                 attempts.failed(address, error)
             else:
@@ -296,12 +345,15 @@ class Scanning:
         yield from self._batches
 
     def _run(self) -> Iterator[pa.RecordBatch]:
-        attempts = _Attempts(self._nodes, "Scan")
+        attempts = self._nodes.attempts("Scan")
         for address in attempts:
             try:
+                self._nodes.introduce(address)
                 for batch in self._read(address):
                     attempts.progressed()
                     yield batch
+            except UnnamedDatabaseError as error:
+                attempts.not_yet(address, str(error))
             except grpc.RpcError as error:
                 attempts.failed(address, error)
             else:
@@ -315,180 +367,13 @@ class Scanning:
         if request.upto_n and request.above_n >= request.upto_n:
             return
         call = self._nodes.stub(address).Scan(request, metadata=self._nodes.metadata)
-        with _Pieces(call) as pieces:
+        with Pieces(call) as pieces:
             for batch in pieces.batches():
                 self._lost_n = max(self._lost_n, pieces.lost_n)
                 if batch.num_rows:
                     self._position_n = batch.column("n")[-1].as_py()
                     yield batch
             self._lost_n = max(self._lost_n, pieces.lost_n)
-
-
-class _Attempts:
-    """Addresses to try, one after the other, with pauses, until the time for it is up."""
-
-    def __init__(self, nodes: Nodes, method: str) -> None:
-        self._nodes = nodes
-        self._method = method
-        self._problems: dict[str, str] = {}
-        self._faulty: set[str] = set()
-        self._deadline = time.monotonic() + nodes.failover_seconds
-        self._pause_seconds = PAUSE_SECONDS_MIN
-
-    def __iter__(self) -> Iterator[str]:
-        while True:
-            yield from self._nodes.in_turn()
-            remaining = self._deadline - time.monotonic()
-            if remaining <= 0:
-                raise NodesError(self._given_up())
-            time.sleep(min(self._pause_seconds, remaining))
-            self._pause_seconds = min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
-
-    def progressed(self) -> None:
-        """Something came: the next failure has its own time."""
-        self._problems.clear()
-        self._faulty.clear()
-        self._deadline = time.monotonic() + self._nodes.failover_seconds
-        self._pause_seconds = PAUSE_SECONDS_MIN
-
-    def failed(self, address: str, error: grpc.RpcError) -> None:
-        """Take note of a failure.
-
-        Raises:
-            NodesError: asking again, or another node, would not help.
-        """
-        code, details = error.code(), error.details() or "no reason given"
-        told = f"{address}: {details}"
-        match code:
-            case _ if code in _PASSING:
-                self._problems[address] = told
-            case grpc.StatusCode.FAILED_PRECONDITION if details.startswith("behind"):
-                self._problems[address] = told
-            case grpc.StatusCode.FAILED_PRECONDITION if details.startswith("stale"):
-                raise StaleBatchError(told) from error
-            case _ if code in _FAULTS and address not in self._faulty:
-                self._faulty.add(address)
-                self._problems[address] = f"{told} ({code.name})"
-            case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-                raise NodesError(f"{told}: give the options user and password") from error
-            case grpc.StatusCode.UNIMPLEMENTED:
-                raise NodesError(
-                    f"what answers at {address} is no region node of this version:"
-                    " name its gRPC port (738r), or that of its [query]"
-                ) from error
-            case _:
-                raise NodesError(f"{self._method} at {told} ({code.name})") from error
-
-    def _given_up(self) -> str:
-        tried = "; ".join(self._problems.values())
-        return (
-            f"no node did {self._method} within {self._nodes.failover_seconds:g} s: {tried}."
-            " Start the nodes, name others in the option 'nodes', or raise failoverSeconds"
-        )
-
-
-class _Pieces(io.RawIOBase):
-    """The pieces of one answer as a file that Arrow reads its stream from.
-
-    An error of the call looks like the end of the file to Arrow and is raised by :meth:`batches`.
-    """
-
-    def __init__(self, call: Any) -> None:
-        super().__init__()
-        self._call = call
-        self._error: grpc.RpcError | None = None
-        self._rest = memoryview(b"")
-        self.lost_n = 0
-
-    def close(self) -> None:
-        # A call that nobody reads to its end would hold the node's memory until it notices.
-        if not self.closed:
-            self._call.cancel()
-        super().close()
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Exactly ``size`` bytes, fewer only at the end."""
-        parts = []
-        wanted = size
-        while wanted and self._more():
-            part = self._rest if wanted < 0 else self._rest[:wanted]
-            self._rest = self._rest[len(part) :]
-            parts.append(part)
-            wanted -= len(part) if wanted > 0 else 0
-        return b"".join(parts)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The record batches.
-
-        Raises:
-            grpc.RpcError: the call failed.
-            NodesError: what came is no Arrow stream.
-        """
-        try:
-            if self._more():
-                with pa.ipc.open_stream(pa.PythonFile(self, mode="r")) as reader:
-                    yield from reader
-                # What comes behind the stream's end: its call's outcome, and the last losses.
-                while self._more():
-                    self._rest = memoryview(b"")
-        except (pa.ArrowInvalid, OSError) as error:
-            if self._error is None:
-                raise NodesError(f"a node's answer is no Arrow stream: {error}") from error
-        if self._error is not None:
-            raise self._error
-
-    def _more(self) -> bool:
-        """Whether there are bytes to read; gets the next piece if none are left."""
-        while not self._rest and self._error is None:
-            try:
-                piece = next(self._call, None)
-            except grpc.RpcError as error:
-                self._error = error
-                return False
-            if piece is None:
-                return False
-            self.lost_n = max(self.lost_n, piece.lost_n)
-            self._rest = memoryview(piece.data)
-        return bool(self._rest)
-
-
-def _refuse_strangers(positions: dict[str, query_pb2.Position]) -> None:
-    databases = {position.database_id for position in positions.values()}
-    if len(databases) > 1:
-        told = ", ".join(f"{address} is of {p.database_id!r}" for address, p in positions.items())
-        raise NodesError(f"the nodes are regions of different databases: {told}; name one database")
-
-
-def _credentials(security: Security) -> tuple[tuple[str, str], ...]:
-    if not security.password:
-        return ()
-    pair = f"{security.user or 'default'}:{security.password}".encode()
-    return (("authorization", f"Basic {base64.b64encode(pair).decode()}"),)
-
-
-def _channel(address: str, security: Security) -> grpc.Channel:
-    if not security.tls:
-        return grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
-    credentials = grpc.ssl_channel_credentials(
-        root_certificates=_file(security.tls_ca_file, "tlsCaFile"),
-        private_key=_file(security.tls_key_file, "tlsKeyFile"),
-        certificate_chain=_file(security.tls_cert_file, "tlsCertFile"),
-    )
-    return grpc.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
-
-
-def _file(path: str, option: str) -> bytes | None:
-    if not path:
-        return None
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise NodesError(
-            f"{option}={path!r}: {error.strerror}; every machine that runs tasks needs this file"
-        ) from error
 
 
 def patterns_literal(keys: Iterable[bytes]) -> list[bytes]:

@@ -9,12 +9,12 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from crdtstream.spark.vectors import U64_MAX, Vector, VectorError, parse_vector
+from crdtstream.spark.vectors import U64_MAX, Vector, VectorError, parse_database, parse_vector
 
 _T = TypeVar("_T")
 
@@ -126,11 +126,17 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class NodesOptions:
-    """Which nodes, how to reach them, and how long to look for one that answers."""
+    """Which nodes, and how to reach them.
+
+    Attributes:
+        failover_seconds: how long to look for one that answers.
+        database_uid: identity of the database that they must be of; empty: whatever it is.
+    """
 
     addresses: tuple[str, ...]
     security: Security
     failover_seconds: float
+    database_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +181,7 @@ class SourceOptions:
         given = _Given(options, SOURCE_OPTIONS)
         start, end = _id_bounds(given)
         parsed = cls(
-            nodes=_nodes(given),
+            nodes=replace(_nodes(given), database_uid=_database_uid(given)),
             streams=given.take("streams", _streams, ()),
             start=start,
             end=end,
@@ -353,6 +359,27 @@ def _vector(text: str, expected: str) -> Vector:
         raise ValueError(f"expected {expected}") from None
     except VectorError as error:
         raise ValueError(f"{error}; expected {expected}") from None
+
+
+def _database_uid(given: _Given) -> str:
+    """Of which database the vectors say that they are; empty if none says it."""
+    told = {
+        name: uid
+        for name in ("startingOffsets", "endingOffsets")
+        if (uid := given.take(name, _database_of, ""))
+    }
+    if len(set(told.values())) > 1:
+        of = ", ".join(f"{name} of {uid}" for name, uid in told.items())
+        given.problem(f"vectors of two databases: {of}; give those of one")
+    return next(iter(told.values()), "")
+
+
+def _database_of(text: str) -> str:
+    try:
+        offset = json.loads(text)
+    except json.JSONDecodeError:
+        return ""
+    return parse_database(offset) if isinstance(offset, dict) else ""
 
 
 def _id_bounds(given: _Given) -> tuple[EntryId, EntryId]:

@@ -5,7 +5,7 @@ or later, reads the same entries.  Lanes may be many and small, so a partition m
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ from crdtstream.spark.options import EntryId, NodesOptions
 from crdtstream.spark.selection import Selection
 from crdtstream.v1 import effects_pb2, query_pb2
 
+# Lanes whose lag is told, the longest first.
+LAGS_MAX: Final = 100
 # Below this a task costs more than what it reads.
 RANGE_ENTRIES_MIN: Final = 20_000
 
@@ -59,9 +61,14 @@ class EntryRange:
 
 @dataclass(frozen=True)
 class RangesPartition(InputPartition):
-    """What one task reads."""
+    """What one task reads; ``database_uid``: the database whose dots these are."""
 
     ranges: tuple[EntryRange, ...]
+    database_uid: str
+
+    def at(self, nodes: NodesOptions) -> NodesOptions:
+        """Where to read it: at these nodes, if they are of its database."""
+        return replace(nodes, database_uid=self.database_uid)
 
 
 def ranges_of(plan: query_pb2.PlanReply, selection: Selection) -> list[EntryRange]:
@@ -81,7 +88,9 @@ def ranges_of(plan: query_pb2.PlanReply, selection: Selection) -> list[EntryRang
     ]
 
 
-def packed(ranges: Iterable[EntryRange], *, entries: int) -> list[RangesPartition]:
+def packed(
+    ranges: Iterable[EntryRange], *, entries: int, database_uid: str
+) -> list[RangesPartition]:
     """Partitions of about so many entries each, the ranges in the order given.
 
     All ranges in a row are cut at every multiple of ``entries``, so what one partition has too much
@@ -92,23 +101,23 @@ def packed(ranges: Iterable[EntryRange], *, entries: int) -> list[RangesPartitio
     for one in ranges:
         partitions.setdefault(before // entries, []).append(one)
         before += one.entries
-    return [RangesPartition(tuple(some)) for some in partitions.values()]
+    return [RangesPartition(tuple(some), database_uid) for some in partitions.values()]
 
 
 def read_ranges(
     options: NodesOptions,
     columns: Columns,
-    ranges: Sequence[EntryRange],
+    partition: RangesPartition,
     *,
     check: Callable[[EntryRange, Scanning, int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of some ranges, in few and large batches.
+    """The entries of a partition's ranges, in few and large batches.
 
     Args:
         check: called behind each range, with how many entries were read.
     """
-    with Nodes.of(options) as nodes:
-        yield from merged(_converted(nodes, columns, ranges, check))
+    with Nodes.of(partition.at(options)) as nodes:
+        yield from merged(_converted(nodes, columns, partition.ranges, check))
 
 
 def _converted(
@@ -126,3 +135,22 @@ def _converted(
             yield columns.batch(wire, Lane(one.key, one.origin))
         if check is not None:
             check(one, scanning, entries)
+
+
+def lane_name(key: bytes, origin: int) -> str:
+    """A lane in one word, as in ``orders/1``."""
+    return f"{key.decode('utf-8', 'backslashreplace')}/{origin}"
+
+
+def origin_of(lane_name: str) -> int:
+    return int(lane_name.rpartition("/")[2])
+
+
+def lags(ranges: Iterable[EntryRange]) -> dict[str, int]:
+    """Entries by "stream/region", the most first."""
+    found: dict[str, int] = {}
+    for one in ranges:
+        lane = lane_name(one.key, one.origin)
+        found[lane] = found.get(lane, 0) + one.entries
+    most = sorted(found.items(), key=lambda lag: (-lag[1], lag[0]))[:LAGS_MAX]
+    return dict(most)

@@ -35,7 +35,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
@@ -53,7 +53,7 @@ from pyspark.sql.types import StructType
 from crdtstream.spark.encoding import NoFieldError, pieces
 from crdtstream.spark.lanes import Groups, Lanes, Producer
 from crdtstream.spark.layout import STREAM, Layout, SinkError
-from crdtstream.spark.nodes import NodesError, StaleBatchError
+from crdtstream.spark.nodes import Nodes, NodesError, StaleBatchError
 from crdtstream.spark.options import RowOrder, SinkOptions
 
 # As Spark sets them for the tasks of a micro-batch.
@@ -95,6 +95,7 @@ def batch_writer(
     Raises:
         OptionsError: the options are wrong.
         SinkError: rows of this schema cannot be appended, or shall replace what is there.
+        NodesError: no node says in time of which database it is.
     """
     _refuse_overwrite(overwrite)
     return BatchWriter(schema, SinkOptions.parse(options))
@@ -111,6 +112,16 @@ def stream_writer(
     return StreamWriter(schema, SinkOptions.parse(options))
 
 
+def _of_one_database(options: SinkOptions) -> SinkOptions:
+    """The options for all tasks: they append to the database that is there now, and to no other.
+
+    Raises:
+        NodesError: no node says which that is in time.
+    """
+    with Nodes.of(options.nodes) as nodes:
+        return replace(options, nodes=replace(options.nodes, database_uid=nodes.database_uid))
+
+
 def _refuse_overwrite(overwrite: bool) -> None:
     if overwrite:
         raise SinkError(
@@ -124,7 +135,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._layout = Layout.of(schema, options.stream)
-        self._options = options
+        self._options = _of_one_database(options)
         self._write_id = options.write_id or uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Appended:
@@ -162,7 +173,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "crdtstream: writeId is for df.write; a streaming query is known by its checkpoint"
             )
         self._layout = Layout.of(schema, options.stream)
-        self._options = options
+        self._options = _of_one_database(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Appended:
         task = _task()

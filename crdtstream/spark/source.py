@@ -68,7 +68,7 @@ class EntriesReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For no partitions at all Spark makes one of its own.
         if isinstance(partition, RangesPartition):
-            yield from read_ranges(self._options.nodes, self._columns, partition.ranges)
+            yield from read_ranges(self._options.nodes, self._columns, partition)
 
     def _planned(self, nodes: Nodes) -> list[RangesPartition]:
         nodes.refuse_strangers()
@@ -81,7 +81,9 @@ class EntriesReader(DataSourceReader):
         target = self._range_entries(entries)
         if any(one.entries > target for one in plan.ranges):
             plan = nodes.plan(self._selection.plan_request(above, cut, range_entries=target))
-        return packed(ranges_of(plan, self._selection), entries=target)
+        return packed(
+            ranges_of(plan, self._selection), entries=target, database_uid=nodes.database_uid
+        )
 
     def _bounds(self, nodes: Nodes) -> tuple[Vector, Vector]:
         """Between which vectors to read; what was asked for, or all that is durable."""

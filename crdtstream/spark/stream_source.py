@@ -1,9 +1,9 @@
 """The streaming source: a query's offset is the version vector up to which it has read.
 
-    offset n          {"1": 500, "2": 40}
+    offset n          {"1": 500, "2": 40, "database": "5f0c…"}
     latestOffset      the node's durable vector, or less of it (maxEntriesPerTrigger)
     partitions        what lies between two offsets, as ranges of dots in each lane
-    offset n + 1      {"1": 620, "2": 44}
+    offset n + 1      {"1": 620, "2": 44, "database": "5f0c…"}
 
 A late entry with a low ID has a high dot, hence none is skipped; new streams and regions are beyond
 the old vector and come by themselves.  An offset is durable where it was told, and never goes back:
@@ -12,7 +12,12 @@ a region that is behind adds nothing to it until it has caught up.
 A query that begins with the earliest entries has not lost what was trimmed before.  While it reads
 its way through them, its offsets say what that was, so that it is still known after a restart:
 
-    {"1": 120, "lostBefore": {"orders/1": 400}}
+    {"1": 120, "database": "5f0c…", "lostBefore": {"orders/1": 400}}
+
+Dots mean something in their own database only, so an offset says which one that is, and nodes of
+another are refused.  A checkpoint of an earlier version does not say it: it is taken to be of the
+database that the nodes hold when it is first continued, and an empty micro-batch notes that at
+once.
 
 A micro-batch that is run again after a crash is cut in the same way: tasks are made by dots alone,
 not by how many entries there are, and each reads its lanes by name.  So its tasks have the same
@@ -23,6 +28,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,23 +42,35 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from crdtstream.spark.entries import Columns
-from crdtstream.spark.nodes import DataLossError, Nodes, NodesError, Scanning
-from crdtstream.spark.options import OptionsError, SourceOptions
+from crdtstream.spark.nodes import (
+    DataLossError,
+    Nodes,
+    NodesError,
+    OtherDatabaseError,
+    Scanning,
+)
+from crdtstream.spark.options import NodesOptions, OptionsError, SourceOptions
 from crdtstream.spark.ranges import (
     RANGE_ENTRIES_MIN,
     EntryRange,
     RangesPartition,
+    lags,
+    lane_name,
+    origin_of,
     ranges_of,
     read_ranges,
 )
 from crdtstream.spark.selection import Selection
 from crdtstream.spark.vectors import (
+    DATABASE,
     LAG_ENTRIES,
     LOST_BEFORE,
     Vector,
     beyond,
+    cut_by_dots,
     join,
     offset_of,
+    parse_database,
     parse_vector,
     vector_of,
 )
@@ -61,8 +79,6 @@ from crdtstream.v1 import query_pb2
 # Of one micro-batch, unless minPartitions asks for more.
 TASKS_MAX: Final = 64
 CATCH_UP_PAUSE_SECONDS: Final = 0.1
-# Lanes whose lag is told, the longest first.
-LAGS_MAX: Final = 100
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -90,6 +106,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # By lane, what was lost before this query began to read it, or is told: no news.
         self._lost_before: dict[str, int] = {}
         self._behind_since: float | None = None
+        self._told_adopted = False
 
     # --- What Spark asks, on the driver ---------------------------------------------------------
 
@@ -102,7 +119,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         starting = self._options.starting_offsets
         if isinstance(starting, dict):
-            return offset_of(starting)
+            return offset_of(starting, self._connected().database_uid)
         if starting == "earliest" and not self._selection.is_empty:
             self._note_losses_before()
         return {}
@@ -125,11 +142,12 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_before_latest(start):
             # With a zero, where there is nothing yet: it must not be taken for the empty one.
             self._planned = upto
-            return offset_of(upto) or {str(region): 0 for region in self._regions()}
+            regions = offset_of(upto) or {str(region): 0 for region in self._regions()}
+            return regions | self._database()
         end = self._end(above, upto, limit)
         if end is None:
             self._planned = above
-            return start
+            return start if not above or DATABASE in start else start | self._database()
         self._planned = join([above, end])
         return self._offset(self._planned)
 
@@ -147,10 +165,10 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except NodesError as error:
             _LOG.warning("how much is still to be read cannot be told: %s", error)
             return None
-        return offset_of(self._newest) | {LAG_ENTRIES: _lags(ranges)}
+        return offset_of(self._newest) | self._database() | {LAG_ENTRIES: lags(ranges)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        above, upto = self._resumed(start), parse_vector(end)
+        above, upto = self._resumed(start), self._vector_of(end)
         if self._is_before_latest(start) or self._selection.is_empty:
             return []
         slices = self._slices(above, upto)
@@ -168,11 +186,13 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangesPartition)
-        yield from read_ranges(
-            self._options.nodes, self._columns, partition.ranges, check=self._check_read
-        )
+        nodes = partition.at(self._options.nodes)
+        check = partial(self._check_read, nodes)
+        yield from read_ranges(nodes, self._columns, partition, check=check)
 
-    def _check_read(self, one: EntryRange, scanning: Scanning, entries: int) -> None:
+    def _check_read(
+        self, at: NodesOptions, one: EntryRange, scanning: Scanning, entries: int
+    ) -> None:
         """Make sure that entries which were counted and not read were not trimmed meanwhile.
 
         With XDEL they may have gone, too, and are nobody's loss.
@@ -180,7 +200,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if entries >= one.entries:
             return
         # What the scan was told when it began may be old: the last dot is asked for once more.
-        with Nodes.of(self._options.nodes) as nodes:
+        with Nodes.of(at) as nodes:
             again = replace(one, above_n=one.upto_n - 1)
             lost_n = max(scanning.lost_n, nodes.scan(again.request).lost_n)
         if lost_n > max(one.above_n, one.lost_n):
@@ -267,7 +287,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _is_before_latest(self, start: Mapping[str, Any]) -> bool:
         """Whether an offset stands for ``latest``, before it was known which vector that is."""
-        return not start and self._options.starting_offsets == "latest"
+        return self._options.starting_offsets == "latest" and not parse_vector(start)
 
     def _regions(self) -> list[int]:
         return [self._connected().position().region]
@@ -299,7 +319,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for one in ranges_of(plan, self._selection)
             ]
             if ranges:
-                yield RangesPartition(tuple(ranges))
+                yield RangesPartition(tuple(ranges), nodes.database_uid)
 
     def _ranges(self, above: Vector, upto: Vector) -> list[EntryRange]:
         if self._selection.is_empty or not self._selection.moving(above, upto):
@@ -316,22 +336,51 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._selection.moving({}, upto):
             request = self._selection.plan_request({}, upto, only_end=True)
             for loss in nodes.plan(request).losses:
-                self._lost_before[_lane_name(loss.key, loss.origin)] = loss.lost_n
+                self._lost_before[lane_name(loss.key, loss.origin)] = loss.lost_n
 
     def _resumed(self, offset: Mapping[str, Any]) -> Vector:
         """The vector of an offset; of what it says beside it note is taken."""
         if LOST_BEFORE in offset:
             self._lost_before = dict(offset[LOST_BEFORE]) | self._lost_before
-        return parse_vector(offset)
+        return self._vector_of(offset)
+
+    def _vector_of(self, offset: Mapping[str, Any]) -> Vector:
+        """The vector of an offset, whose dots are those of the nodes.
+
+        Raises:
+            OtherDatabaseError: they are those of another database.
+        """
+        vector, database_uid = parse_vector(offset), parse_database(offset)
+        if not vector and not database_uid:
+            return vector
+        own = self._connected().database_uid
+        if database_uid not in ("", own):
+            raise OtherDatabaseError(
+                f"the checkpoint is of database {database_uid}, the nodes hold {own}, where its "
+                "dots mean other entries: name in 'nodes' those that were read, or begin with a "
+                "new checkpoint"
+            )
+        if not database_uid and not self._told_adopted:
+            self._told_adopted = True
+            _LOG.warning(
+                "the checkpoint does not say of which database it is, as an earlier version wrote "
+                "it: from now on it is of %s, which the nodes hold",
+                own,
+            )
+        return vector
+
+    def _database(self) -> dict[str, str]:
+        """What an offset says beside its vector, lest it is taken for one of another database."""
+        return {DATABASE: self._connected().database_uid}
 
     def _offset(self, vector: Vector) -> dict[str, Any]:
         """The offset of a vector, with those losses before the query that lie beyond it."""
         ahead = {
             lane: n
             for lane, n in sorted(self._lost_before.items())
-            if n > vector.get(_origin_of(lane), 0)
+            if n > vector.get(origin_of(lane), 0)
         }
-        return offset_of(vector) | ({LOST_BEFORE: ahead} if ahead else {})
+        return offset_of(vector) | self._database() | ({LOST_BEFORE: ahead} if ahead else {})
 
     def _look_for_losses(self, above: Vector, plan: query_pb2.PlanReply) -> None:
         """Tell of lanes of which something that was not read is gone.
@@ -341,7 +390,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         for loss in plan.losses:
             read_n = above.get(loss.origin)
-            lane = _lane_name(loss.key, loss.origin)
+            lane = lane_name(loss.key, loss.origin)
             if read_n is not None and loss.lost_n > max(read_n, self._lost_before.get(lane, 0)):
                 # Told once.
                 self._lost_before[lane] = loss.lost_n
@@ -355,46 +404,3 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{what}; with failOnDataLoss=false the query goes on without them")
         _LOG.warning("%s; the query goes on without them", what)
-
-
-def cut_by_dots(above: Vector, upto: Vector, *, parts: int) -> list[tuple[Vector, Vector]]:
-    """What lies between two vectors, in so many parts at most, each of as many dots.
-
-    region 1  ├──────────┼────┤
-    region 2                  ├─────┼───┤
-    part            1           2     3
-    """
-    dots = sum(n - above.get(origin, 0) for origin, n in upto.items())
-    each = max(1, -(-dots // parts))
-    cut: list[tuple[Vector, Vector]] = []
-    room = 0
-    for origin, upto_n in sorted(upto.items()):
-        at = above.get(origin, 0)
-        while at < upto_n:
-            if not room:
-                cut.append(({}, {}))
-                room = each
-            taken = min(room, upto_n - at)
-            cut[-1][0][origin], cut[-1][1][origin] = at, at + taken
-            at += taken
-            room -= taken
-    return cut
-
-
-def _lane_name(key: bytes, origin: int) -> str:
-    """A lane in one word, as in ``orders/1``."""
-    return f"{key.decode('utf-8', 'backslashreplace')}/{origin}"
-
-
-def _origin_of(lane_name: str) -> int:
-    return int(lane_name.rpartition("/")[2])
-
-
-def _lags(ranges: Iterable[EntryRange]) -> dict[str, int]:
-    """Entries by "stream/region", the most first."""
-    lags: dict[str, int] = {}
-    for one in ranges:
-        lane = _lane_name(one.key, one.origin)
-        lags[lane] = lags.get(lane, 0) + one.entries
-    most = sorted(lags.items(), key=lambda lag: (-lag[1], lag[0]))[:LAGS_MAX]
-    return dict(most)

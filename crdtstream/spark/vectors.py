@@ -1,13 +1,14 @@
 """Version vectors as Spark keeps them: offsets in JSON, region → how many of its effects.
 
-    {"1": 4711, "2": 17}
+    {"1": 4711, "2": 17, "database": "5f0c2b7e90a1d3c4b5e6f708192a3b4c"}
 
 A region that is not named has none.  Dots are numbered per region over all streams, so one such
 vector says of every stream and lane what is read; a late entry with a low ID has a high dot.
-Beside the regions an offset may say more about lanes (see ``stream_source``), by names that are no
-numbers.
+Beside the regions an offset says which database they are of, and may say more about lanes (see
+``stream_source``), by names that are no numbers.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -18,10 +19,16 @@ Vector: TypeAlias = dict[int, int]
 U64_MAX: Final = 2**64 - 1
 REGION_MAX: Final = 1023
 
-# What an offset says beside the vector: by lane, what was lost before the query began.
+# What an offset says beside the vector: the identity of its database, which offsets of an earlier
+# version lack.
+DATABASE: Final = "database"
+# By lane, what was lost before the query began.
 LOST_BEFORE: Final = "lostBefore"
 # What a progress report says beside it: by lane, what is not planned yet.
 LAG_ENTRIES: Final = "lagEntries"
+
+
+_UID: Final = re.compile("[0-9a-f]{32}")
 
 
 class VectorError(ValueError):
@@ -38,7 +45,7 @@ def parse_vector(offset: object) -> Vector:
         raise VectorError("not a JSON object of region to number")
     vector = {}
     for region, n in offset.items():
-        if region in (LOST_BEFORE, LAG_ENTRIES):
+        if region in (DATABASE, LOST_BEFORE, LAG_ENTRIES):
             continue
         if not (str(region).isascii() and str(region).isdigit() and 1 <= int(region) <= REGION_MAX):
             raise VectorError(f"{region!r} is no region (1 to {REGION_MAX})")
@@ -48,9 +55,22 @@ def parse_vector(offset: object) -> Vector:
     return dict(sorted(vector.items()))
 
 
-def offset_of(vector: Mapping[int, int]) -> dict[str, Any]:
+def parse_database(offset: Mapping[str, Any]) -> str:
+    """Identity of the database that an offset is of; empty if it does not say.
+
+    Raises:
+        VectorError: it is no identity.
+    """
+    uid = offset.get(DATABASE, "")
+    if DATABASE in offset and not (isinstance(uid, str) and _UID.fullmatch(uid)):
+        raise VectorError(f"{uid!r} is no identity of a database (32 hexadecimal digits)")
+    return str(uid)
+
+
+def offset_of(vector: Mapping[int, int], database_uid: str = "") -> dict[str, Any]:
     """The vector as Spark's JSON; equal vectors give equal text."""
-    return {str(region): n for region, n in sorted(vector.items()) if n}
+    regions = {str(region): n for region, n in sorted(vector.items()) if n}
+    return regions | ({DATABASE: database_uid} if database_uid else {})
 
 
 def vector_of(message: effects_pb2.VersionVector) -> Vector:
@@ -78,3 +98,27 @@ def join(vectors: Iterable[Mapping[int, int]]) -> Vector:
 def beyond(vector: Mapping[int, int], base: Mapping[int, int]) -> Vector:
     """Where ``vector`` is ahead of ``base``; empty if ``base`` covers it."""
     return {region: n for region, n in sorted(vector.items()) if n > base.get(region, 0)}
+
+
+def cut_by_dots(above: Vector, upto: Vector, *, parts: int) -> list[tuple[Vector, Vector]]:
+    """What lies between two vectors, in so many parts at most, each of as many dots.
+
+    region 1  ├──────────┼────┤
+    region 2                  ├─────┼───┤
+    part            1           2     3
+    """
+    dots = sum(n - above.get(origin, 0) for origin, n in upto.items())
+    each = max(1, -(-dots // parts))
+    cut: list[tuple[Vector, Vector]] = []
+    room = 0
+    for origin, upto_n in sorted(upto.items()):
+        at = above.get(origin, 0)
+        while at < upto_n:
+            if not room:
+                cut.append(({}, {}))
+                room = each
+            taken = min(room, upto_n - at)
+            cut[-1][0][origin], cut[-1][1][origin] = at, at + taken
+            at += taken
+            room -= taken
+    return cut

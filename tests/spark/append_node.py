@@ -12,6 +12,7 @@ import numpy as np
 
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
+from tests.spark.fake_node import UID
 
 # Of a call: its number from 0 on, and the request; raises or returns nothing.
 Fault: TypeAlias = Callable[[int, pb.AppendRequest], None]
@@ -31,18 +32,24 @@ class AppendNode(rpc.QueryServicer):
     Attributes:
         before, after: faults that strike before a request is looked at, and when it is done.
         calls: the requests, in the order in which they came.
+        databases: that they named.
     """
 
     def __init__(self) -> None:
         self.entries: dict[bytes, dict[tuple[bytes, int, int], bytes]] = defaultdict(dict)
         self.calls: list[pb.AppendRequest] = []
+        self.databases: set[object] = set()
         self.before: Fault = lambda _number, _request: None
         self.after: Fault = lambda _number, _request: None
         self.address = ""
         self._lock = Lock()
 
+    def GetPosition(self, _request: pb.PositionRequest, _context: Any) -> pb.Position:  # noqa: N802
+        return pb.Position(database_uid=bytes.fromhex(UID))
+
     def Append(self, request: pb.AppendRequest, context: Any) -> pb.AppendReply:  # noqa: N802
         with self._lock:
+            self.databases.add(dict(context.invocation_metadata()).get("crdtstream-database"))
             try:
                 return self._append(request)
             except RefusedError as error:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,20 +107,23 @@ def spark_cluster(folder: Path, port: int) -> Iterator[SparkCluster]:
 
 
 def _class(name: str) -> list[str]:
-    import pyspark
+    return [f"{_home()}/bin/spark-class", f"org.apache.spark.deploy.{name}"]
 
-    home = Path(pyspark.__file__).parent
-    return [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+
+@cache
+def _home() -> str:
+    from crdtstream.spark.session import _home_without_archives
+
+    return _home_without_archives()
 
 
 def _environment() -> dict[str, str]:
-    import pyspark
-
     from crdtstream.spark.java import find_java
 
     return os.environ | {
         "JAVA_HOME": str(find_java()),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        # All start Python workers, one of each kind, and quickly from here.
+        "SPARK_HOME": _home(),
         "SPARK_LOCAL_IP": "127.0.0.1",
         # For the two that only start others.
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

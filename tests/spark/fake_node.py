@@ -11,6 +11,9 @@ import pyarrow as pa
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
 
+# Of the database that fakes belong to, unless they say otherwise.
+UID = "5f0c" * 8
+
 ENTRIES = pa.schema(
     [
         pa.field("ms", pa.uint64(), nullable=False),
@@ -45,13 +48,18 @@ def ipc(*batches: pa.RecordBatch) -> bytes:
 class FakeNode(rpc.QueryServicer):
     """Answers every call by a function of the test's, and keeps what it was asked.
 
+    Without one for GetPosition it says to which database it belongs.
+
     Attributes:
         on: by method's name ``(request, context) -> reply``; absent: UNIMPLEMENTED.
         asked: (method, request, metadata) in order.
     """
 
     def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
-        self.on: dict[str, Callable[[Any, grpc.ServicerContext], Any]] = {}
+        position = pb.Position(database_uid=bytes.fromhex(UID))
+        self.on: dict[str, Callable[[Any, grpc.ServicerContext], Any]] = {
+            "GetPosition": lambda _request, _context: position
+        }
         self.asked: list[tuple[str, Any, dict[str, str]]] = []
         self.scan_ended = threading.Event()
         self._server = grpc.server(ThreadPoolExecutor(8))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import PythonException
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
@@ -27,6 +28,7 @@ from crdtstream.spark.jobs.audit_keys import (
     differences,
     still_differing,
 )
+from crdtstream.spark.jobs.regions import told_as
 from crdtstream.spark.nodes import Nodes
 from crdtstream.spark.options import EntryId, NodesOptions, Security
 from crdtstream.store.log import Row
@@ -359,13 +361,17 @@ def test_a_region_that_lacks_effects_is_named(spark: "SparkSession", regions: Cl
 def test_nodes_of_different_databases_are_refused(
     spark: "SparkSession", quiet: Cluster, tmp_path: Path
 ) -> None:
+    """They have one name."""
     with cluster_of(1, tmp_path) as other:
-        other.configure(database_id="another")
+        other.configure()
         other.start()
+        uids = [node.status().database_uid for node in (quiet[1], other[1])]
 
-        with pytest.raises(AuditError, match="different databases"):
+        with pytest.raises(AuditError, match="different databases") as error:
             audit(spark, AuditOptions(nodes(quiet[1].grpc_address, other[1].grpc_address)))
-        assert audit(spark, AuditOptions(nodes(other[1].grpc_address))).regions == (1,)
+        assert all(uid in str(error.value) for uid in uids)
+        outcome = audit(spark, AuditOptions(nodes(other[1].grpc_address)))
+        assert (outcome.regions, outcome.database_uid) == ((1,), uids[1])
 
 
 def test_a_region_that_stops_answering_meanwhile_is_told(
@@ -428,3 +434,13 @@ def test_what_agreed_once_is_no_suspect_any_more() -> None:
 
     assert suspects == {}
     assert still_differing(together, apart, suspects) == {}
+
+
+@pytest.mark.parametrize("kind", ["NodesError", "OtherDatabaseError"])
+def test_of_what_a_task_tells_the_reason_is_told(kind: str) -> None:
+    traceback = f"Traceback:\n  File x\ncrdtstream.spark.connecting.{kind}: the reason\n\tat java"
+    with (
+        pytest.raises(AuditError, match=r"^a region could not be read: the reason$"),
+        told_as(AuditError),
+    ):
+        raise PythonException(traceback)

@@ -9,13 +9,13 @@ import pytest
 from crdtstream.spark.jobs.archive_state import load
 from crdtstream.spark.jobs.folder import LocalFolder
 from tests.conftest import free_base_port, require
-from tests.live.cluster import Cluster, wait_until
+from tests.live.cluster import Node, cluster_of, wait_until
 from tests.spark.clustered import SparkCluster, can_isolate, spark_cluster
-from tests.spark.conftest import nodes_of, require_spark
+from tests.spark.conftest import require_spark
 
 pytestmark = pytest.mark.live
 
-ENTRIES = 3_002
+ENTRIES = 302
 STREAM = "flights"
 
 
@@ -32,17 +32,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(cluster: SparkCluster, shared_regions: Cluster) -> dict[str, dict[str, Any]]:
+def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with cluster_of(1, tmp_path_factory.mktemp("region")) as regions:
+        regions.configure()
+        regions.start()
+        yield regions[1]
+
+
+@pytest.fixture(scope="module")
+def outcomes(cluster: SparkCluster, region: Node) -> dict[str, dict[str, Any]]:
     """What came of each job, one after the other: an entry that one removed, no later one has."""
-    with shared_regions[1].client.pipeline(transaction=False) as pipeline:
+    with region.client.pipeline(transaction=False) as pipeline:
         for number in range(ENTRIES):
             pipeline.xadd(STREAM, {"number": number})
         pipeline.execute()
-    shared_regions.converge()
     return cluster.run(
-        *[f"apart/{job}" for job in ("archive", "trim", "audit", "report", "unprobed")],
+        *[f"apart/{job}" for job in ("trim", "audit", "report", "unprobed")],
         "shared/trim",
-        nodes=nodes_of(shared_regions),
+        nodes=region.grpc_address,
         streams=STREAM,
     )
 
@@ -50,7 +57,6 @@ def outcomes(cluster: SparkCluster, shared_regions: Cluster) -> dict[str, dict[s
 @pytest.mark.parametrize(
     ("job", "kind"),
     [
-        ("archive", "NotSharedError"),
         ("trim", "NotSharedError"),
         ("audit", "AuditError"),
         ("report", "ReportError"),
@@ -89,10 +95,10 @@ def test_what_the_driver_does_not_read_back_is_neither_committed_nor_trimmed(
 
 
 def test_a_folder_that_all_share_is_written(
-    outcomes: dict[str, dict[str, Any]], cluster: SparkCluster, shared_regions: Cluster
+    outcomes: dict[str, dict[str, Any]], cluster: SparkCluster, region: Node
 ) -> None:
     assert outcomes["shared/trim"] == {"entries": ENTRIES, "trimmed": ENTRIES}
-    assert shared_regions[1].client.xlen(STREAM) == 0
+    assert region.client.xlen(STREAM) == 0
     files = list(cluster.shared.glob("archive/stream=*/date=*/*.parquet"))
     assert sum(pq.read_metadata(path).num_rows for path in files) == ENTRIES
     assert list(cluster.shared.rglob("probe-*")) == []

@@ -1,5 +1,6 @@
 """A task's rows on their way to a node: numbers, sizes, order, and what is left by a failure."""
 
+import pickle
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -26,6 +27,7 @@ from crdtstream.spark.sink import (
 )
 from crdtstream.v1 import query_pb2 as pb
 from tests.spark.append_node import AppendNode, RefusedError, append_node
+from tests.spark.fake_node import UID
 
 PRODUCER = Producer(b"query:3", 7)
 
@@ -206,12 +208,26 @@ def test_no_rows(node: AppendNode) -> None:
     assert node.calls == []
 
 
+def test_all_tasks_append_to_the_database_that_was_there_at_the_start(node: AppendNode) -> None:
+    """One that goes on at another node must not append to another database."""
+    schema = StructType([StructField("n", StringType())])
+    given = {"nodes": node.address, "stream": "s"}
+    for make in (batch_writer, stream_writer):
+        node.databases.clear()
+        sent = pickle.loads(pickle.dumps(make(given, schema, overwrite=False)))
+        rows = [table(3).select(["n"])]
+        append_rows(rows, sent._layout, sent._options, producer=PRODUCER, partition=3)
+        assert sent._options.nodes.database_uid == UID
+        assert node.databases == {UID}
+
+
 def test_what_tasks_did_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    options = {"nodes": "127.0.0.1:1", "stream": "s"}
     schema = StructType([StructField("a", StringType())])
-    batch = batch_writer({**options, "writeId": "nightly"}, schema, overwrite=False)
-    stream = stream_writer(options, schema, overwrite=False)
+    with append_node() as node:
+        options = {"nodes": node.address, "stream": "s"}
+        batch = batch_writer({**options, "writeId": "nightly"}, schema, overwrite=False)
+        stream = stream_writer(options, schema, overwrite=False)
     many = [Appended(at, 10, 1) for at in range(30)]
     batch.commit([Appended(0, 3, 4), Appended(1, 5, 0)])
     batch.abort([Appended(0, 3, 4), None])

@@ -14,6 +14,7 @@ grpc = pytest.importorskip("grpc")
 from crdtstream.spark.nodes import (  # noqa: E402
     Nodes,
     NodesError,
+    OtherDatabaseError,
     StaleBatchError,
     patterns_literal,
 )
@@ -21,9 +22,10 @@ from crdtstream.spark.options import Security  # noqa: E402
 from crdtstream.v1 import effects_pb2  # noqa: E402
 from crdtstream.v1 import query_pb2 as pb  # noqa: E402
 from tests.conftest import require  # noqa: E402
-from tests.spark.fake_node import FakeNode, entries, ipc, pieces  # noqa: E402
+from tests.spark.fake_node import UID, FakeNode, entries, ipc, pieces  # noqa: E402
 
 Code = grpc.StatusCode
+OTHER_UID = "77aa" * 8
 
 
 @pytest.fixture
@@ -39,8 +41,11 @@ def fakes() -> Iterator[Callable[[], FakeNode]]:
         fake.stop()
 
 
-def nodes_at(*fakes: FakeNode, seconds: float = 10.0, security: Security | None = None) -> Nodes:
-    return Nodes([fake.address for fake in fakes], security or Security(), seconds)
+def nodes_at(
+    *fakes: FakeNode, seconds: float = 10.0, security: Security | None = None, uid: str = UID
+) -> Nodes:
+    """Nodes of a database that is known; with an empty ``uid``, of one that is to be asked for."""
+    return Nodes([fake.address for fake in fakes], security or Security(), seconds, uid)
 
 
 def refuses(code: Any, details: str) -> Callable[[Any, Any], Any]:
@@ -50,9 +55,17 @@ def refuses(code: Any, details: str) -> Callable[[Any, Any], Any]:
     return answer
 
 
-def position(region: int, n: int = 0, database: str = "db") -> Callable[[Any, Any], Any]:
+def position(
+    region: int, n: int = 0, database: str = "db", uid: str = UID
+) -> Callable[[Any, Any], Any]:
     vector = effects_pb2.VersionVector(regions=[region], counts=[n])
-    reply = pb.Position(region=region, database_id=database, durable_vv=vector)
+    reply = pb.Position(
+        region=region,
+        database_id=database,
+        durable_vv=vector,
+        database_uid=bytes.fromhex(uid),
+        fault="" if uid else "it waits for region 2",
+    )
     return lambda _request, _context: reply
 
 
@@ -209,6 +222,29 @@ def test_a_scan_goes_on_elsewhere_behind_the_last_dot_that_it_gave(
     assert (resumed.key, resumed.origin, resumed.above_n, resumed.upto_n) == (b"k", 3, 10, 30)
 
 
+def test_a_scan_does_not_go_on_in_another_database(fakes: Callable[[], FakeNode]) -> None:
+    first, second = fakes(), fakes()
+
+    def breaks_off(_request: Any, context: Any) -> Iterator[pb.ScanPiece]:
+        yield from pieces(ipc(entries(1, 10), entries(11, 20)), size=1 << 20)
+        context.abort(Code.UNAVAILABLE, "killed")
+
+    def refuses_strangers(_request: Any, context: Any) -> Iterator[pb.ScanPiece]:
+        meant = dict(context.invocation_metadata())["crdtstream-database"]
+        context.abort(
+            Code.INVALID_ARGUMENT,
+            f"database: the call speaks of {meant}, this node holds {OTHER_UID}",
+        )
+        yield pb.ScanPiece()
+
+    first.on["Scan"], second.on["Scan"] = breaks_off, refuses_strangers
+    with nodes_at(first, second, uid="") as nodes:
+        scan = iter(nodes.scan(pb.ScanRequest(key=b"k", origin=3, upto_n=30)))
+        assert [next(scan).num_rows, next(scan).num_rows] == [10, 10]
+        with pytest.raises(OtherDatabaseError, match=f"{second.address}.*{UID}.*{OTHER_UID}"):
+            next(scan)
+
+
 class Clock:
     """A clock that goes on only while somebody sleeps."""
 
@@ -227,7 +263,7 @@ def test_each_piece_of_progress_gives_a_scan_its_time_anew(
 ) -> None:
     """Many short interruptions, longer together than the time for one, do not end it."""
     fake, clock = fakes(), Clock()
-    monkeypatch.setattr("crdtstream.spark.nodes.time", clock)
+    monkeypatch.setattr("crdtstream.spark.attempts.time", clock)
 
     def one_at_a_time(request: Any, context: Any) -> Iterator[pb.ScanPiece]:
         if len(fake.asked) % 3:
@@ -292,14 +328,92 @@ def test_positions_are_those_of_who_answers(fakes: Callable[[], FakeNode]) -> No
         assert nodes.position(first.address).region == 1
 
 
-def test_nodes_of_two_databases_are_refused(fakes: Callable[[], FakeNode]) -> None:
-    first, second = fakes(), fakes()
-    first.on["GetPosition"] = position(1, database="mine")
-    second.on["GetPosition"] = position(1, database="yours")
-    with nodes_at(first, second) as nodes, pytest.raises(NodesError) as error:
+@pytest.mark.parametrize(
+    ("first", "second"), [(("mine", UID), ("yours", UID)), (("db", UID), ("db", OTHER_UID))]
+)
+@pytest.mark.parametrize("known", ["", UID])
+def test_nodes_of_two_databases_are_refused(
+    fakes: Callable[[], FakeNode], first: tuple[str, str], second: tuple[str, str], known: str
+) -> None:
+    both = [fakes(), fakes()]
+    for fake, (name, uid) in zip(both, (first, second), strict=True):
+        fake.on["GetPosition"] = position(1, database=name, uid=uid)
+    with nodes_at(*both, uid=known) as nodes, pytest.raises(NodesError) as error:
         nodes.refuse_strangers()
-    assert "'mine'" in str(error.value)
-    assert "'yours'" in str(error.value)
+    for fake, (name, uid) in zip(both, (first, second), strict=True):
+        assert f"{fake.address} is of {uid} ({name!r})" in str(error.value)
+
+
+def test_the_first_node_tells_the_database_and_every_call_names_it(
+    fakes: Callable[[], FakeNode],
+) -> None:
+    fake = fakes()
+    fake.on |= {
+        "GetPosition": position(1),
+        "Plan": lambda _request, _context: pb.PlanReply(),
+        "Scan": scans((1, 1)),
+    }
+    with nodes_at(fake, uid="") as nodes:
+        nodes.plan(pb.PlanRequest())
+        read_ns(nodes, pb.ScanRequest())
+        nodes.position()
+        assert nodes.database_uid == UID
+    told = [(method, metadata.get("crdtstream-database")) for method, _, metadata in fake.asked]
+    assert told == [("GetPosition", None), ("Plan", UID), ("Scan", UID), ("GetPosition", UID)]
+
+
+@pytest.mark.parametrize("method", ["position", "positions", "plan"])
+def test_a_node_of_another_database_is_not_read(fakes: Callable[[], FakeNode], method: str) -> None:
+    """Also where it does not heed what calls name, and though the next node would do."""
+    stranger, own = fakes(), fakes()
+    stranger.on["GetPosition"] = position(1, uid=OTHER_UID)
+    stranger.on["Plan"] = refuses(
+        Code.INVALID_ARGUMENT, f"database: the call speaks of {UID}, this node holds {OTHER_UID}"
+    )
+    own.on["Plan"] = lambda _request, _context: pb.PlanReply()
+    arguments = [pb.PlanRequest()] if method == "plan" else []
+    with nodes_at(stranger, own) as nodes, pytest.raises(OtherDatabaseError) as error:
+        getattr(nodes, method)(*arguments)
+    for part in (stranger.address, UID, OTHER_UID):
+        assert part in str(error.value)
+    assert own.requests("Plan") == []
+
+
+@pytest.mark.parametrize("known", ["", UID])
+def test_a_node_that_does_not_know_its_database_yet_is_waited_for(
+    fakes: Callable[[], FakeNode], known: str
+) -> None:
+    fake = fakes()
+    asked = []
+
+    def plan(_request: Any, context: Any) -> pb.PlanReply:
+        asked.append(context)
+        if known and len(asked) < 3:
+            details = f"database: the call speaks of {known}, this node holds none yet; begin anew"
+            context.abort(Code.INVALID_ARGUMENT, details)
+        return pb.PlanReply()
+
+    def who(request: Any, context: Any) -> Any:
+        asked.append(context)
+        return position(1, uid="" if len(asked) < 3 else UID)(request, context)
+
+    fake.on |= {"Plan": plan, "GetPosition": who}
+    with nodes_at(fake, uid=known) as nodes:
+        nodes.plan(pb.PlanRequest())
+        assert nodes.database_uid == UID
+    assert len(asked) == (3 if known else 4)
+
+
+def test_a_node_that_never_knows_its_database_is_told_with_its_reason(
+    fakes: Callable[[], FakeNode],
+) -> None:
+    fake = fakes()
+    fake.on["GetPosition"] = position(1, uid="")
+    with nodes_at(fake, seconds=0.1, uid="") as nodes:
+        assert nodes.positions() == {}
+        with pytest.raises(NodesError, match="no identity yet: it waits for region 2"):
+            read_ns(nodes, pb.ScanRequest())
+    assert fake.requests("Scan") == []
 
 
 def test_every_call_carries_user_and_password(fakes: Callable[[], FakeNode]) -> None:

@@ -177,3 +177,21 @@ def test_the_user_is_default_where_only_a_password_is_given() -> None:
 def test_spark_hands_its_own_options_to_a_sink() -> None:
     given = NODES | {"checkpointLocation": "/tmp/c", "queryName": "q", "stream": "orders"}
     assert SinkOptions.parse(given).stream == b"orders"
+
+
+def test_vectors_say_of_which_database_they_are() -> None:
+    one, other = "5f0c" * 8, "77aa" * 8
+    vector = f'{{"1": 5, "database": "{one}"}}'
+    parsed = SourceOptions.parse({"nodes": "a:1", "startingOffsets": vector})
+    assert (parsed.nodes.database_uid, parsed.starting_offsets) == (one, {1: 5})
+    assert SourceOptions.parse({"nodes": "a:1"}).nodes.database_uid == ""
+    with pytest.raises(OptionsError, match=f"two databases: startingOffsets of {one}.*{other}"):
+        SourceOptions.parse(
+            {
+                "nodes": "a:1",
+                "startingOffsets": vector,
+                "endingOffsets": vector.replace(one, other),
+            }
+        )
+    with pytest.raises(OptionsError, match="'5F0C' is no identity of a database"):
+        SourceOptions.parse({"nodes": "a:1", "endingOffsets": '{"database": "5F0C"}'})

@@ -6,7 +6,7 @@ file is removed, cut off, or holds something else.
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,7 @@ from crdtstream.spark.jobs.archive import ArchiveError, ArchiveOptions, archive
 from crdtstream.spark.jobs.archive_layout import FILE_SCHEMA
 from crdtstream.spark.jobs.archive_reader import read_archive
 from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
-from crdtstream.spark.jobs.content import NOTHING, Content, content_of
+from crdtstream.spark.jobs.content import NOTHING, Content, _row_hash, content_of
 from crdtstream.spark.jobs.delta import check_in_table
 from crdtstream.spark.jobs.folder import (
     FileSize,
@@ -37,7 +37,7 @@ from crdtstream.spark.jobs.read_back import NotReadBackError, read_back, write_p
 from crdtstream.spark.jobs.shared_folder import NotSharedError, check_shared, probe
 from crdtstream.spark.jobs.tables import replace_tables
 from crdtstream.spark.options import NodesOptions, Security
-from tests.live.cluster import Cluster
+from tests.live.cluster import Node, cluster_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,40 +127,40 @@ def dots_of(spark: "SparkSession", folder: Folder) -> list[int]:
 # --- Archiving ----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with cluster_of(1, tmp_path_factory.mktemp("region")) as cluster:
+        cluster.configure()
+        cluster.start()
+        yield cluster[1]
+
+
 @pytest.mark.live
-@pytest.mark.parametrize("meddling", [remove, alter])
 def test_an_archive_without_what_was_written_does_not_go_on_and_trims_nothing(
-    spark: "SparkSession",
-    shared_regions: Cluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    meddling: Meddling,
+    spark: "SparkSession", region: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = f"meddled:{meddling.__name__}"
-    client = shared_regions[1].client
     for number in range(20):
-        client.xadd(stream, {"number": number})
-    shared_regions.converge()
+        region.client.xadd("meddled", {"number": number})
     options = ArchiveOptions(
-        NodesOptions((shared_regions[1].grpc_address,), Security(), failover_seconds=20.0),
+        NodesOptions((region.grpc_address,), Security(), failover_seconds=20.0),
         str(tmp_path),
-        (stream.encode(),),
+        (b"meddled",),
         trim_older_than_seconds=0.0,
     )
-    meddled = MeddledFolder(tmp_path, "segments", meddling)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(archive_module, "folder_at", lambda *_: meddled)
-        with pytest.raises(
-            ArchiveError, match=r"^20 rows with .* Nothing was committed, replaced or trimmed"
-        ):
-            archive(spark, options)
-
-    assert meddled.meddled
-    assert client.xlen(stream) == 20
-    state = load(LocalFolder(tmp_path))
-    assert state is not None
-    assert (state.batch, state.vector, state.entries, state.segments) == (-1, {}, 0, ())
+    for meddling in (remove, alter):
+        meddled = MeddledFolder(tmp_path, "segments", meddling)
+        with monkeypatch.context() as patched:
+            patched.setattr(archive_module, "folder_at", lambda *_, found=meddled: found)
+            with pytest.raises(
+                ArchiveError, match=r"^20 rows with .* Nothing was committed, replaced or trimmed"
+            ):
+                archive(spark, options)
+        assert meddled.meddled
+        assert region.client.xlen("meddled") == 20
+        state = load(LocalFolder(tmp_path))
+        assert state is not None
+        assert (state.batch, state.vector, state.entries, state.segments) == (-1, {}, 0, ())
 
     outcome = archive(spark, options)
     assert (outcome.entries, outcome.trimmed) == (20, 20)
@@ -181,53 +181,59 @@ def test_a_segment_that_is_not_as_it_was_written_is_refused(
 # --- Publishing ---------------------------------------------------------------------------------
 
 
-def published(spark: "SparkSession", folder: Folder) -> State:
-    """A state with ten entries in a file, and ten in a segment."""
-    state = State()
+@pytest.fixture(scope="module")
+def made_once(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with ten entries in a file, and ten in a segment."""
+    folder, state = LocalFolder(tmp_path_factory.mktemp("published")), State()
     for dots in (range(10), range(10, 20)):
         segment = write_segment(folder, entries(spark, dots))
         assert segment is not None
         state = commit(folder, replace(state, segments=(segment,)))
         if dots.start == 0:
             state, _ = publish(spark, folder, state, MERGED)
+    return folder.root
+
+
+@pytest.fixture
+def published(made_once: Path, tmp_path: Path) -> State:
+    """The same in a test's own folder."""
+    shutil.copytree(made_once, tmp_path, dirs_exist_ok=True)
+    state = load(LocalFolder(tmp_path))
+    assert state is not None
     return state
 
 
 def test_files_stay_where_merged_ones_are_not_as_they_were_written(
-    spark: "SparkSession", tmp_path: Path
+    spark: "SparkSession", published: State, tmp_path: Path
 ) -> None:
     folder = MeddledFolder(tmp_path, "staging", alter)
-    folder.meddled = True
-    state = published(spark, folder)
-    folder.meddled = False
 
     with pytest.raises(NotReadBackError, match=r"^20 rows"):
-        publish(spark, folder, state, MERGED)
+        publish(spark, folder, published, MERGED)
 
     assert folder.meddled
-    assert load(folder) == state
+    assert load(folder) == published
     assert dots_of(spark, folder) == list(range(10))
-    publish(spark, folder, state, MERGED)
+    publish(spark, folder, published, MERGED)
     assert dots_of(spark, folder) == list(range(20))
 
 
 def test_merged_files_hold_what_was_in_segments_when_they_were_written(
-    spark: "SparkSession", tmp_path: Path
+    spark: "SparkSession", published: State, tmp_path: Path
 ) -> None:
     """Not what is in them by now."""
     folder = LocalFolder(tmp_path)
-    state = published(spark, folder)
-    for file in folder.files(state.segments[0].path):
+    for file in folder.files(published.segments[0].path):
         if file.path.endswith(".parquet") and folder.parquet_rows(file.path):
             alter(tmp_path / file.path)
 
     with pytest.raises(NotReadBackError, match="with other content"):
-        publish(spark, folder, state, MERGED)
+        publish(spark, folder, published, MERGED)
     assert dots_of(spark, folder) == list(range(10))
 
 
 def test_nothing_is_removed_while_what_replaces_it_is_not_in_its_place(
-    spark: "SparkSession", tmp_path: Path
+    spark: "SparkSession", published: State, tmp_path: Path
 ) -> None:
     """A program was killed while it moved files, and what it had staged was lost."""
 
@@ -240,9 +246,8 @@ def test_nothing_is_removed_while_what_replaces_it_is_not_in_its_place(
             raise Killed
 
     folder = LocalFolder(tmp_path)
-    before = published(spark, folder)
     with pytest.raises(Killed):
-        publish(spark, KilledFolder(tmp_path), before, MERGED)
+        publish(spark, KilledFolder(tmp_path), published, MERGED)
     state = load(folder)
     assert state is not None
     assert state.publication is not None
@@ -262,12 +267,11 @@ def test_nothing_is_removed_while_what_replaces_it_is_not_in_its_place(
 
 
 def test_what_an_earlier_version_has_under_way_is_published(
-    spark: "SparkSession", tmp_path: Path
+    spark: "SparkSession", published: State, tmp_path: Path
 ) -> None:
     """It noted no digests."""
     folder = LocalFolder(tmp_path)
-    state = published(spark, folder)
-    told = json.loads(state.to_json())
+    told = json.loads(published.to_json())
     told["format"] = 1
     del told["segments"][0]["digest"]
     earlier = State.of_json(json.dumps(told))
@@ -304,22 +308,22 @@ def test_content_does_not_depend_on_order_and_adds_up(spark: "SparkSession") -> 
     assert Content(1, 2**64 - 1) + Content(1, 2) == Content(2, 1)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_contents_differ_as_rows_do(spark: "SparkSession") -> None:
+    rows: list[tuple[Any, ...]] = [
+        (None, "a", {"x": "1"}),
         ("a", None, {"x": "1"}),
         (None, "a", {"x": "2"}),
         (None, "a", {"x": None}),
         (None, "a", {}),
         (None, "a", None),
         (None, None, {"x": "1"}),
-    ],
-)
-def test_contents_differ_as_rows_do(spark: "SparkSession", other: tuple[Any, ...]) -> None:
-    schema = "a string, b string, m map<string, string>"
-    one = content_of(spark.createDataFrame([(None, "a", {"x": "1"})], schema))
+    ]
+    frame = spark.createDataFrame(rows, "a string, b string, m map<string, string>")
 
-    assert content_of(spark.createDataFrame([other], schema)).digest != one.digest
+    hashes = [row.hash for row in frame.select(_row_hash(frame.schema).alias("hash")).collect()]
+
+    assert len(set(hashes)) == len(rows)
+    assert content_of(frame).digest == sum(hashes) % 2**64
 
 
 def test_where_hadoop_has_the_folder_files_are_read_back_too(

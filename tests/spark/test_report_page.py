@@ -84,6 +84,7 @@ def region(number: int) -> RegionSummary:
     return RegionSummary(
         region=number,
         address=f"127.0.0.1:738{number}",
+        database_uid="5f0c" * 8,
         version="0.1.0",
         seconds=10.0,
         issued_per_second=12.5,
@@ -111,6 +112,7 @@ LETTER = DeadLetter(
 )
 PAGE = Page(
     database_id="crdb",
+    database_uid="5f0c" * 8,
     made_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
     source="the regions",
     window_ms=MINUTE_MS,

@@ -14,16 +14,20 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from crdtstream.spark.entries import default_schema
-from crdtstream.spark.nodes import DataLossError, NodesError
+from crdtstream.spark.nodes import DataLossError, NodesError, OtherDatabaseError
 from crdtstream.spark.options import OptionsError, SourceOptions, ValueFormat
-from crdtstream.spark.stream_source import EntriesStreamReader, cut_by_dots
+from crdtstream.spark.stream_source import EntriesStreamReader
+from crdtstream.spark.vectors import cut_by_dots
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from tests.live.cluster import Cluster, cluster_of
-from tests.spark.fake_node import FakeNode
-from tests.spark.test_nodes import Clock
+from tests.spark.fake_node import UID, FakeNode
+from tests.spark.test_nodes import Clock, Code, refuses
 
 ALL = ReadAllAvailable()
+# What every offset says that names dots.
+OWN = {"database": UID}
+OTHER_UID = "77aa" * 8
 
 
 def vector(**counts: int) -> effects_pb2.VersionVector:
@@ -42,8 +46,12 @@ class Region(FakeNode):
         self.region = region
         self.durable = vector(**counts)
         self.losses: list[pb.Loss] = []
+        self.database_uid = UID
         self.on["GetPosition"] = lambda _request, _context: pb.Position(
-            region=self.region, database_id="db", durable_vv=self.durable
+            region=self.region,
+            database_id="db",
+            durable_vv=self.durable,
+            database_uid=bytes.fromhex(self.database_uid),
         )
         self.on["Plan"] = lambda request, _context: self._plan(request)
 
@@ -98,25 +106,25 @@ def test_an_end_is_for_batches() -> None:
 
 def test_without_news_the_offset_is_the_very_same(make: Callable[..., Region]) -> None:
     reader = reader_of(make(1, r1=5, r2=7))
-    start = {"2": 7, "1": 5}
+    start = {"2": 7, "1": 5, **OWN}
     assert reader.latestOffset(start, ALL) is start
     # Also when it names zeros, or regions that this node never heard of.
-    assert reader_of(make(1)).latestOffset({"1": 0}, ALL) == {"1": 0}
+    assert reader_of(make(1)).latestOffset({"1": 0, **OWN}, ALL) == {"1": 0, **OWN}
 
 
 def test_effects_of_other_streams_and_regions_are_no_news(make: Callable[..., Region]) -> None:
     node = make(1, r1=5, r2=7)
     assert reader_of(node, regions="3").latestOffset({}, ALL) == {}
     node.on["Plan"] = lambda _request, _context: pb.PlanReply(end=node.durable)
-    assert reader_of(node).latestOffset({"1": 1}, ALL) == {"1": 1}
+    assert reader_of(node).latestOffset({"1": 1, **OWN}, ALL) == {"1": 1, **OWN}
 
 
 def test_an_offset_never_goes_back(make: Callable[..., Region]) -> None:
     """The node that took over lacks some of region 1, and has more of region 2."""
     reader = reader_of(make(2, r1=450, r2=60))
-    start = {"1": 500, "2": 40}
+    start = {"1": 500, "2": 40, **OWN}
     end = reader.latestOffset(start, ALL)
-    assert end == {"1": 500, "2": 60}
+    assert end == {"1": 500, "2": 60, **OWN}
     (partition,) = reader.partitions(start, end)
     assert [(r.origin, r.above_n, r.upto_n) for r in partition.ranges] == [(2, 40, 60)]
 
@@ -126,7 +134,7 @@ def test_a_node_that_has_all_that_was_read_goes_before_one_that_has_not(
 ) -> None:
     behind, ahead = make(2, r1=450), make(1, r1=510)
     reader = reader_of(behind, ahead)
-    assert reader.latestOffset({"1": 500}, ALL) == {"1": 510}
+    assert reader.latestOffset({"1": 500, **OWN}, ALL) == {"1": 510, **OWN}
     assert behind.requests("Plan") == []
 
 
@@ -145,7 +153,7 @@ def test_what_no_node_has_for_long_is_of_other_nodes(
     clock = Clock()
     monkeypatch.setattr("crdtstream.spark.stream_source.time", clock)
     reader = reader_of(make(1, r1=4), make(2, r1=4), failoverSeconds="30")
-    start = {"1": 500}
+    start = {"1": 500, **OWN}
     assert reader.latestOffset(start, ALL) == start
     clock.seconds += 29
     assert reader.latestOffset(start, ALL) == start
@@ -160,9 +168,10 @@ def test_while_a_node_does_not_answer_it_may_be_the_one_that_has_it(
     clock = Clock()
     monkeypatch.setattr("crdtstream.spark.stream_source.time", clock)
     reader = reader_of(make(2, r1=4, r2=5), "127.0.0.1:1", failoverSeconds="1")
-    assert reader.latestOffset({"1": 500}, ALL) == {"1": 500, "2": 5}
+    end = {"1": 500, "2": 5, **OWN}
+    assert reader.latestOffset({"1": 500, **OWN}, ALL) == end
     clock.seconds += 1_000
-    assert reader.latestOffset({"1": 500, "2": 5}, ALL) == {"1": 500, "2": 5}
+    assert reader.latestOffset(end, ALL) == end
 
 
 def test_latest_is_resolved_by_the_first_batch_which_is_empty(
@@ -171,10 +180,11 @@ def test_latest_is_resolved_by_the_first_batch_which_is_empty(
     node = make(1, r1=5)
     reader = reader_of(node, startingOffsets="latest")
     assert reader.initialOffset() == {}
-    assert reader.latestOffset({}, ALL) == {"1": 5}
-    assert reader.partitions({}, {"1": 5}) == []
+    first = reader.latestOffset({}, ALL)
+    assert first == {"1": 5, **OWN}
+    assert reader.partitions({}, first) == []
     node.durable = vector(r1=6)
-    assert reader.latestOffset({"1": 5}, ALL) == {"1": 6}
+    assert reader.latestOffset(first, ALL) == {"1": 6, **OWN}
 
 
 def test_latest_of_an_empty_database_is_before_its_first_entry(
@@ -183,10 +193,10 @@ def test_latest_of_an_empty_database_is_before_its_first_entry(
     node = make(3)
     reader = reader_of(node, startingOffsets="latest")
     first = reader.latestOffset(reader.initialOffset(), ALL)
-    assert first == {"3": 0}
+    assert first == {"3": 0, **OWN}
     node.durable = vector(r3=1)
     end = reader.latestOffset(first, ALL)
-    assert end == {"3": 1}
+    assert end == {"3": 1, **OWN}
     (partition,) = reader.partitions(first, end)
     assert [(r.above_n, r.upto_n) for r in partition.ranges] == [(0, 1)]
 
@@ -197,10 +207,11 @@ def test_a_run_of_what_is_there_ends_where_it_was(make: Callable[..., Region]) -
     reader.prepareForTriggerAvailableNow()
     node.durable = vector(r1=50, r2=3)
     end = reader.latestOffset({}, ALL)
-    assert end == {"1": 5}
+    assert end == {"1": 5, **OWN}
     assert reader.latestOffset(end, ALL) is end
     # What came meanwhile is told as lag.
-    assert reader.reportLatestOffset() == {"1": 50, "2": 3, "lagEntries": {"s/1": 45, "s/2": 3}}
+    lag = {"lagEntries": {"s/1": 45, "s/2": 3}}
+    assert reader.reportLatestOffset() == {"1": 50, "2": 3, **OWN, **lag}
 
 
 def test_a_run_of_nothing_stays_empty(make: Callable[..., Region]) -> None:
@@ -220,14 +231,14 @@ def test_losses_before_a_query_began_travel_with_its_offsets(
     assert first.initialOffset() == {}
     node.durable = vector(r1=50)
     end = first.latestOffset({}, ALL)
-    assert end == {"1": 50, "lostBefore": {"s/1": 70}}
+    assert end == {"1": 50, **OWN, "lostBefore": {"s/1": 70}}
 
     # Another process goes on.
     node.durable = vector(r1=60)
     second = reader_of(node)
-    assert second.latestOffset(end, ALL) == {"1": 60, "lostBefore": {"s/1": 70}}
+    assert second.latestOffset(end, ALL) == {"1": 60, **OWN, "lostBefore": {"s/1": 70}}
     node.durable = vector(r1=100)
-    assert second.latestOffset(end, ALL) == {"1": 100}
+    assert second.latestOffset(end, ALL) == {"1": 100, **OWN}
     node.losses = [pb.Loss(key=b"s", origin=1, lost_n=71)]
     with pytest.raises(DataLossError, match="up to dot 71"):
         second.latestOffset(end, ALL)
@@ -241,8 +252,79 @@ def test_a_loss_is_told_once_where_it_is_borne(
     reader = reader_of(node, failOnDataLoss="false")
     with caplog.at_level(logging.WARNING):
         for upto in (60, 80):
-            reader.partitions({"1": 50}, {"1": upto})
+            reader.partitions({"1": 50, **OWN}, {"1": upto, **OWN})
     assert [record.getMessage().count("up to dot 70") for record in caplog.records] == [1]
+
+
+# --- Databases ----------------------------------------------------------------------------------
+
+
+def test_an_offset_of_another_database_is_refused(make: Callable[..., Region]) -> None:
+    """Though the numbers would do."""
+    node = make(1, r1=200)
+    of_other = {"1": 50, "database": OTHER_UID}
+    asks: list[Callable[[EntriesStreamReader], Any]] = [
+        lambda reader: reader.latestOffset(of_other, ALL),
+        # A batch that is run again: also where only its end, or no entry, tells the database.
+        lambda reader: reader.partitions(of_other, {"1": 60, **OWN}),
+        lambda reader: reader.partitions({}, of_other),
+        lambda reader: reader.partitions({"database": OTHER_UID}, {"1": 60, **OWN}),
+    ]
+    for ask in asks:
+        with pytest.raises(OtherDatabaseError, match="begin with a new checkpoint") as error:
+            ask(reader_of(node))
+        assert OTHER_UID in str(error.value)
+        assert UID in str(error.value)
+    assert node.requests("Plan") == []
+
+
+def test_a_database_that_is_set_up_anew_below_a_query_ends_it(make: Callable[..., Region]) -> None:
+    node = make(1, r1=5)
+    reader = reader_of(node)
+    end = reader.latestOffset({}, ALL)
+    (partition,) = reader.partitions({}, end)
+    node.database_uid, node.durable = OTHER_UID, vector(r1=9)
+    with pytest.raises(OtherDatabaseError, match=f"{OTHER_UID}.*{UID}"):
+        reader.latestOffset(end, ALL)
+    # Nor does a task read what was planned before.
+    refusal = f"database: the call speaks of {UID}, this node holds {OTHER_UID}; begin anew"
+    node.on["Scan"] = refuses(Code.INVALID_ARGUMENT, refusal)
+    with pytest.raises(OtherDatabaseError, match="begin anew"):
+        rows_of(reader, partition)
+    *_, (method, _, metadata) = node.asked
+    assert (method, metadata["crdtstream-database"]) == ("Scan", UID)
+
+
+@pytest.mark.parametrize("start", [{"1": 5}, {"1": 2}, {"1": 0}])
+def test_an_offset_of_an_earlier_version_is_taken_for_this_database_once(
+    make: Callable[..., Region], start: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = reader_of(make(1, r1=5 if start["1"] else 0))
+    with caplog.at_level(logging.WARNING):
+        end = reader.latestOffset(start, ALL)
+        assert end == {"1": max(start["1"], 5 if start["1"] else 0), **OWN}
+        reader.partitions(start, end)
+        assert reader.latestOffset(end, ALL) is end
+    (record,) = caplog.records
+    assert f"from now on it is of {UID}" in record.getMessage()
+
+
+def test_an_offset_that_names_no_dot_is_of_any_database(
+    make: Callable[..., Region], caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = reader_of(make(1))
+    assert reader.latestOffset({}, ALL) == {}
+    assert caplog.records == []
+
+
+def test_a_query_may_begin_where_another_ended(make: Callable[..., Region]) -> None:
+    node = make(1, r1=5)
+    told = reader_of(node, startingOffsets=f'{{"1": 3, "database": "{UID}"}}')
+    assert told.initialOffset() == {"1": 3, **OWN}
+    assert reader_of(node, startingOffsets='{"1": 3}').initialOffset() == {"1": 3, **OWN}
+    other = reader_of(node, startingOffsets=f'{{"1": 3, "database": "{OTHER_UID}"}}')
+    with pytest.raises(OtherDatabaseError, match=f"{UID}.*{OTHER_UID} is meant"):
+        other.latestOffset(other.initialOffset(), ALL)
 
 
 @given(

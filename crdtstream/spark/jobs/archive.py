@@ -43,7 +43,7 @@ from crdtstream.spark.jobs.archive_options import (
     check_options,
 )
 from crdtstream.spark.jobs.archive_source import read_stream
-from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
+from crdtstream.spark.jobs.archive_state import Segment, State, check_database, commit, load
 from crdtstream.spark.jobs.delta import check_delta, write_delta
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, told
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, folder_at
@@ -55,6 +55,7 @@ from crdtstream.spark.jobs.publishing import (
 )
 from crdtstream.spark.jobs.shared_folder import check_shared
 from crdtstream.spark.nodes import Nodes, NodesError
+from crdtstream.spark.options import NodesOptions
 from crdtstream.spark.vectors import Vector, beyond, message_of, parse_vector
 from crdtstream.v1 import query_pb2
 
@@ -153,6 +154,7 @@ class _Run:
             files_merged=self._merged,
             trimmed=self._trimmed,
             vector=dict(self._state.vector),
+            database_uid=self._state.database_uid,
         )
 
     # --- Beginning ----------------------------------------------------------------------------
@@ -161,7 +163,8 @@ class _Run:
         """Take the archive over: what an earlier program had under way is finished, or gone."""
         streams = tuple(key.decode("utf-8", "surrogateescape") for key in self._options.streams)
         with Nodes.of(self._options.nodes) as nodes:
-            database = nodes.position().database_id
+            nodes.refuse_strangers()
+            database, uid = nodes.position().database_id, nodes.database_uid
         state = load(self._folder)
         if state is None:
             if self._folder.names(CHECKPOINT):
@@ -169,26 +172,34 @@ class _Run:
                     f"{self._folder.url()} has a checkpoint and no state: it was an archive. Bring "
                     "its _archive back, or begin in another folder"
                 )
-            state = State(database=database, streams=streams)
-        if state.database != database:
-            raise ArchiveError(
-                f"{self._folder.url()} is an archive of database {state.database!r}; the nodes "
-                f"hold {database!r}: choose another folder"
-            )
+            state = State(database=database, database_uid=uid, streams=streams)
+        check_database(self._folder.url(), state, database=database, uid=uid)
         if state.streams != streams:
             was = ", ".join(map(repr, state.streams)) or "all streams"
             raise ArchiveError(
                 f"{self._folder.url()} is an archive of {was}: earlier entries of others would be "
                 "missing in it. Choose another folder"
             )
-        state = finish(self._folder, commit(self._folder, state))
+        if not state.database_uid:
+            _LOG.warning(
+                "%s does not say of which database it is, as an earlier version wrote it: from now "
+                "on it is an archive of %s, which the nodes hold",
+                self._folder.url(),
+                uid,
+            )
+        state = finish(self._folder, commit(self._folder, replace(state, database_uid=uid)))
         clear(self._folder, state)
         return state
+
+    @property
+    def _nodes(self) -> NodesOptions:
+        """Where to read and trim: nodes of the archive's database."""
+        return replace(self._options.nodes, database_uid=self._state.database_uid)
 
     def _start(self) -> "StreamingQuery":
         entries = read_stream(
             self._spark,
-            self._options.nodes,
+            self._nodes,
             self._options.streams,
             # Heeded only where there is no checkpoint: a lost one is made anew from here.
             starting=self._state.vector,
@@ -315,7 +326,7 @@ class _Run:
         older, archived = self._options.trim_older_than_seconds, self._finished()
         if older is None or not archived:
             return
-        with Nodes.of(self._options.nodes) as nodes:
+        with Nodes.of(self._nodes) as nodes:
             before_ms = nodes.position().now_ms - round(older * 1_000)
             for stream in nodes.streams(self._options.streams):
                 reply = nodes.trim_read(

@@ -69,6 +69,7 @@ class ArchiveOutcome:
         files_merged: small ones that went into those.
         trimmed: entries that were removed from the database.
         vector: all entries of the streams with dots at or below are in the archive.
+        database_uid: identity of the database whose entries they are.
     """
 
     entries: int
@@ -78,6 +79,7 @@ class ArchiveOutcome:
     files_merged: int
     trimmed: int
     vector: Mapping[int, int]
+    database_uid: str
 
 
 def check_options(options: ArchiveOptions) -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Names as Spark's options cannot carry them: not all are text.
 _PATTERNS: Final = "patterns"
+# Identity of the database that the archive is of.
+_DATABASE: Final = "database"
 _OURS: Final = ("key", "fields", "raw")
 
 
@@ -47,7 +49,10 @@ class ArchiveDataSource(DataSource):
     def streamReader(self, schema: StructType) -> EntriesStreamReader:  # noqa: N802
         options = dict(self.options)
         patterns = tuple(base64.b64decode(one) for one in json.loads(options.pop(_PATTERNS)))
-        return _ArchiveReader(schema, replace(SourceOptions.parse(options), streams=patterns))
+        database_uid = options.pop(_DATABASE)
+        parsed = SourceOptions.parse(options)
+        nodes = replace(parsed.nodes, database_uid=database_uid)
+        return _ArchiveReader(schema, replace(parsed, streams=patterns, nodes=nodes))
 
 
 class _ArchiveReader(EntriesStreamReader):
@@ -121,7 +126,12 @@ def read_stream(
     entries_per_batch_max: int,
     fail_on_data_loss: bool,
 ) -> DataFrame:
-    """Entries beyond ``starting``; of a query that has a checkpoint, beyond that."""
+    """Entries beyond ``starting``; of a query that has a checkpoint, beyond that.
+
+    Args:
+        options: with the identity of the database that is meant.
+    """
+    assert options.database_uid, "any database would do"
     known: Any = spark._jsparkSession.sessionState().dataSourceManager()
     if not known.dataSourceExists(ArchiveDataSource.name()):
         spark.dataSource.register(ArchiveDataSource)
@@ -138,6 +148,7 @@ def read_stream(
         "startingOffsets": json.dumps(offset_of(starting)) if starting else "earliest",
         "maxEntriesPerTrigger": str(entries_per_batch_max),
         "failOnDataLoss": "true" if fail_on_data_loss else "false",
+        _DATABASE: options.database_uid,
         _PATTERNS: json.dumps([base64.b64encode(pattern).decode() for pattern in streams]),
     }
     reader = spark.readStream.format(ArchiveDataSource.name())

@@ -20,9 +20,10 @@ from crdtstream.spark.jobs.archive_layout import STATE
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, TakenError
 from crdtstream.spark.vectors import Vector, offset_of, parse_vector
 
-FORMAT: Final = 2
-# Format 1 tells no digests of segments, and not how many entries a publication has.
-_FORMATS_READ: Final = (1, FORMAT)
+FORMAT: Final = 3
+# Format 1 tells no digests of segments, and not how many entries a publication has; 1 and 2 do not
+# tell the database's identity.
+_FORMATS_READ: Final = (1, 2, FORMAT)
 # Readers that have listed the folder still find what they saw.
 STATES_KEPT: Final = 3
 _TRIES_MAX: Final = 50
@@ -76,7 +77,8 @@ class State:
 
     Attributes:
         version: counts the states of this archive.
-        database: of which database; empty as long as nothing was read.
+        database: of which database, by its name; empty as long as nothing was read.
+        database_uid: by its identity; empty also in a state of an earlier version.
         streams: the patterns it is an archive of, as text with surrogates for other bytes.
         query: Spark's name for the checkpoint that the last batch came from.
         batch: the last one that is archived; -1: none of this query.
@@ -89,6 +91,7 @@ class State:
 
     version: int = 0
     database: str = ""
+    database_uid: str = ""
     streams: tuple[str, ...] = ()
     query: str = ""
     batch: int = -1
@@ -169,6 +172,24 @@ def commit(folder: Folder, state: State) -> State:
     for name in _names(folder)[:-STATES_KEPT]:
         folder.delete(f"{STATE}/{name}")
     return committed
+
+
+def check_database(archive: str, state: State, *, database: str, uid: str) -> None:
+    """Return if the archive is of this database, or does not say of which.
+
+    Args:
+        archive: the folder, in words.
+
+    Raises:
+        ArchiveError: it is of another one.
+    """
+    if (state.database or database, state.database_uid or uid) != (database, uid):
+        was = state.database_uid or "of an identity that it does not tell"
+        raise ArchiveError(
+            f"{archive} is an archive of database {state.database!r}, {was}; the nodes hold "
+            f"{database!r}, {uid}, where its dots mean other entries. Name nodes of the one that "
+            "was archived, or choose another folder"
+        )
 
 
 def _names(folder: Folder) -> list[str]:

@@ -116,6 +116,7 @@ class AuditOutcome:
 
     Attributes:
         clean: whether all regions agree: nothing was found that makes the audit fail.
+        database_uid: identity of the database.
         regions: that were compared.
         cut: at which they were compared.
         streams: how many, in any region.
@@ -128,6 +129,7 @@ class AuditOutcome:
     """
 
     clean: bool
+    database_uid: str
     regions: tuple[int, ...]
     cut: Mapping[int, int]
     streams: int
@@ -206,6 +208,7 @@ class _Audit:
         failures = sum(row["count"] for row in counts if row["fails"])
         return AuditOutcome(
             clean=not failures,
+            database_uid=regions.database_uid,
             regions=numbers,
             cut=cut,
             streams=len({key for streams in looks.values() for key in streams}),
@@ -258,7 +261,7 @@ class _Audit:
 
     def _look_up(self, suspects: DataFrame) -> DataFrame:
         """Those of the suspects that are not alike when all regions have what any had before."""
-        numbers, nodes = self._regions.numbers, self._options.nodes
+        numbers, nodes = self._regions.numbers, self._regions.nodes
         for look in range(ENTRY_LOOKS):
             if look:
                 time.sleep(ENTRY_PAUSE_SECONDS)
@@ -289,7 +292,7 @@ class _Audit:
         ]
         return entries.read_ranges(
             entries.ranges_table(self._spark, ranges),
-            self._options.nodes,
+            self._regions.nodes,
             entries_count=sum(part.entries for plan in plans.values() for part in plan.ranges),
         )
 

@@ -61,11 +61,12 @@ class Regions:
     Attributes:
         addresses: of those that answered, ascending by region.
         absent: what did not answer, an address or a region, and why.
-        database_id: which database.
+        database_id: which database, by its name.
+        nodes: as they were given, with the database's identity.
     """
 
     def __init__(self, options: NodesOptions, absence: Absence = Absence.REFUSED) -> None:
-        self._options = options
+        self.nodes = options
         self._nodes = Nodes.of(options)
         self._absence = absence
         self.addresses: tuple[RegionAddress, ...] = ()
@@ -94,6 +95,11 @@ class Regions:
         self._nodes.close()
 
     @property
+    def database_uid(self) -> str:
+        """Which database, by its identity."""
+        return self.nodes.database_uid
+
+    @property
     def numbers(self) -> tuple[int, ...]:
         """The regions, ascending."""
         return tuple(one.region for one in self.addresses)
@@ -106,7 +112,7 @@ class Regions:
         """
 
         def asked(one: RegionAddress) -> _T:
-            with nodes_at(self._options, one.address) as node:
+            with nodes_at(self.nodes, one.address) as node:
                 return ask(node)
 
         return self._together(asked)
@@ -117,7 +123,7 @@ class Regions:
         Raises:
             RegionsError: one of them does not answer; the text names it.
         """
-        seconds_max = self._seconds_max(self._options.failover_seconds)
+        seconds_max = self._seconds_max(self.nodes.failover_seconds)
         return self._together(
             lambda one: self._status(one.address, f"region {one.region}", seconds_max)
         )
@@ -171,7 +177,7 @@ class Regions:
     def _find(self) -> None:
         seconds_max = self._seconds_max(FIND_SECONDS_MAX)
         replies: dict[str, admin_pb2.StatusReply] = {}
-        for address in self._options.addresses:
+        for address in self.nodes.addresses:
             with self._absences(address):
                 replies[address] = self._status(address, "the node", seconds_max)
         if not replies:
@@ -184,7 +190,8 @@ class Regions:
                 with self._absences(f"region {peer} at {address}"):
                     replies[address] = self._unnamed(peer, address, named_by, seconds_max)
                     found[peer] = address
-        self.database_id = _one_database(replies)
+        self.database_id, uid = _one_database(replies)
+        self.nodes = replace(self.nodes, database_uid=uid)
         self.addresses = tuple(RegionAddress(region, found[region]) for region in sorted(found))
 
     def _unnamed(
@@ -201,7 +208,11 @@ class Regions:
         return reply
 
     def _status(self, address: str, whose: str, seconds_max: float) -> admin_pb2.StatusReply:
-        """One node's status; a node that is just being started is waited for."""
+        """One node's status; a node that is just being started is waited for.
+
+        Raises:
+            RegionsError: it does not answer, does not know its database, or is of another one.
+        """
         ask: Any = admin_pb2_grpc.AdminStub(self._nodes.channel(address)).Status
         deadline = time.monotonic() + seconds_max
         while True:
@@ -223,7 +234,24 @@ class Regions:
                     f"{whose} at {address} does not answer: {error.details()}. "
                     "Start it, or give an address at which it is reached from here"
                 ) from error
+            if not reply.database_uid:
+                if time.monotonic() < deadline:
+                    time.sleep(POLL_SECONDS)
+                    continue
+                raise RegionsError(
+                    f"{whose} at {address} does not know yet to which database it belongs: "
+                    f"{reply.fault or 'it may be of an earlier version; start this one there'}"
+                )
+            self._refuse_stranger(whose, address, reply.database_uid)
             return reply
+
+    def _refuse_stranger(self, whose: str, address: str, uid: str) -> None:
+        """A node that was started again may hold something else by now."""
+        if self.database_uid not in ("", uid):
+            raise RegionsError(
+                f"{whose} at {address} holds database {uid}, and {self.database_uid} is meant: "
+                "name nodes of one database, and run again"
+            )
 
 
 @contextmanager
@@ -237,7 +265,7 @@ def told_as(own: type[Exception]) -> Iterator[None]:
     except (RegionsError, NodesError) as error:
         raise own(str(error)) from error
     except PySparkException as error:
-        reason = re.search(r"NodesError: (.+)", str(error))
+        reason = re.search(r"(?:NodesError|OtherDatabaseError): (.+)", str(error))
         if reason is None:
             raise
         raise own(f"a region could not be read: {reason.group(1)}") from error
@@ -255,10 +283,14 @@ def _peers(replies: Iterable[admin_pb2.StatusReply]) -> list[tuple[int, str, int
     )
 
 
-def _one_database(replies: Mapping[str, admin_pb2.StatusReply]) -> str:
-    ids = {reply.database_id for reply in replies.values()}
+def _one_database(replies: Mapping[str, admin_pb2.StatusReply]) -> tuple[str, str]:
+    """Its name and its identity."""
+    ids = {(reply.database_id, reply.database_uid) for reply in replies.values()}
     if len(ids) > 1:
-        told = ", ".join(f"{at} holds {reply.database_id!r}" for at, reply in replies.items())
+        told = ", ".join(
+            f"{at} holds {reply.database_uid} ({reply.database_id!r})"
+            for at, reply in replies.items()
+        )
         raise RegionsError(f"the nodes are of different databases: {told}; name those of one")
     return ids.pop()
 

@@ -8,6 +8,9 @@
 What is numbered alike is appended once, in whatever region: a replay that was killed, and is run
 again with its id, goes on in the chunk it was in, and what it had appended of it is there already.
 
+An archive may be replayed into any database, its own or another one.  What is noted of a replay is
+true of the one that it was begun in, which the plan names; see ``replay_plan``.
+
 Each stream's entries come in the order of their IDs.  With a rate, or a speed-up of the original
 times, one task appends them all, in one order over all streams, as it was written; at full speed,
 several tasks do, each with its own streams.
@@ -16,10 +19,9 @@ Entries get new IDs and dots, as whatever is appended does; what they hold is th
 byte.  ``id_field`` keeps the old ID in a field of this name.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -30,19 +32,32 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs call it
 
 from crdtstream.spark.encoding import encode_maps, pieces
-from crdtstream.spark.jobs.archive_layout import HIDDEN
 from crdtstream.spark.jobs.archive_reader import between, each_message_once, read_archive
 from crdtstream.spark.jobs.archive_state import load
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, is_missing_file, told
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, TakenError, folder_at
 from crdtstream.spark.jobs.pace import Pace, Pacing, slices
 from crdtstream.spark.jobs.read_back import write_parquet
+from crdtstream.spark.jobs.replay_options import (
+    ReplayError,
+    ReplayOptions,
+    ReplayOutcome,
+    check_options,
+)
+from crdtstream.spark.jobs.replay_plan import (
+    REPLAYS,
+    UID,
+    Plan,
+    check_plan,
+    derived_id,
+    what_of,
+)
 from crdtstream.spark.jobs.shared_folder import check_shared
 from crdtstream.spark.lanes import Lanes, Producer
 from crdtstream.spark.nodes import Nodes, NodesError
-from crdtstream.spark.options import NodesOptions, RowOrder, SinkOptions
+from crdtstream.spark.options import RowOrder, SinkOptions
 from crdtstream.spark.sink import by_stream
-from crdtstream.spark.vectors import Vector, offset_of, parse_vector
+from crdtstream.spark.vectors import Vector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,75 +71,7 @@ PARTITIONS_MAX: Final = 8
 ROWS_PER_APPEND: Final = 2_000
 # Files that an archiving program merges meanwhile are gone for who had listed them: list again.
 READS_MAX: Final = 5
-REPLAYS: Final = f"{HIDDEN}/replays"
-
 _DONE_SCHEMA: Final = "appended long, known long, anchor_s double, anchor double"
-
-
-class ReplayError(ArchiveError):
-    """The replay cannot be done, or not go on.  The text says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """What to replay, and where to.
-
-    Attributes:
-        nodes: where to append.
-        path: the archive's folder.
-        streams: names, or patterns as KEYS takes them; none: every stream of the archive.
-        start_ms: of IDs, included; None: no bound.
-        end_ms: of IDs, not included; None: no bound.
-        where: a condition in SQL on the archive's columns, as ``fields['dest'] = 'LAX'``.
-        target: the stream that all entries go to; empty: to streams of their own names.
-        prefix: what goes before those names.
-        id_field: the field that keeps the entry's old ID; empty: none does.
-        rate: entries per second, at most; None: as fast as they are taken.
-        speedup: so many times as fast as they were written; None: whatever `rate` says.
-        replay_id: by what name this replay is known when it is run again; empty: made from what
-            is replayed and where to, so that the same command again does the same replay, and
-            nothing once that is done.
-        each_message_once: leave out the second copy of a message that was written in two regions
-            at once; see ``archive_reader.each_message_once``.
-        partitions: how many tasks append at a time, without a rate; 0: as many as there are cores,
-            up to eight.
-    """
-
-    nodes: NodesOptions
-    path: str
-    streams: tuple[bytes, ...] = ()
-    start_ms: int | None = None
-    end_ms: int | None = None
-    where: str = ""
-    target: bytes = b""
-    prefix: bytes = b""
-    id_field: str = ""
-    rate: float | None = None
-    speedup: float | None = None
-    replay_id: str = ""
-    each_message_once: bool = True
-    partitions: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOutcome:
-    """What a run did.
-
-    Attributes:
-        replay_id: by what name to run it again.
-        entries: appended by this run.
-        entries_known: that this run found appended already, by one before that was killed.
-        entries_total: that the replay is of.
-        chunks: that this run did.
-        chunks_total: of the replay.
-    """
-
-    replay_id: str
-    entries: int
-    entries_known: int
-    entries_total: int
-    chunks: int
-    chunks_total: int
 
 
 def replay(spark: "SparkSession", options: ReplayOptions) -> ReplayOutcome:
@@ -134,7 +81,7 @@ def replay(spark: "SparkSession", options: ReplayOptions) -> ReplayOutcome:
         ArchiveError: there is no archive, or the replay cannot go on; run again, it goes on where
             it was.
     """
-    _check(options)
+    check_options(options)
     try:
         return _Replay(spark, options).run()
     except NodesError as error:
@@ -143,41 +90,6 @@ def replay(spark: "SparkSession", options: ReplayOptions) -> ReplayOutcome:
         raise ReplayError(f"{options.path}: {error}") from error
     except SPARK_ERRORS as error:
         raise ReplayError(f"Spark failed: {told(error)}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What is decided once, and kept for all runs of a replay.
-
-    Attributes:
-        what: the options that decide what is appended.
-        vector: of the archive: entries with dots above came later.
-        partitions: tasks of a chunk.
-        entries: how many there are, in all.
-        bounds: of IDs' milliseconds, between chunks.
-        copies: how many entries are left out, as copies of others.
-    """
-
-    what: dict[str, Any]
-    vector: Vector
-    partitions: int
-    entries: int
-    bounds: tuple[int, ...]
-    copies: int
-
-    @property
-    def chunks(self) -> int:
-        return len(self.bounds) + 1 if self.entries else 0
-
-    def to_json(self) -> bytes:
-        return json.dumps(asdict(self) | {"vector": offset_of(self.vector)}, indent=1).encode()
-
-    @classmethod
-    def of_json(cls, text: bytes) -> "_Plan":
-        told = json.loads(text)
-        told["vector"] = parse_vector(told["vector"])
-        told["bounds"] = tuple(told["bounds"])
-        return cls(**told)
 
 
 class _Done(NamedTuple):
@@ -195,9 +107,13 @@ class _Replay:
         self._spark = spark
         self._options = options
         with Nodes.of(options.nodes) as nodes:
-            self._what = _what(options) | {"database": nodes.position().database_id}
-        self._id = options.replay_id or _derived_id(self._what)
+            nodes.refuse_strangers()
+            self._what = what_of(options) | {"database": nodes.position().database_id}
+            self._nodes = replace(options.nodes, database_uid=nodes.database_uid)
         self._folder: Folder = folder_at(spark, options.path)
+        self._id = options.replay_id or derived_id(
+            self._folder, self._what, self._nodes.database_uid
+        )
         self._home = f"{REPLAYS}/{self._id}"
         self._pacing = _pacing(options)
         # Listed once, as an archive may have very many files.
@@ -216,6 +132,7 @@ class _Replay:
             self._note_done(chunk, done)
         return ReplayOutcome(
             replay_id=self._id,
+            database_uid=self._nodes.database_uid,
             entries=entries,
             entries_known=known,
             entries_total=plan.entries,
@@ -225,25 +142,18 @@ class _Replay:
 
     # --- The plan -----------------------------------------------------------------------------
 
-    def _plan(self) -> _Plan:
+    def _plan(self) -> Plan:
         """The plan of an earlier run, or a new one."""
         path = f"{self._home}/plan.json"
         try:
-            plan = _Plan.of_json(self._folder.read(path))
+            plan = Plan.of_json(self._folder.read(path))
         except FileNotFoundError:
             plan = self._new_plan()
             self._folder.create(path, plan.to_json())
-        if plan.what != self._what:
-            differing = sorted(
-                name for name in self._what if plan.what.get(name) != self._what[name]
-            )
-            raise ReplayError(
-                f"replay {self._id!r} was begun with other {', '.join(differing)}: give it the "
-                "same, or another replay_id"
-            )
+        check_plan(self._folder, self._id, plan, self._what, self._nodes.database_uid)
         return plan
 
-    def _new_plan(self) -> _Plan:
+    def _new_plan(self) -> Plan:
         vector = self._vector()
         chosen = self._chosen(vector)
         copies = self._find_copies(chosen)
@@ -258,8 +168,8 @@ class _Replay:
             bounds = sorted(set(row.ms or ()))
         cores = self._spark.sparkContext.defaultParallelism
         partitions = self._options.partitions or min(cores, PARTITIONS_MAX)
-        return _Plan(
-            what=self._what,
+        return Plan(
+            what=self._what | {UID: self._nodes.database_uid},
             vector=vector,
             partitions=1 if self._pacing is not None else partitions,
             entries=total,
@@ -343,7 +253,7 @@ class _Replay:
         if chunk:
             self._folder.delete(f"{self._home}/done/{chunk - 1:08}.json")
 
-    def _append(self, plan: _Plan, chunk: int, pace: Pace) -> _Done:
+    def _append(self, plan: Plan, chunk: int, pace: Pace) -> _Done:
         """Append a chunk's entries; reads the archive anew while its files change below us."""
         for attempt in range(READS_MAX):
             if self._entries is None:
@@ -365,7 +275,7 @@ class _Replay:
                 self._entries = None
         raise AssertionError("the last attempt returns or raises")
 
-    def _append_once(self, entries: DataFrame, plan: _Plan, chunk: int, pace: Pace) -> _Done:
+    def _append_once(self, entries: DataFrame, plan: Plan, chunk: int, pace: Pace) -> _Done:
         options = self._options
         target = F.concat(F.lit(bytearray(options.prefix)), "key")
         if options.target:
@@ -379,7 +289,7 @@ class _Replay:
         )
         task = _Task(
             sink=SinkOptions(
-                nodes=options.nodes,
+                nodes=self._nodes,
                 stream=b"",
                 write_id=self._id,
                 row_order=RowOrder.GIVEN,
@@ -459,7 +369,7 @@ def _with_field(blob: bytes, name: bytes, value: bytes) -> bytes:
     return b"*%d\r\n%b%b" % (int(count) + 2, rest, field)
 
 
-def _chunk_of(entries: DataFrame, plan: _Plan, chunk: int) -> DataFrame:
+def _chunk_of(entries: DataFrame, plan: Plan, chunk: int) -> DataFrame:
     """The entries between two bounds."""
     start_ms = plan.bounds[chunk - 1] if chunk else None
     end_ms = plan.bounds[chunk] if chunk < len(plan.bounds) else None
@@ -478,47 +388,3 @@ def _pacing(options: ReplayOptions) -> Pacing | None:
     if options.rate is not None:
         return Pacing(per_second=options.rate, by_time=False)
     return None
-
-
-def _what(options: ReplayOptions) -> dict[str, Any]:
-    """The options that decide what is appended, as JSON has them."""
-
-    def text(name: bytes) -> str:
-        return name.decode("utf-8", "surrogateescape")
-
-    return {
-        "streams": [text(pattern) for pattern in options.streams],
-        "start_ms": options.start_ms,
-        "end_ms": options.end_ms,
-        "where": options.where,
-        "target": text(options.target),
-        "prefix": text(options.prefix),
-        "id_field": options.id_field,
-        "each_message_once": options.each_message_once,
-    }
-
-
-def _derived_id(what: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _check(options: ReplayOptions) -> None:
-    problems = []
-    if options.rate is not None and options.speedup is not None:
-        problems.append("give a rate or a speedup, not both")
-    for name, value in (("rate", options.rate), ("speedup", options.speedup)):
-        if value is not None and not value > 0:
-            problems.append(f"{name} must be above 0")
-    if options.target and options.prefix:
-        problems.append("give a target or a prefix, not both")
-    if options.partitions < 0:
-        problems.append("partitions must not be negative")
-    if options.replay_id and not _is_name(options.replay_id):
-        problems.append("replay_id: letters, digits, _, - and . only, at most 100 of them")
-    if problems:
-        raise ReplayError("; ".join(problems))
-
-
-def _is_name(text: str) -> bool:
-    allowed = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-    return len(text) <= 100 and set(text) <= allowed and not text.startswith(".")

@@ -26,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs cal
 
 from crdtstream.spark.jobs import report_samples as samples
 from crdtstream.spark.jobs import report_windows as windows
+from crdtstream.spark.jobs.archive_state import check_database, load
 from crdtstream.spark.jobs.folder import ArchiveError, folder_at
 from crdtstream.spark.jobs.regions import Absence, Regions, told_as
 from crdtstream.spark.jobs.report_dead_letters import dead_letters_table, find_dead_letters
@@ -110,6 +111,7 @@ class ReportOutcome:
     """What the report is about.
 
     Attributes:
+        database_uid: identity of the database.
         regions: that were asked and answered.
         absent: those that did not, and why.
         streams: with entries in some window.
@@ -121,6 +123,7 @@ class ReportOutcome:
         page: the page's path or address.
     """
 
+    database_uid: str
     regions: tuple[int, ...]
     absent: Mapping[str, str]
     streams: int
@@ -166,6 +169,7 @@ class _Report:
     def run(self) -> ReportOutcome:
         began = time.monotonic()
         options, regions = self._options, self._regions
+        self._check_archive()
         check_shared(self._spark, self._folder, "_draft")
         taken = samples.take_samples(
             regions,
@@ -196,6 +200,7 @@ class _Report:
         replace_tables(self._folder, tables)
         page = Page(
             database_id=regions.database_id,
+            database_uid=regions.database_uid,
             made_at=datetime.now(UTC),
             source=f"archive {options.archive}" if options.archive else "the regions",
             window_ms=options.window_ms,
@@ -212,6 +217,7 @@ class _Report:
             letters=letters[:PAGE_DEAD_LETTERS_MAX],
         )
         return ReportOutcome(
+            database_uid=regions.database_uid,
             regions=tuple(one.region for one in summaries),
             absent=dict(regions.absent),
             streams=page.streams_count,
@@ -225,6 +231,22 @@ class _Report:
             seconds=time.monotonic() - began,
         )
 
+    def _check_archive(self) -> None:
+        """
+        Raises:
+            ArchiveError: it is of another database than the regions.
+        """
+        state = None
+        if self._options.archive:
+            state = load(folder_at(self._spark, self._options.archive))
+        if state is not None:
+            check_database(
+                self._options.archive,
+                state,
+                database=self._regions.database_id,
+                uid=self._regions.database_uid,
+            )
+
     def _narrow(self) -> DataFrame:
         """What windows need of the entries, read once."""
         options = self._options
@@ -232,7 +254,9 @@ class _Report:
         if options.archive:
             entries = windows.read_archived(self._spark, options.archive, options.streams, **bounds)
         else:
-            entries = windows.read_streams(self._spark, options.nodes, options.streams, **bounds)
+            entries = windows.read_streams(
+                self._spark, self._regions.nodes, options.streams, **bounds
+            )
         narrow = windows.narrowed(entries, options.fields, window_ms=options.window_ms)
         kept = narrow.persist(StorageLevel.DISK_ONLY)
         self._held.callback(kept.unpersist)

@@ -47,6 +47,7 @@ class Page:
     """
 
     database_id: str
+    database_uid: str
     made_at: datetime
     source: str
     window_ms: int
@@ -100,7 +101,7 @@ def _header(page: Page) -> Markup:
         element("h1", "crdtstream report"),
         element(
             "p",
-            ["database ", element("bdi", page.database_id), " · "],
+            ["database ", element("bdi", page.database_id), f" ({page.database_uid}) · "],
             f"{page.made_at:%Y-%m-%d %H:%M:%S} UTC · entries from ",
             element("bdi", page.source),
         ),

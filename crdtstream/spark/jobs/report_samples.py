@@ -23,9 +23,9 @@ LAG_SCHEMA: Final = (
     " clock_skew_ms LONG, reconnects LONG, error STRING"
 )
 REGIONS_SCHEMA: Final = (
-    "region INT, address STRING, version STRING, seconds DOUBLE, issued_per_second DOUBLE,"
-    " applied_per_second DOUBLE, effects_issued LONG, vv STRING, lacks LONG, keys LONG,"
-    " clients LONG, log_bytes LONG, fault STRING"
+    "region INT, address STRING, database_uid STRING, version STRING, seconds DOUBLE,"
+    " issued_per_second DOUBLE, applied_per_second DOUBLE, effects_issued LONG, vv STRING,"
+    " lacks LONG, keys LONG, clients LONG, log_bytes LONG, fault STRING"
 )
 
 
@@ -106,6 +106,7 @@ class RegionSummary:
 
     region: int
     address: str
+    database_uid: str
     version: str
     seconds: float
     issued_per_second: float
@@ -146,6 +147,7 @@ def _region_summary(
     return RegionSummary(
         region=region,
         address=address,
+        database_uid=last.database_uid,
         version=last.version,
         seconds=seconds,
         issued_per_second=gained.get(region, 0) / seconds,

@@ -5,6 +5,7 @@ since 1970.  IDs that are no time of the years up to 9999 (clients may give any)
 they are counted apart.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs cal
 from crdtstream.spark.jobs.archive_layout import DATED_MS_MAX, matching
 from crdtstream.spark.jobs.archive_reader import each_message_once, read_archive
 from crdtstream.spark.options import NodesOptions
-from crdtstream.spark.vectors import U64_MAX
+from crdtstream.spark.vectors import U64_MAX, offset_of
 
 PERCENTILES: Final = (0.5, 0.9, 0.95, 0.99)
 # Up to so many different values of a window percentiles are exact, beyond they are off by one rank
@@ -65,6 +66,8 @@ def read_streams(
         "tlsCertFile": security.tls_cert_file,
         "tlsKeyFile": security.tls_key_file,
         "failoverSeconds": f"{nodes.failover_seconds:f}",
+        # Where every lane begins, in this database alone.
+        "startingOffsets": json.dumps(offset_of({}, nodes.database_uid)),
         "streams": ",".join(_as_option(pattern) for pattern in streams),
         "startingId": "" if start_ms is None else f"{start_ms}-0",
         "endingId": "" if end_ms is None else f"{end_ms - 1}-{U64_MAX}",
