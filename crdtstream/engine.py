@@ -411,7 +411,10 @@ class Engine:
     def set_stale(self, reason: str | None) -> None:
         """Stop issuing effects, or go on: this region has effects out there that it lost."""
         if (reason is None) is not (self.stale is None):
-            logger.warning("issuing effects", allowed=reason is None, reason=reason)
+            if reason is None:
+                logger.info("writes are accepted")
+            else:
+                logger.warning("writes are refused", reason=reason)
         self.stale = reason
         self.replica.may_issue = reason is None
         self._refuse_or_accept()

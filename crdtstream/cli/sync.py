@@ -81,12 +81,14 @@ def wait(
 
     Example: crdtstream sync wait --timeout 10
 
-    Exit status: 0 so it is, 1 time was over (it says who lacks what) or a node did not answer.
+    Exit status: 0 so it is, 1 time was over (it says who lacks what), a node did not answer, or the
+    nodes belong to several databases.
     """
     addresses = addresses_of(folder, address)
     deadline = time.monotonic() + timeout_seconds
     while True:
         found = find_regions(None, addresses)
+        _check_database(found)
         lines = _lacking_lines(found, region, peer)
         if not lines:
             typer.echo(f"equal: regions {', '.join(map(str, found.replies))}", err=True)
@@ -94,6 +96,22 @@ def wait(
         if time.monotonic() >= deadline:
             fail(f"not equal after {timeout_seconds:g} s:\n" + "\n".join(lines))
         time.sleep(POLL_SECONDS)
+
+
+def _check_database(found: Survey) -> None:
+    """Version vectors of two databases say nothing about each other."""
+    regions: dict[str, list[str]] = {}
+    for number, reply in found.replies.items():
+        if reply.database_uid:
+            regions.setdefault(reply.database_uid, []).append(str(number))
+    if len(regions) > 1:
+        lines = [f"  {uid}: region {', '.join(numbers)}" for uid, numbers in regions.items()]
+        fail(
+            "these regions belong to several databases, and never become equal:\n"
+            + "\n".join(lines)
+            + "\nStop every region of the one to be given up, empty their folders, and start them "
+            "without --new-database"
+        )
 
 
 def _lacking_lines(found: Survey, region: int | None, peer: int | None) -> list[str]:

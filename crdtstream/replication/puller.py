@@ -261,8 +261,10 @@ class Puller:
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError from group
             event = self._event_of(group)
-            if isinstance(event, Refused) and _is_duplicate(group):
-                self._gate.readiness.note_duplicate(self.peer, event.reason)
+            if isinstance(event, Refused):
+                readiness = self._gate.readiness
+                note = readiness.note_duplicate if _is_duplicate(group) else readiness.note_refusal
+                note(self.peer, event.reason)
                 self._gate.look()
             return event
         raise AssertionError("a session ends by an exception")

@@ -28,8 +28,8 @@ from crdtstream.core.ids import Region
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 
 WAY_OUT: Final = (
-    "If one of them is gone for good, take it out of the peers everywhere, and give this node a "
-    "new region number and an empty folder"
+    "If one of them is gone for good, take it out of the peers everywhere, and start this node "
+    "with an empty folder and a new region number that the others have among their peers"
 )
 
 
@@ -89,6 +89,7 @@ class Readiness:
         self._answers: dict[Region, Answer] = {}
         self._known: dict[Region, int] = {}
         self._duplicate_by_peer: dict[Region, str] = {}
+        self._refusals: dict[Region, str] = {}
         self._found_if_all_answered()
 
     @property
@@ -110,6 +111,7 @@ class Readiness:
     def note_welcome(self, peer: Region) -> None:
         """``peer`` takes this node for its region's own."""
         self._duplicate_by_peer.pop(peer, None)
+        self._refusals.pop(peer, None)
 
     def note_answer(self, peer: Region, answer: Answer) -> bool:
         """``peer`` has forgotten what it held unapplied of this region, and says what it has.
@@ -158,6 +160,10 @@ class Readiness:
             f"{shown_uid(theirs)}, which was set up on its own: correct the address, or start the "
             "one that is to join with an empty folder and without --new-database"
         )
+
+    def note_refusal(self, peer: Region, reason: str) -> None:
+        """``peer`` wants no link with this node."""
+        self._refusals[peer] = reason
 
     def _found_if_all_answered(self) -> None:
         """Make the database's identity, if that falls to this region."""
@@ -227,13 +233,21 @@ class Readiness:
         region, issued = self._region, vv.get(self._region, 0)
         if self._unanswered:
             waits_for = ", ".join(str(peer) for peer in sorted(self._unanswered))
-            begin = "" if self._has_effects or self.database.uid else (
+            begins = not (self._has_effects or self.database.uid or vv)
+            begin = (
                 "; to begin a new database without them, start one region with --new-database"
-            )  # fmt: skip
+                if begins
+                else ""
+            )
+            refused = "".join(
+                f" Region {peer} refuses it: {reason}."
+                for peer, reason in sorted(self._refusals.items())
+                if peer in self._unanswered
+            )
             return (
                 f"the folder of region {region} is fresh, copied or restored, or its end may be "
                 f"lost: before it issues effects, every member must say which of them it has. It "
-                f"waits for region {waits_for}{begin}. {WAY_OUT}"
+                f"waits for region {waits_for}{begin}.{refused} {WAY_OUT}"
             )
         if self.are_lost(issued):
             return (

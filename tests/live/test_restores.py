@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import redis
+from typer.testing import CliRunner
 
+from crdtstream.cli import main
 from crdtstream.store.opening import OPENED_FILE
 from crdtstream.store.sqlite import LOG_FILE
 from tests.live.cluster import Cluster, Node, wait_until
@@ -154,6 +156,13 @@ def test_regions_of_two_databases_refuse_each_other(two_regions: Cluster) -> Non
     for node, peer in ((first, 2), (second, 1)):
         wait_until(lambda node=node, peer=peer: old in node.link(peer).error, "it says which")
         assert new in node.link(peer).error
+    waited = CliRunner().invoke(
+        main.app,
+        ["sync", "wait", "--address", first.grpc_address, "--address", second.grpc_address],
+    )
+    assert waited.exit_code == 1
+    assert "several databases" in waited.output
+    assert f"{old}: region 2" in waited.output
     assert [entry for entry, _ in second.client.xrange("s")] != [
         entry for entry, _ in first.client.xrange("s")
     ]

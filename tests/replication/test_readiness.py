@@ -124,7 +124,7 @@ def test_the_refusal_names_whom_it_waits_for_and_the_way_out() -> None:
     told = str(readiness(has_effects=False, uid=NO_UID).obstacle({}))
     assert "waits for region 2, 3" in told
     assert "--new-database" in told
-    assert "a new region number and an empty folder" in told
+    assert "an empty folder and a new region number" in told
     assert "--new-database" not in str(readiness().obstacle({R1: 5}))
 
 
@@ -216,3 +216,15 @@ def test_each_run_that_recovers_is_told_of_anew(runs: PeerRuns, told: list[Regio
     assert told == [R1, R1]
     runs.note_start(R1, 9, recovering=False)
     assert not runs.is_held(R1)
+
+
+def test_the_refusal_says_what_a_peer_refuses_and_no_more_how_to_begin_a_database() -> None:
+    region = readiness(uid=NO_UID, has_effects=False)
+    region.note_refusal(R3, "region 1 is no peer of region 3; add it to its peers")
+    assert "Region 3 refuses it: region 1 is no peer of region 3" in str(region.obstacle({}))
+    assert "--new-database" in str(region.obstacle({}))
+    assert "--new-database" not in str(region.obstacle({R2: 1}))
+    region.note_database(R2, DatabaseIdentity(ONE))
+    assert "--new-database" not in str(region.obstacle({}))
+    region.note_welcome(R3)
+    assert "refuses it" not in str(region.obstacle({}))
