@@ -510,18 +510,45 @@ class Regions(RuleBasedStateMachine):
         assert token == format_vv(node.replica.vv)
         assert waits_for == node.waits_for() == node.replica.issued
 
-    @rule(at=AT, lost=st.integers(1, WIPED))
-    def restore(self, at: int, lost: int) -> None:
-        """An earlier state of a folder is put back, or it is wiped; then the region recovers.
+    @rule(at=AT, lost=st.tuples(st.integers(1, WIPED), st.sampled_from([0, 0, 3, WIPED])))
+    def restore(self, at: int, lost: tuple[int, int]) -> None:
+        """Earlier states of one or two folders are put back, or wiped; then the regions recover.
 
-        What it had issued and nobody has is gone, and its numbers are used again.
+        What they had issued and nobody has is gone, and its numbers are used again.
         """
-        node = self.nodes[at]
-        others = [other for other in self.nodes if other is not node]
-        node.end_tick()
-        del node.log[-lost if lost < WIPED else 0 :]
-        node.restart()
+        for node in self.nodes:
+            node.end_tick()
+            self.note_issued(node)
+        both = [self.nodes[at], self.nodes[(at + 1) % 3]]
+        restored = [node for node, count in zip(both, lost, strict=True) if count]
+        for node, count in zip(both, lost, strict=True):
+            if count:
+                del node.log[-count if count < WIPED else 0 :]
+                node.restart()
+        recovering = [(node, self.asked(node)) for node in restored]
+        while not all(ready.has_recovered(node.replica.vv) for node, ready in recovering):
+            assert any(
+                self.take_next(node, other)
+                for node in restored
+                for other in self.nodes
+                if other is not node
+            ), "nothing more to be had"
+        for node in restored:
+            region, issued = Region(node.region), node.replica.issued
+            self.issued = {
+                dot: one for dot, one in self.issued.items() if dot[0] != region or dot[1] <= issued
+            }
+            self.digests = {
+                vv: digest
+                for vv, digest in self.digests.items()
+                if dict(vv).get(region, 0) <= issued
+            }
+            self.check(node)
+
+    def asked(self, node: Node) -> Readiness:
+        """What a region that recovers knows when all have answered it."""
         region = Region(node.region)
+        others = [other for other in self.nodes if other is not node]
         readiness = Readiness(
             region,
             [Region(other.region) for other in others],
@@ -531,21 +558,10 @@ class Regions(RuleBasedStateMachine):
             make_uid=lambda: UID,
         )
         for other in others:
-            other.end_tick()
-            self.note_issued(other)
             vv = dict(other.replica.vv)
             told = self.told.get((other.region, node.region), {})
             readiness.note_answer(Region(other.region), Answer(vv.get(region, 0), vv, told))
-        while not readiness.has_recovered(node.replica.vv):
-            assert any(self.take_next(node, other) for other in others), "nothing more to be had"
-        issued = node.replica.issued
-        self.issued = {
-            dot: one for dot, one in self.issued.items() if dot[0] != region or dot[1] <= issued
-        }
-        self.digests = {
-            vv: digest for vv, digest in self.digests.items() if dict(vv).get(region, 0) <= issued
-        }
-        self.check(node)
+        return readiness
 
     def take_next(self, node: Node, source: Node) -> bool:
         """Take the first batch of the source that can be applied."""
