@@ -95,7 +95,7 @@ ENGINE: Final = (
     Mutation(
         "records-kept-where-nothing-was-deleted",
         "crdtstream/engine.py",
-        "        if self.replica.tombstone_count or self.replica.idempotency_record_count:\n",
+        "        if self.replica.kept_until_stable:\n",
         "        if self.replica.tombstone_count:\n",
         (ENGINE_TESTS + "test_idempotency_records_go_when_every_region_has_them",),
         "memory grows for ever",

@@ -21,9 +21,9 @@ EXPIRIES: Final = (
     Mutation(
         "expiry-leaves-a-tombstone",
         "crdtstream/core/replica.py",
-        "                self._apply_expiry(key, context)\n",
+        "                self._apply_expiry(key, dot, context)\n",
         "                self._tombstones.add(dot, key, None)\n"
-        "                self._apply_expiry(key, context)\n",
+        "                self._apply_expiry(key, dot, context)\n",
         (AGAIN, EXPIRE + "test_a_tombstone_is_left_by_del_and_not_by_expiry"),
         "rule 7: a group made again after the deadline is lost though OK was answered",
     ),
