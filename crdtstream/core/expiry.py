@@ -5,8 +5,8 @@
     DeleteKey, ExpireKey ──> forget
 
 A key whose time is over stays where it is and reads as missing, until the ExpireKey of the region
-whose deadline it was has come (``rules`` 7).  It is judged anew whenever somebody says what time it
-is, so a key comes back when the clock goes back.  Which of several deadlines counts is for the
+whose deadline it was has come (``rules`` 7).  It is judged again whenever somebody tells the time,
+so a key comes back when the clock goes back.  Which of several deadlines counts is for the
 registers to say (``registers.py``); they may be there before their key, and outlive it.
 
 Always so: ``due`` holds exactly the keys whose deadline is known and has passed by the last clock

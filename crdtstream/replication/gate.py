@@ -123,7 +123,7 @@ class Gate:
         if readiness.database != self.database:
             database = readiness.database
             await store_identity(engine.log, database)
-            self._take(database)
+            self.use_stored(database)
             logger.info("database", uid=shown_uid(database.uid), declared=database.declared)
         if readiness.is_recovering and readiness.has_recovered(engine.logged_vv):
             await engine.log.confirm()
@@ -132,13 +132,10 @@ class Gate:
         self.look()
         self._tell()
 
-    def _take(self, database: DatabaseIdentity) -> None:
+    def use_stored(self, database: DatabaseIdentity) -> None:
+        """The folder has this identity: peers and programs are told of it from here on."""
         self.database = database
         self._engine.replica.database_uid = database.uid
-
-    def use_stored(self, database: DatabaseIdentity) -> None:
-        """The folder has this identity already."""
-        self._take(database)
 
 
 def random_uid() -> DatabaseUid:
