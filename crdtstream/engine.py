@@ -28,15 +28,15 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from crdtstream.commands.database import Database
 from crdtstream.commands.reply import Reply
-from crdtstream.commands.session import Session
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
-from crdtstream.core.codec import BatchError
 from crdtstream.core.effects import EffectBatch, Record
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.replica import Replica
 from crdtstream.core.stability import StabilityTracker
+from crdtstream.core.wire.codec import BatchError
+from crdtstream.database.database import Database
+from crdtstream.database.session import Session
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, Log, record_bytes
 

@@ -21,15 +21,15 @@ from grpc_reflection.v1alpha import reflection
 from crdtstream.admin.health import HealthPages, http_server, listening_socket
 from crdtstream.admin.service import AdminService, NodeParts
 from crdtstream.admin.tunables import Tunables
-from crdtstream.commands.database import Database
 from crdtstream.core.ids import Region
 from crdtstream.core.replica import Replica
+from crdtstream.database.database import Database
 from crdtstream.engine import Engine
 from crdtstream.query.service import QueryService
+from crdtstream.region.links.routes import Routes
 from crdtstream.replication.applier import Applier
 from crdtstream.replication.gate import Gate, make_gate
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, Identity, Puller
-from crdtstream.replication.routes import Routes
 from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.server import RespServer
 from crdtstream.settings import NodeSettings, QueryPort

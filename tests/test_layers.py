@@ -48,32 +48,31 @@ PURE_LIBRARIES = ("sortedcontainers", "google.protobuf", "typing_extensions", "m
 
 # Which packages of ours each one may import, besides itself.  Modules that stand alone count as
 # packages.  ``v1`` is the generated code; its gRPC half is only for shells.
-PURE = frozenset({"core", "commands"})
+PURE = frozenset({"core", "commands", "database", "region"})
 ALLOWED: dict[str, frozenset[str]] = {
     "core": frozenset({"v1"}),
     "commands": frozenset({"core"}),
+    "database": frozenset({"core", "commands"}),
+    "region": frozenset({"core", "commands", "database"}),
     # What every node has, above the core and below the shells.
     "settings": frozenset({"core"}),
-    "engine": frozenset({"core", "commands", "store", "settings"}),
+    "engine": frozenset({"core", "commands", "database", "region", "store", "settings"}),
     # Shells: none reaches into another.
     "store": frozenset({"core", "settings"}),
-    "resp": frozenset({"core", "commands", "engine", "settings"}),
-    "replication": frozenset({"core", "engine", "settings", "v1"}),
-    "admin": frozenset({"core", "commands", "engine", "replication", "settings", "v1"}),
-    "query": frozenset({"core", "commands", "engine", "settings", "v1"}),
-    "console": frozenset({"core", "engine", "settings", "v1"}),
+    "resp": frozenset({"core", "commands", "database", "engine", "region", "settings"}),
+    "replication": frozenset({"core", "engine", "region", "settings", "v1"}),
+    "admin": frozenset({"core", "commands", "engine", "region", "replication", "settings", "v1"}),
+    "query": frozenset({"core", "commands", "engine", "region", "settings", "v1"}),
     "spark": frozenset({"v1"}),
     # Regions to experiment with: in one process, on this machine, as a table tells.
     "local_regions": frozenset({"core", "settings"}),
-    "sim": frozenset({"core", "commands", "scenario"}),
+    "sim": frozenset({"core", "commands", "database", "region", "scenario"}),
     "scenario": frozenset({"core", "commands", "local_regions", "settings", "sim", "v1"}),
-    "drill": frozenset({"core", "local_regions", "scenario", "settings", "sim", "v1"}),
     "demo": frozenset({"core", "settings", "spark", "v1"}),
     "cli": frozenset(
         {
             "core",
             "demo",
-            "drill",
             "local_regions",
             "node",
             "scenario",
@@ -89,7 +88,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 PUBLIC = frozenset(
     {
         "crdtstream.admin.client",
-        "crdtstream.resp.encode",
+        "crdtstream.resp.wire.encode",
         "crdtstream.store.errors",
         "crdtstream.store.log",
     }

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crdtstream.commands.documentation.manual import pages, usage, usage_markdown
+from crdtstream.scenario.markdown import markdown
 from crdtstream.scenario.rows import Calls
 from crdtstream.scenario.scenario import Scenario
-from crdtstream.scenario.words import markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "semantics.md"

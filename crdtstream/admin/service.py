@@ -8,14 +8,14 @@ from typing import Final
 import grpc
 
 from crdtstream.admin.tunables import ALLOWED, Tunables, TuneError
-from crdtstream.commands.info import lag
-from crdtstream.core.codec import encode_vv
+from crdtstream.commands.streams.xinfo import lag
 from crdtstream.core.ids import Millis, Region
-from crdtstream.core.stream import Stream
+from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.uid import shown_uid
+from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine import Engine
+from crdtstream.region.links.link import LinkState
 from crdtstream.replication.applier import Applier
-from crdtstream.replication.link import LinkState
 from crdtstream.replication.puller import Puller
 from crdtstream.replication.server import ReplicationService
 from crdtstream.settings import NodeSettings

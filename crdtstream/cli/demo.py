@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crdtstream.cli.failing import fail
+from crdtstream.cli.exit import fail
 from crdtstream.local_regions import LocalRegions, LocalRegionsError
 from crdtstream.settings import RESP_PORT_BASE
 

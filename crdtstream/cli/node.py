@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import structlog
 import typer
 
-from crdtstream.cli.failing import MISUSED, fail
+from crdtstream.cli.exit import MISUSED, fail
 from crdtstream.settings import NodeSettings, SettingsError, load_settings
 
 # A node that nobody watches any more and that does not stop either is ended; it has lost nothing.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 from rich.console import Console
 
-from crdtstream.cli.failing import FAILED, MISUSED, fail
+from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.spark_options import (
     ConfOption,
     EndOption,

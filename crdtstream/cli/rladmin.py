@@ -10,8 +10,8 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from crdtstream.admin.client import AdminClient, AdminError, Survey
-from crdtstream.cli.failing import FAILED, MISUSED, fail
-from crdtstream.cli.finding import AddressOption, DirOption, RegionOption, answering, find_regions
+from crdtstream.cli.discovery import AddressOption, DirOption, RegionOption, answering, find_regions
+from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.status import link_state
 from crdtstream.core.ids import Region
 from crdtstream.v1 import admin_pb2

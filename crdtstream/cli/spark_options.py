@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from crdtstream.cli.failing import MISUSED, fail
-from crdtstream.cli.finding import ADMIN_DEFAULT, ADMIN_VARIABLE, DirOption, addresses_of
+from crdtstream.cli.discovery import ADMIN_DEFAULT, ADMIN_VARIABLE, DirOption, addresses_of
+from crdtstream.cli.exit import MISUSED, fail
 from crdtstream.cli.up import DIR_DEFAULT
 from crdtstream.local_regions import admin_addresses
 

@@ -9,8 +9,8 @@ from google.protobuf.message import Message
 from rich.table import Table
 
 from crdtstream.admin.client import Survey, lacking, vv_of
-from crdtstream.cli.failing import FAILED
-from crdtstream.cli.finding import AddressOption, DirOption, find_regions
+from crdtstream.cli.discovery import AddressOption, DirOption, find_regions
+from crdtstream.cli.exit import FAILED
 from crdtstream.cli.tables import new_table, print_table
 from crdtstream.core.clock import format_vv
 from crdtstream.v1 import admin_pb2, effects_pb2

@@ -6,8 +6,7 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from crdtstream.admin.client import AdminClient, AdminError, Survey, lacking, vv_of
-from crdtstream.cli.failing import fail
-from crdtstream.cli.finding import (
+from crdtstream.cli.discovery import (
     AddressOption,
     DirOption,
     RegionOption,
@@ -15,6 +14,7 @@ from crdtstream.cli.finding import (
     answering,
     find_regions,
 )
+from crdtstream.cli.exit import fail
 from crdtstream.core.ids import REGION_MAX, Region
 
 POLL_SECONDS: Final = 0.05

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from crdtstream.cli.failing import fail
+from crdtstream.cli.exit import fail
 from crdtstream.cli.tables import new_table, print_table
 from crdtstream.local_regions import LocalRegions, LocalRegionsError
 from crdtstream.settings import RESP_PORT_BASE

@@ -1,4 +1,4 @@
-"""What a command answers: values without a protocol; ``resp/encode.py`` turns them into bytes.
+"""What a command answers: values without a protocol; ``resp/wire/encode.py`` turns them into bytes.
 
 Entries are the exception: their fields are stored as RESP already, so a command that returns
 entries builds ``Encoded`` chunks by slicing, and nothing is parsed or encoded again.  Such a chunk

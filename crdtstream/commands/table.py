@@ -2,15 +2,18 @@
 
 from typing import Final
 
-from crdtstream.commands import expiry, group_modes, groups, info, memory, objects
-from crdtstream.commands.append import xadd
-from crdtstream.commands.claiming import xautoclaim, xclaim
+from crdtstream.commands.beyond_redis.provenance import crdt_why
+from crdtstream.commands.beyond_redis.tokens import crdt_token, crdt_waitfor
 from crdtstream.commands.command import Command
-from crdtstream.commands.copying import copy, rename, renamenx
-from crdtstream.commands.cursor import crdt_xread
-from crdtstream.commands.dumping import dump, restore
-from crdtstream.commands.idempotence import xcfgset
-from crdtstream.commands.keys import (
+from crdtstream.commands.groups import group_modes, groups
+from crdtstream.commands.groups.claiming import xautoclaim, xclaim
+from crdtstream.commands.groups.pending import xack, xnack, xpending
+from crdtstream.commands.groups.read_group import xreadgroup
+from crdtstream.commands.keys import expiry, memory, objects
+from crdtstream.commands.keys.copying import copy, rename, renamenx
+from crdtstream.commands.keys.cursor import crdt_xread
+from crdtstream.commands.keys.dumping import dump, restore
+from crdtstream.commands.keys.keys import (
     dbsize,
     delete,
     digest,
@@ -24,14 +27,13 @@ from crdtstream.commands.keys import (
     touch,
     type_of,
 )
-from crdtstream.commands.pending import xack, xnack, xpending
-from crdtstream.commands.provenance import crdt_why
-from crdtstream.commands.range import xdel, xlen, xrange, xrevrange, xsetid, xtrim
-from crdtstream.commands.read import xread
-from crdtstream.commands.read_group import xreadgroup
-from crdtstream.commands.references import xackdel, xdelex
 from crdtstream.commands.reply import Reply
-from crdtstream.commands.tokens import crdt_token, crdt_waitfor
+from crdtstream.commands.streams import xinfo as info
+from crdtstream.commands.streams.delete_policies import xackdel, xdelex
+from crdtstream.commands.streams.idempotent_xadd import xcfgset
+from crdtstream.commands.streams.range import xdel, xlen, xrange, xrevrange, xsetid, xtrim
+from crdtstream.commands.streams.read import xread
+from crdtstream.commands.streams.xadd import xadd
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from crdtstream.core.codec import pack
-from crdtstream.core.group import Group
+from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis, Region, StreamId
-from crdtstream.core.lane import Lane
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.registers import KeyRegisters, MultiValue
-from crdtstream.core.stream import Stream
+from crdtstream.core.wire.codec import pack
 
 DIGEST_BYTES: Final = 20
 

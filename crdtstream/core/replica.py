@@ -32,12 +32,6 @@ from crdtstream.core.clock import (
     covers,
     covers_dot,
 )
-from crdtstream.core.codec import (
-    BatchError,
-    decode_batch,
-    encode_batch,
-)
-from crdtstream.core.collapse import collapse, settle_rows
 from crdtstream.core.digest import digest_key, digest_keyspace
 from crdtstream.core.effects import (
     Ack,
@@ -70,26 +64,32 @@ from crdtstream.core.effects import (
     Trim,
     counted,
 )
-from crdtstream.core.expiry import Expiry
-from crdtstream.core.floors import Floors
-from crdtstream.core.group import Group
-from crdtstream.core.idempotency import Collapsed, IdempotencyRecords, Tracked, Window
+from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MIN, SEQ_BITS, IdMode, Millis, Region, StreamId
-from crdtstream.core.key_order import KeyOrder
-from crdtstream.core.lane import (
+from crdtstream.core.keyspace.expiry import Expiry
+from crdtstream.core.keyspace.floors import Floors
+from crdtstream.core.lanes.key_order import KeyOrder
+from crdtstream.core.lanes.lane import (
     NODE_BYTES_MAX_DEFAULT,
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
-from crdtstream.core.local_codec import Local, decode_local, encode_local
-from crdtstream.core.losses import Losses
-from crdtstream.core.numbered import NumberedRecords, Rows
-from crdtstream.core.open_batch import OpenBatch
+from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.lanes.tombstones import Tombstones
+from crdtstream.core.lanes.trimmed import Losses
+from crdtstream.core.producers.idempotency import Collapsed, IdempotencyRecords, Tracked, Window
+from crdtstream.core.producers.numbered import NumberedRecords, Rows
 from crdtstream.core.registers import KeyRegisters
-from crdtstream.core.runs import Run, checked_runs
-from crdtstream.core.stream import Stream
-from crdtstream.core.tombstones import Tombstones
 from crdtstream.core.uid import NO_UID
+from crdtstream.core.wire.append_runs import Run, checked_runs
+from crdtstream.core.wire.codec import (
+    BatchError,
+    decode_batch,
+    encode_batch,
+)
+from crdtstream.core.wire.deduplicate import collapse, settle_rows
+from crdtstream.core.wire.local_codec import Local, decode_local, encode_local
+from crdtstream.core.wire.open_batch import OpenBatch
 
 IDMP_DURATION_S_DEFAULT: Final = 100
 IDMP_MAXSIZE_DEFAULT: Final = 100

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crdtstream.core.effects import IdempotentId
+from crdtstream.core.groups.progress import Nack
 from crdtstream.core.ids import id_ms, id_seq
-from crdtstream.core.lane import MacroNode, Slice
-from crdtstream.core.progress import Nack
+from crdtstream.core.lanes.lane import MacroNode, Slice
 
 # Of fewer neighbouring rows the names are made one by one.
 SHORT: Final = 32

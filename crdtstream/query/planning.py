@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from crdtstream.commands.glob import compile_glob
+from crdtstream.commands.keys.glob import compile_glob
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Region, StreamId
-from crdtstream.core.lane import Lane, Within
+from crdtstream.core.lanes.lane import Lane, Within
 from crdtstream.core.replica import Replica
 
 # Of each so many in one step: a fraction of a millisecond to a few.

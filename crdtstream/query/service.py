@@ -17,24 +17,31 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 
-from crdtstream.commands.numbered import append_numbered, checked_rows
 from crdtstream.commands.reply import CommandError
-from crdtstream.commands.trim_read import trim_read
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, format_vv
-from crdtstream.core.codec import BatchError, decode_id, decode_vv, encode_id, encode_vv, unpack
 from crdtstream.core.effects import Numbered
-from crdtstream.core.group import Group
+from crdtstream.core.groups.group import Group
+from crdtstream.core.groups.progress import Nack
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, Region, StreamId
-from crdtstream.core.lane import Lane, Within
-from crdtstream.core.numbered import StaleBatchError
-from crdtstream.core.progress import Nack
+from crdtstream.core.lanes.lane import Lane, Within
+from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
+from crdtstream.core.wire.codec import (
+    BatchError,
+    decode_id,
+    decode_vv,
+    encode_id,
+    encode_vv,
+    unpack,
+)
 from crdtstream.engine import Engine
 from crdtstream.query import planning
+from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.query.credentials import Credentials
 from crdtstream.query.planning import Bounds, LaneCount, Steps
+from crdtstream.query.trim_read import trim_read
 from crdtstream.settings import NodeSettings
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb

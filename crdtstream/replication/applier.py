@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from crdtstream.core.codec import BatchError
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.inbox import Inbox
+from crdtstream.core.wire.codec import BatchError
 from crdtstream.engine import Engine
-from crdtstream.replication.stats import PullStats
+from crdtstream.region.links.stats import PullStats
 
 # How long clients wait at most for a run of remote batches; a single batch may take longer.
 RUN_SECONDS: Final = 0.004

@@ -15,8 +15,8 @@ import structlog
 from crdtstream.core.ids import Region
 from crdtstream.core.uid import NO_UID, UID_BYTES, DatabaseUid, parse_uid, shown_uid
 from crdtstream.engine import Engine
-from crdtstream.replication.peer_runs import PeerRuns
-from crdtstream.replication.readiness import Answer, DatabaseIdentity, Readiness
+from crdtstream.region.links.peer_runs import PeerRuns
+from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
 

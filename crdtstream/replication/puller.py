@@ -17,14 +17,11 @@ import grpc
 import structlog
 
 from crdtstream.core.clock import join, missing
-from crdtstream.core.codec import encode_vv
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.inbox import Inbox
+from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine import Engine
-from crdtstream.replication.applier import Applier, Arrivals
-from crdtstream.replication.errors import PeerError, RefusedError
-from crdtstream.replication.gate import Gate
-from crdtstream.replication.link import (
+from crdtstream.region.links.link import (
     BackoffOver,
     CaughtUp,
     Failed,
@@ -37,10 +34,13 @@ from crdtstream.replication.link import (
     Resume,
     Welcomed,
 )
-from crdtstream.replication.publications import Arrived
-from crdtstream.replication.readiness import Answer
-from crdtstream.replication.routes import Routes
-from crdtstream.replication.stats import PullStats
+from crdtstream.region.links.publications import Arrived
+from crdtstream.region.links.readiness import Answer
+from crdtstream.region.links.routes import Routes
+from crdtstream.region.links.stats import PullStats
+from crdtstream.replication.applier import Applier, Arrivals
+from crdtstream.replication.errors import PeerError, RefusedError
+from crdtstream.replication.gate import Gate
 from crdtstream.replication.wire import (
     PROTOCOL_VERSION,
     BatchUnpacker,
@@ -114,7 +114,9 @@ class Puller:
         self.stats = PullStats()
         self.origins = frozenset({peer})
         self.link = Link(
-            random, backoff_ms_min=limits.backoff_ms_min, backoff_ms_max=limits.backoff_ms_max
+            random.uniform,
+            backoff_ms_min=limits.backoff_ms_min,
+            backoff_ms_max=limits.backoff_ms_max,
         )
         self._identity = identity
         self._engine = engine

@@ -18,14 +18,14 @@ import grpc
 import structlog
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
-from crdtstream.core.codec import encode_vv
 from crdtstream.core.ids import Region
+from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine import Engine
+from crdtstream.region.links.publications import PUBLICATION_BYTES_MAX, Outbox, Publication
+from crdtstream.region.links.stats import ServeStats
 from crdtstream.replication.errors import PeerError
 from crdtstream.replication.gate import Gate
-from crdtstream.replication.publications import PUBLICATION_BYTES_MAX, Outbox, Publication
 from crdtstream.replication.puller import Identity
-from crdtstream.replication.stats import ServeStats
 from crdtstream.replication.wire import (
     PROTOCOL_VERSION,
     BatchPacker,

@@ -16,13 +16,13 @@ import zstandard
 from google.protobuf.message import DecodeError
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
-from crdtstream.core.codec import BatchError, decode_batch, decode_vv, encode_vv
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import REGION_MAX, Millis, Region
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
+from crdtstream.core.wire.codec import BatchError, decode_batch, decode_vv, encode_vv
+from crdtstream.region.links.publications import PUBLICATION_BYTES_MAX, Publication
+from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.replication.errors import PeerError
-from crdtstream.replication.publications import PUBLICATION_BYTES_MAX, Publication
-from crdtstream.replication.readiness import DatabaseIdentity
 from crdtstream.v1 import replication_pb2 as pb
 
 PROTOCOL_VERSION: Final = 2

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from crdtstream.commands.reply import Reply
-from crdtstream.commands.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.core.ids import Millis
+from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 
 _FLAGS: Final = frozenset({"noscript", "loading", "stale"})
 _ADMIN: Final = _FLAGS | {"admin"}

@@ -12,25 +12,25 @@ from typing import Final
 import structlog
 
 from crdtstream.commands.reply import Reply
-from crdtstream.commands.session import Row, Session
 from crdtstream.core.ids import Millis
+from crdtstream.database.session import Row, Session
 from crdtstream.engine import Engine
-from crdtstream.resp.acl import AclCommands
-from crdtstream.resp.client_commands import ClientCommands
-from crdtstream.resp.config import Config
-from crdtstream.resp.connection import Connection
-from crdtstream.resp.connection_commands import ConnectionCommands
-from crdtstream.resp.info import Info
-from crdtstream.resp.introspection import Introspection
-from crdtstream.resp.latency import COMMAND, FAST_COMMAND, LatencyMonitor
-from crdtstream.resp.limits import connection_limits
-from crdtstream.resp.memory import MemoryCommands
-from crdtstream.resp.monitor import Monitors
-from crdtstream.resp.pause import ClientPause
-from crdtstream.resp.pubsub import Delivery
-from crdtstream.resp.server_commands import ServerCommands
-from crdtstream.resp.slowlog import Slowlog
-from crdtstream.resp.wait import Wait
+from crdtstream.resp.clients.client_commands import ClientCommands
+from crdtstream.resp.clients.connection import Connection
+from crdtstream.resp.clients.connection_commands import ConnectionCommands
+from crdtstream.resp.clients.introspection import Introspection
+from crdtstream.resp.clients.limits import connection_limits
+from crdtstream.resp.clients.pause import ClientPause
+from crdtstream.resp.clients.pubsub import Delivery
+from crdtstream.resp.clients.wait import Wait
+from crdtstream.resp.operator.acl import AclCommands
+from crdtstream.resp.operator.config import Config
+from crdtstream.resp.operator.info import Info
+from crdtstream.resp.operator.latency import COMMAND, FAST_COMMAND, LatencyMonitor
+from crdtstream.resp.operator.memory import MemoryCommands
+from crdtstream.resp.operator.monitor import Monitors
+from crdtstream.resp.operator.server_commands import ServerCommands
+from crdtstream.resp.operator.slowlog import Slowlog
 from crdtstream.settings import NodeSettings
 
 logger = structlog.get_logger(__name__)

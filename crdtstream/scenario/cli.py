@@ -12,12 +12,12 @@ import typer
 from crdtstream.admin.client import AdminError
 from crdtstream.local_regions import LocalRegionsError
 from crdtstream.scenario.live import LiveError, LiveTarget
+from crdtstream.scenario.markdown import markdown
 from crdtstream.scenario.nodes import own_nodes
 from crdtstream.scenario.outcome import Outcome
 from crdtstream.scenario.parse import ScenarioError
 from crdtstream.scenario.scenario import Scenario
 from crdtstream.scenario.target import Target
-from crdtstream.scenario.words import markdown
 from crdtstream.sim.simulator import Simulator
 
 app = typer.Typer(

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from crdtstream.core.ids import Region
+from crdtstream.scenario.markdown import describe, heading
 from crdtstream.scenario.replies import Answer
 from crdtstream.scenario.rows import Call, Calls, Row, Script, Step
-from crdtstream.scenario.words import describe, heading
 
 _WIDTH_MAX = 160
 

@@ -8,16 +8,16 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from crdtstream.commands.database import WAITING as DATABASE_WAITING
-from crdtstream.commands.database import Database
 from crdtstream.commands.reply import Push, Pushes, Reply
-from crdtstream.commands.session import Session
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.codec import decode_batch
 from crdtstream.core.ids import IdMode, Millis, Region
 from crdtstream.core.inbox import Inbox
 from crdtstream.core.replica import Replica
-from crdtstream.resp.encode import encode
+from crdtstream.core.wire.codec import decode_batch
+from crdtstream.database.database import WAITING as DATABASE_WAITING
+from crdtstream.database.database import Database
+from crdtstream.database.session import Session
+from crdtstream.resp.wire.encode import encode
 from crdtstream.sim.disk import Disk
 
 # More than a simulation can have in flight: the real links' bounds are tested with the links.

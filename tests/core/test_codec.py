@@ -7,11 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtstream.core.codec import (
-    BatchError,
-    decode_batch,
-    encode_batch,
-)
 from crdtstream.core.effects import (
     Ack,
     AckFrontier,
@@ -42,7 +37,12 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.ids import Millis, Region, StreamId, make_id
-from crdtstream.core.local_codec import Local, decode_local, encode_local
+from crdtstream.core.wire.codec import (
+    BatchError,
+    decode_batch,
+    encode_batch,
+)
+from crdtstream.core.wire.local_codec import Local, decode_local, encode_local
 from crdtstream.v1 import effects_pb2
 
 IDS = st.integers(0, (1 << 128) - 1).map(StreamId)

@@ -1,11 +1,10 @@
 """The inbox of a link: what came too early waits, and says for whom (``rules`` 2)."""
 
-from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import EffectBatch, Record
 from crdtstream.core.ids import Region
 from crdtstream.core.inbox import Inbox
-
-from .regions import Node, sync
+from crdtstream.core.wire.codec import decode_batch
+from tests.harness.regions import Node, sync
 
 R1, R2 = Region(1), Region(2)
 

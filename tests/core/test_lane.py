@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId, make_id
-from crdtstream.core.lane import Lane, NodeLimits, Within, ascends
+from crdtstream.core.lanes.lane import Lane, NodeLimits, Within, ascends
 
 IDS = st.builds(make_id, st.integers(0, 40), st.integers(0, 3))
 

@@ -6,7 +6,7 @@ What Hypothesis finds in ``test_lane.py`` by chance, here for certain.
 import pytest
 
 from crdtstream.core.ids import Millis, Region, make_id
-from crdtstream.core.lane import Lane, NodeLimits, Within
+from crdtstream.core.lanes.lane import Lane, NodeLimits, Within
 
 # Two entries a node: 1-1 1-2 | 1-3 2-1 | 3-1, with dot numbers 1, 3, 5, 7, 9.
 IDS = [make_id(1, 1), make_id(1, 2), make_id(1, 3), make_id(2, 1), make_id(3, 1)]

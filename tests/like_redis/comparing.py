@@ -7,8 +7,8 @@ stay apart, as do -1 (never) and a time.
 import time
 from collections.abc import Sequence
 
-from .sides import Answer, Blocked
-from .wire import Failure, Pairs, Read
+from tests.like_redis.sides import Answer, Blocked
+from tests.like_redis.wire import Failure, Pairs, Read
 
 # Between "just now" and what scripts call long ago; nothing compared takes that long.
 LONG_MS = 5_000_000

@@ -6,9 +6,8 @@ from contextlib import ExitStack
 import pytest
 
 from tests.conftest import require
-
-from . import oracles
-from .oracles import RealServer
+from tests.like_redis import oracles
+from tests.like_redis.oracles import RealServer
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
-from .comparing import comparable
-from .sides import Answer, Blocked, Side, shown
-from .wire import Failure, Simple
+from tests.like_redis.comparing import comparable
+from tests.like_redis.sides import Answer, Blocked, Side, shown
+from tests.like_redis.wire import Failure, Simple
 
 FOLDER = Path(__file__).parent / "scripts"
 # How many parts of a reply a report shows.

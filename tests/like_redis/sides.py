@@ -12,15 +12,14 @@ from enum import Enum
 from io import BufferedReader, BytesIO
 from typing import Protocol, TypeAlias
 
-from crdtstream.commands.database import Database, Waiting
 from crdtstream.commands.reply import Reply
-from crdtstream.commands.session import Session
 from crdtstream.core.ids import IdMode, Millis, Region
 from crdtstream.core.replica import Replica
-from crdtstream.resp.encode import encode
-
-from . import wire
-from .wire import Failure, Nothing, Read, Simple, read_reply, request
+from crdtstream.database.database import Database, Waiting
+from crdtstream.database.session import Session
+from crdtstream.resp.wire.encode import encode
+from tests.like_redis import wire
+from tests.like_redis.wire import Failure, Nothing, Read, Simple, read_reply, request
 
 
 class Blocked(Enum):

@@ -3,13 +3,12 @@
 import pytest
 
 from crdtstream.core.ids import IdMode
-from tests.core.regions import Node, sync
-
-from .intended import ROOT, SHOWN_ELSEWHERE, documented
-from .oracles import RealServer
-from .script import FOLDER, Script, load
-from .test_random import STEERED_AROUND
-from .test_scripts import run
+from tests.harness.regions import Node, sync
+from tests.like_redis.intended import ROOT, SHOWN_ELSEWHERE, documented
+from tests.like_redis.oracles import RealServer
+from tests.like_redis.script import FOLDER, Script, load
+from tests.like_redis.test_random import STEERED_AROUND
+from tests.like_redis.test_scripts import run
 
 SCRIPTS = load(FOLDER / "intended.txt")
 MARKED = {

@@ -26,12 +26,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.like_redis.oracles import PATIENCE_S, RealServer
+from tests.like_redis.script import Difference, Outcome, Runner, Step, command_words
+from tests.like_redis.sides import BLOCKED, OurSide, RealSide, Side
+from tests.like_redis.wire import Failure, Read
 from tests.live.cluster import cluster_of
-
-from .oracles import PATIENCE_S, RealServer
-from .script import Difference, Outcome, Runner, Step, command_words
-from .sides import BLOCKED, OurSide, RealSide, Side
-from .wire import Failure, Read
 
 # By their names in docs/differences.md, the differences this test could meet, and how it does not.
 STEERED_AROUND = {

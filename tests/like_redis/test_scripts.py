@@ -10,9 +10,9 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from .oracles import RealServer
-from .script import FOLDER, Report, Script, compare, load
-from .sides import OurSide, RealSide
+from tests.like_redis.oracles import RealServer
+from tests.like_redis.script import FOLDER, Report, Script, compare, load
+from tests.like_redis.sides import OurSide, RealSide
 
 FILES = sorted(path for path in FOLDER.glob("*.txt") if path.stem != "intended")
 SCRIPTS = [

@@ -4,14 +4,14 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-DATABASE: Final = "tests/test_database.py::"
-TIME_IS_OVER: Final = "tests/core/test_time_is_over.py::"
-COMMANDS_TESTS: Final = "tests/core/test_commands.py::"
+DATABASE: Final = "tests/commands/test_database.py::"
+TIME_IS_OVER: Final = "tests/commands/test_time_is_over.py::"
+COMMANDS_TESTS: Final = "tests/commands/test_commands.py::"
 
 COMMANDS: Final = (
     Mutation(
         "watch-sleeps-through-changes",
-        "crdtstream/commands/database.py",
+        "crdtstream/database/database.py",
         "            keys = sorted(touched)\n"
         "            touched.clear()\n"
         "            self._transactions.trip(keys)\n",
@@ -21,18 +21,18 @@ COMMANDS: Final = (
     ),
     Mutation(
         "watch-sleeps-through-expiry",
-        "crdtstream/commands/database.py",
+        "crdtstream/database/database.py",
         "as EXEC has to know.\n                self._transactions.trip(self.replica.touched)\n",
         "as EXEC has to know.\n                pass\n",
         (
             DATABASE + "test_a_watched_key_that_expires_is_a_change",
-            "tests/core/test_expiry.py::test_expiry_trips_watch",
+            "tests/commands/test_expiry.py::test_expiry_trips_watch",
         ),
         "a transaction runs although its key is gone",
     ),
     Mutation(
         "unwatch-keeps-the-key-tripped",
-        "crdtstream/commands/transactions.py",
+        "crdtstream/database/transactions.py",
         "        session.dirty = False\n",
         "        session.dirty = bool(session.dirty)\n",
         (DATABASE + "test_unwatch_untrips",),
@@ -40,7 +40,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "transaction-split-over-batches",
-        "crdtstream/commands/database.py",
+        "crdtstream/database/database.py",
         "        reply = self._run(row, session, now, argv)\n"
         "        if not isinstance(reply, Blocked):\n",
         "        reply = self._run(row, session, now, argv)\n"
@@ -51,7 +51,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "transaction-runs-after-an-error-in-its-queue",
-        "crdtstream/commands/database.py",
+        "crdtstream/database/database.py",
         "            session.queue_broken = True\n",
         "            session.queue_broken = False\n",
         (DATABASE + "test_a_command_refused_when_queued_aborts_exec",),
@@ -59,7 +59,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "last-come-first-served",
-        "crdtstream/commands/waiting.py",
+        "crdtstream/database/waiting.py",
         "return [found[seq] for seq in sorted(found)]",
         "return [found[seq] for seq in sorted(found, reverse=True)]",
         (DATABASE + "test_one_entry_serves_the_group_reader_who_came_first",),
@@ -67,7 +67,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "blocked-client-wakes-one-ms-late",
-        "crdtstream/commands/waiting.py",
+        "crdtstream/database/waiting.py",
         "if waiter.deadline is not None and waiter.deadline <= now:",
         "if waiter.deadline is not None and waiter.deadline < now:",
         (TIME_IS_OVER + "test_a_blocked_client_is_answered_in_its_last_millisecond",),
@@ -75,7 +75,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "writes-go-on-while-the-disk-refuses",
-        "crdtstream/commands/database.py",
+        "crdtstream/database/database.py",
         "        if row.writes and self.fault is not None:\n            return self._refuse(",
         "        if row.writes and self.fault == b'':\n            return self._refuse(",
         (DATABASE + "test_only_writes_are_refused_while_the_disk_refuses",),
@@ -83,7 +83,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "blocked-writer-served-while-the-disk-refuses",
-        "crdtstream/commands/database.py",
+        "crdtstream/database/database.py",
         "if waiter.row.writes and self.fault is not None:",
         "if waiter.row.writes and self.fault == b'':",
         (DATABASE + "test_blocked_writers_hear_of_a_refusing_disk",),
@@ -91,15 +91,15 @@ COMMANDS: Final = (
     ),
     Mutation(
         "deadline-fires-while-the-disk-refuses",
-        "crdtstream/commands/database.py",
+        "crdtstream/database/database.py",
         "        if self.fault is None:\n            self.replica.expire_due()\n",
         "        self.replica.expire_due()\n",
-        ("tests/core/test_expiry.py::test_nobody_is_deleted_while_the_disk_refuses_writes",),
+        ("tests/commands/test_expiry.py::test_nobody_is_deleted_while_the_disk_refuses_writes",),
         "effects are issued by a region that must not",
     ),
     Mutation(
         "trim-leaves-one-too-few",
-        "crdtstream/commands/trimming.py",
+        "crdtstream/commands/streams/trimming.py",
         "    excess = stream.length - trimming.maxlen\n",
         "    excess = stream.length - trimming.maxlen + 1\n",
         (COMMANDS_TESTS + "test_trimming_takes_the_lowest_ids_over_all_lanes",),
@@ -107,7 +107,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "approximate-trim-takes-more-than-asked",
-        "crdtstream/commands/trimming.py",
+        "crdtstream/commands/streams/trimming.py",
         "goes = self._length - len(node) >= trimming.maxlen",
         "goes = self._length > trimming.maxlen",
         (COMMANDS_TESTS + "test_approximate_trimming_takes_whole_macro_nodes",),
@@ -115,7 +115,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "approximate-trim-takes-one-id-too-many",
-        "crdtstream/commands/trimming.py",
+        "crdtstream/commands/streams/trimming.py",
         "goes = node.highest_id < (trimming.minid or ID_MIN)",
         "goes = node.highest_id <= (trimming.minid or ID_MIN)",
         (COMMANDS_TESTS + "test_approximate_trimming_takes_whole_macro_nodes",),
@@ -123,10 +123,10 @@ COMMANDS: Final = (
     ),
     Mutation(
         "acked-looks-at-one-group",
-        "crdtstream/commands/references.py",
+        "crdtstream/commands/streams/delete_policies.py",
         "return all(group.is_settled(lane, entry_id, alone=alone) for group in groups)",
         "return any(group.is_settled(lane, entry_id, alone=alone) for group in groups)",
-        ("tests/core/test_acked_by_every_group.py::test_acked_waits_for_every_group",),
+        ("tests/commands/test_acked_by_every_group.py::test_acked_waits_for_every_group",),
         "XDELEX ACKED takes what another group has still to read",
     ),
 )

@@ -4,14 +4,14 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-RULES: Final = "tests/core/test_rules.py::"
-TOMBSTONES: Final = "tests/core/test_tombstones.py::"
-OBSERVED: Final = "tests/core/test_observed_remove.py::"
-DIGEST: Final = "tests/core/test_digest.py::test_the_digest_sees_every_replicated_fact"
-ROWS: Final = "tests/core/test_rows_until_stable.py::"
-NUMBERED: Final = "tests/core/test_numbered.py::"
-EXPIRY: Final = "tests/core/test_expiry.py::"
-CURSOR: Final = "tests/core/test_cursor.py::"
+RULES: Final = "tests/rules/test_rules.py::"
+TOMBSTONES: Final = "tests/rules/test_tombstones.py::"
+OBSERVED: Final = "tests/rules/test_observed_remove.py::"
+DIGEST: Final = "tests/rules/test_digest.py::test_the_digest_sees_every_replicated_fact"
+ROWS: Final = "tests/rules/test_rows_until_stable.py::"
+NUMBERED: Final = "tests/rules/test_numbered.py::"
+EXPIRY: Final = "tests/commands/test_expiry.py::"
+CURSOR: Final = "tests/commands/test_cursor.py::"
 INBOX: Final = "tests/core/test_inbox.py::"
 LANE: Final = "tests/core/test_lane_bounds.py::"
 STABILITY: Final = "tests/core/test_stability.py::"
@@ -93,7 +93,7 @@ CORE: Final = (
     # --- Delete-wins: tombstones ---
     Mutation(
         "tombstone-one-effect-too-short",
-        "crdtstream/core/tombstones.py",
+        "crdtstream/core/lanes/tombstones.py",
         "queue[0][0] <= n_stable",
         "queue[0][0] <= n_stable + 1",
         (TOMBSTONES + "test_a_tombstone_stays_until_the_very_last_dot_is_stable",),
@@ -101,7 +101,7 @@ CORE: Final = (
     ),
     Mutation(
         "tombstones-compact-to-the-minimum",
-        "crdtstream/core/tombstones.py",
+        "crdtstream/core/lanes/tombstones.py",
         "self._by_name.setdefault((key, group), {})[dot.region] = dot.n",
         "self._by_name.setdefault((key, group), {}).setdefault(dot.region, dot.n)",
         (TOMBSTONES + "test_a_create_must_have_observed_the_last_destroy_of_every_origin",),
@@ -109,7 +109,7 @@ CORE: Final = (
     ),
     Mutation(
         "tombstone-goes-with-an-earlier-one",
-        "crdtstream/core/tombstones.py",
+        "crdtstream/core/lanes/tombstones.py",
         "dots.get(region) == n",
         "dots.get(region, 0) >= n",
         (TOMBSTONES + "test_a_later_destroy_is_remembered_when_an_earlier_one_is_stable",),
@@ -125,7 +125,7 @@ CORE: Final = (
     ),
     Mutation(
         "delete-of-the-key-spares-groups-to-come",
-        "crdtstream/core/tombstones.py",
+        "crdtstream/core/lanes/tombstones.py",
         "for name in {(key, None), (key, group)}",
         "for name in {(key, group)}",
         (RULES + "test_destroy_beats_unobserved_create[DEL x]",),
@@ -151,7 +151,7 @@ CORE: Final = (
     # --- Observed-remove ---
     Mutation(
         "remove-reaches-one-dot-too-far",
-        "crdtstream/core/stream.py",
+        "crdtstream/core/lanes/stream.py",
         "            n_max = context.get(region, 0)\n",
         "            n_max = context.get(region, 0) + 1\n",
         (OBSERVED + "test_xdel_reaches_exactly_the_dots_it_had_observed",),
@@ -159,7 +159,7 @@ CORE: Final = (
     ),
     Mutation(
         "remove-reaches-one-dot-too-short",
-        "crdtstream/core/stream.py",
+        "crdtstream/core/lanes/stream.py",
         "            n_max = context.get(region, 0)\n",
         "            n_max = context.get(region, 0) - 1\n",
         (OBSERVED + "test_xdel_takes_the_last_entry_it_had_observed",),
@@ -167,7 +167,7 @@ CORE: Final = (
     ),
     Mutation(
         "remove-by-id-alone",
-        "crdtstream/core/lane.py",
+        "crdtstream/core/lanes/lane.py",
         "        if n > n_max:\n            return 0\n",
         "",
         (RULES + "test_xdel_spares_an_entry_that_was_added_again_under_the_same_id",),
@@ -175,7 +175,7 @@ CORE: Final = (
     ),
     Mutation(
         "trim-by-id-alone",
-        "crdtstream/core/stream.py",
+        "crdtstream/core/lanes/stream.py",
         "self._remove_prefix(lane, limit, context)",
         "self._remove_prefix(lane, limit, {region: 1 << 62})",
         (OBSERVED + "test_xtrim_spares_an_entry_that_was_added_again_under_the_same_id",),
@@ -183,7 +183,7 @@ CORE: Final = (
     ),
     Mutation(
         "delete-takes-unobserved-entries",
-        "crdtstream/core/stream.py",
+        "crdtstream/core/lanes/stream.py",
         "            self._remove_prefix(lane, ID_MAX, context)",
         "            self._remove_prefix(lane, ID_MAX, {region: 1 << 62})",
         (RULES + "test_a_delete_spares_the_unobserved_entry",),
@@ -191,7 +191,7 @@ CORE: Final = (
     ),
     Mutation(
         "losses-not-noted",
-        "crdtstream/core/stream.py",
+        "crdtstream/core/lanes/stream.py",
         "        if n > self.lost.get(region, 0):",
         "        if 0 < n < self.lost.get(region, 0):",
         ("tests/query/test_planning.py::test_what_was_trimmed_or_deleted_unread_is_told",),
@@ -200,7 +200,7 @@ CORE: Final = (
     # --- Keys, last IDs and registers: rules 5 to 8 ---
     Mutation(
         "last-id-stays-the-maximum-over-a-delete",
-        "crdtstream/core/stream.py",
+        "crdtstream/core/lanes/stream.py",
         "        self.last_id = max((register.id for register in self.last_ids.values()),"
         " default=ID_MIN)\n",
         "",
@@ -209,7 +209,7 @@ CORE: Final = (
     ),
     Mutation(
         "last-id-register-outlives-a-delete",
-        "crdtstream/core/stream.py",
+        "crdtstream/core/lanes/stream.py",
         "            if covers_dot(context, Dot(region, register.n)):",
         "            if context.get(region, 0) > register.n:",
         (RULES + "test_concurrent_xsetid_and_delete_of_one_of_them_converge",),
@@ -217,7 +217,7 @@ CORE: Final = (
     ),
     Mutation(
         "emptied-stream-is-gone",
-        "crdtstream/core/stream.py",
+        "crdtstream/core/lanes/stream.py",
         "return bool(self.last_ids or self.groups) or any(",
         "return bool(self.groups) or any(",
         (RULES + "test_a_stream_emptied_by_xdel_or_xtrim_stays",),
@@ -275,7 +275,7 @@ CORE: Final = (
     # --- Lanes ---
     Mutation(
         "node-takes-one-too-many",
-        "crdtstream/core/lane.py",
+        "crdtstream/core/lanes/lane.py",
         "node.added >= limits.entries_max",
         "node.added > limits.entries_max",
         (LANE + "test_nodes_are_full_and_no_fuller",),
@@ -283,7 +283,7 @@ CORE: Final = (
     ),
     Mutation(
         "equal-ms-looked-for-in-too-few",
-        "crdtstream/core/lane.py",
+        "crdtstream/core/lanes/lane.py",
         "high = bisect_right(self.ms, ms, low)",
         "high = bisect_right(self.ms, ms - 1, low)",
         (LANE + "test_every_entry_is_found_and_its_neighbours_are_told",),
@@ -291,7 +291,7 @@ CORE: Final = (
     ),
     Mutation(
         "cursor-skips-where-a-node-begins",
-        "crdtstream/core/lane.py",
+        "crdtstream/core/lanes/lane.py",
         "        first = 0 if node is None else bisect_right(node.n, above_n)",
         "        first = 0 if node is None else bisect_right(node.n, above_n + 1)",
         (LANE + "test_what_lies_beyond_a_dot_begins_with_the_very_next_entry",),
@@ -299,7 +299,7 @@ CORE: Final = (
     ),
     Mutation(
         "cursor-claims-lanes-it-has-not-finished",
-        "crdtstream/commands/cursor.py",
+        "crdtstream/commands/keys/cursor.py",
         "for region, n in replica.vv.items() if region not in unfinished}",
         "for region, n in replica.vv.items()}",
         (
@@ -311,7 +311,7 @@ CORE: Final = (
     # --- Idempotent producers: rule 20 ---
     Mutation(
         "greater-dot-stays",
-        "crdtstream/core/collapse.py",
+        "crdtstream/core/wire/deduplicate.py",
         "stays, stays_id = min([*rivals, (dot, entry_id)])",
         "stays, stays_id = max([*rivals, (dot, entry_id)])",
         (RULES + "test_concurrent_appends_of_one_message_are_the_one_with_the_smaller_dot",),
@@ -319,7 +319,7 @@ CORE: Final = (
     ),
     Mutation(
         "observed-append-collapses",
-        "crdtstream/core/idempotency.py",
+        "crdtstream/core/producers/idempotency.py",
         "for dot, entry_id in records.items() if not covers_dot(context, dot)",
         "for dot, entry_id in records.items() if dot",
         (RULES + "test_an_append_that_had_observed_the_other_is_no_retry",),
@@ -344,7 +344,7 @@ CORE: Final = (
     ),
     Mutation(
         "rows-of-the-greater-region-stay",
-        "crdtstream/core/numbered.py",
+        "crdtstream/core/producers/numbered.py",
         "loser = max(run, rival, key=lambda one: one.first)",
         "loser = min(run, rival, key=lambda one: one.first)",
         (NUMBERED + "test_of_concurrent_rows_those_of_the_smaller_region_stay",),
@@ -352,7 +352,7 @@ CORE: Final = (
     ),
     Mutation(
         "rows-forgotten-one-batch-early",
-        "crdtstream/core/numbered.py",
+        "crdtstream/core/producers/numbered.py",
         "return self.newest - 1",
         "return self.newest",
         (NUMBERED + "test_a_batch_is_recognised_until_a_later_one_must_have_been_committed",),
@@ -360,7 +360,7 @@ CORE: Final = (
     ),
     Mutation(
         "rows-settled-by-their-first-dot",
-        "crdtstream/core/numbered.py",
+        "crdtstream/core/producers/numbered.py",
         "queue[0][2].last.n > n_stable",
         "queue[0][2].first.n > n_stable",
         (ROWS + "test_rows_are_remembered_until_the_last_of_a_call_is_stable",),

@@ -4,10 +4,10 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-ENGINE_TESTS: Final = "tests/test_engine.py::"
-OPENING: Final = "tests/test_opening.py::"
-DAMAGE: Final = "tests/test_log_damage.py::"
-STORE: Final = "tests/test_store.py::"
+ENGINE_TESTS: Final = "tests/region/test_engine.py::"
+OPENING: Final = "tests/store/test_opening.py::"
+DAMAGE: Final = "tests/store/test_log_damage.py::"
+STORE: Final = "tests/store/test_store.py::"
 DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
 
 ENGINE: Final = (

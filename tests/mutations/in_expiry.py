@@ -4,9 +4,9 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-EXPIRE: Final = "tests/core/test_expire_key.py::"
+EXPIRE: Final = "tests/rules/test_expire_key.py::"
 AGAIN: Final = EXPIRE + "test_a_group_made_again_after_the_deadline_survives_the_delete"
-SCENARIO: Final = "tests/test_scenarios.py::test_scenario"
+SCENARIO: Final = "tests/scenario/test_scenarios.py::test_scenario"
 HANGS: Final = EXPIRE + "test_what_hangs_on_a_create_goes_with_it"
 
 EXPIRIES: Final = (
@@ -29,7 +29,7 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "expiry-ends-creates-that-it-had-not-observed",
-        "crdtstream/core/creates.py",
+        "crdtstream/core/groups/creates.py",
         "gone = [dot for dot in self._by_dot if covers_dot(context, dot)]",
         "gone = list(self._by_dot)",
         (HANGS,),
@@ -45,7 +45,7 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "interval-stays-when-its-create-ended",
-        "crdtstream/core/creates.py",
+        "crdtstream/core/groups/creates.py",
         "        self.intervals = {}\n        self.mode = ModeRegister()\n        for",
         "        self.mode = ModeRegister()\n        for",
         (HANGS,),
@@ -53,7 +53,7 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "mode-stays-when-its-create-ended",
-        "crdtstream/core/creates.py",
+        "crdtstream/core/groups/creates.py",
         "        self.intervals = {}\n        self.mode = ModeRegister()\n        for",
         "        self.intervals = {}\n        for",
         (HANGS,),
@@ -61,7 +61,7 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "due-for-good",
-        "crdtstream/core/expiry.py",
+        "crdtstream/core/keyspace/expiry.py",
         "while self._passed and -self._passed[0][0] > self._now:",
         "while False:",
         (EXPIRE + "test_a_key_comes_back_with_a_clock_that_is_set_back",),
@@ -69,7 +69,7 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "due-here-for-good",
-        "crdtstream/core/expiry.py",
+        "crdtstream/core/keyspace/expiry.py",
         "            self.due.remove(key)\n            self._due_here.pop(key, None)\n",
         "            self.due.remove(key)\n",
         (EXPIRE + "test_the_region_of_the_deadline_spares_it_when_its_clock_was_set_back_in_time",),
@@ -85,7 +85,7 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "window-counts-from-the-id",
-        "crdtstream/core/idempotency.py",
+        "crdtstream/core/producers/idempotency.py",
         "    return now - tracked.arrived >= duration_s * 1000\n",
         "    return now - (tracked.entry_id >> 64) >= duration_s * 1000\n",
         (SCENARIO + "[0-producers/a-clock-a-day-ahead]",),

@@ -4,17 +4,17 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-RULES: Final = "tests/core/test_rules.py::"
-RUNS: Final = "tests/core/test_acknowledged_runs.py::"
-MODES: Final = "tests/core/test_group_modes.py::"
-TAKEOVER: Final = "tests/core/test_mode_takeover.py::"
-HANDING_OUT: Final = "tests/core/test_handing_out.py::"
+RULES: Final = "tests/rules/test_rules.py::"
+RUNS: Final = "tests/rules/test_acknowledged_runs.py::"
+MODES: Final = "tests/rules/test_group_modes.py::"
+TAKEOVER: Final = "tests/rules/test_mode_takeover.py::"
+HANDING_OUT: Final = "tests/commands/test_delivery.py::"
 
 GROUPS: Final = (
     # --- Acknowledged runs: rules 9 to 12 ---
     Mutation(
         "unite-drops-the-nack-at-from",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "progress.pel.irange(low, high, inclusive=(False, True))",
         "progress.pel.irange(low, high, inclusive=(True, True))",
         (RUNS + "test_an_interval_does_not_take_the_entry_at_its_from",),
@@ -22,7 +22,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "given-up-entries-stay-handed-out",
-        "crdtstream/core/progress.py",
+        "crdtstream/core/groups/progress.py",
         "        self.handed_out.remove(StreamId(entry_id - 1), entry_id)\n",
         "",
         (RUNS + "test_given_up_entries_of_a_run_read_before_a_lower_create_are_handed_out_again",),
@@ -30,7 +30,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "run-goes-on-over-a-deleted-consumer",
-        "crdtstream/core/progress.py",
+        "crdtstream/core/groups/progress.py",
         "            self.run_from = entry_id\n",
         "",
         (
@@ -41,7 +41,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "run-goes-on-over-a-jump",
-        "crdtstream/core/progress.py",
+        "crdtstream/core/groups/progress.py",
         "            self.run_from = position\n",
         "            pass\n",
         (RUNS + "test_what_xgroup_setid_passed_over_is_acknowledged_by_nobody",),
@@ -57,7 +57,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "run-includes-its-first-pending-entry",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "end = ID_MIN if lane is None else lane.predecessor(first_pending)",
         "end = first_pending",
         (RUNS + "test_a_region_vouches_for_nothing_from_its_first_pending_entry_on",),
@@ -65,7 +65,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "highest-start-counts",
-        "crdtstream/core/creates.py",
+        "crdtstream/core/groups/creates.py",
         "return min(\n            (position_in(create.start, region)",
         "return max(\n            (position_in(create.start, region)",
         (RUNS + "test_the_frontier_reaches_back_to_the_lowest_start_of_all_creates",),
@@ -114,7 +114,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "received-run-moves-nobody-on",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "                self._drop_nack(progress.pel[entry_id])\n"
         "        self._skip_and_count(region, progress, lane, last_ids)\n",
         "                self._drop_nack(progress.pel[entry_id])\n",
@@ -123,7 +123,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "lower-start-forgets-what-was-handed-out",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "            return\n        self._keep_as_handed_out(progress)\n",
         "            return\n",
         (RULES + "test_what_is_pending_is_not_delivered_anew_when_the_start_moves_back",),
@@ -131,7 +131,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "lower-start-of-a-create-takes-nobody-back",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "            if new_start < old_start:\n",
         "            if new_start < old_start and not self.intervals:\n",
         (RULES + "test_dollar_in_one_region_and_zero_in_another_skips_nothing",),
@@ -139,7 +139,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "set-back-region-skips-what-it-knew",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "                progress.ignore_until = intervals.end\n",
         "                pass\n",
         (RULES + "test_a_region_set_back_ignores_intervals_until_it_has_passed_them",),
@@ -147,7 +147,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "overlapping-stretches-counted-twice",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "count -= lane.count_above(max(start, position)) - lane.count_above(end)",
         "count -= lane.count_above(start) - lane.count_above(end)",
         (HANDING_OUT + "test_stretches_that_overlap_are_left_out_once",),
@@ -156,7 +156,7 @@ GROUPS: Final = (
     # --- Modes: rule 13 ---
     Mutation(
         "handover-forgets-what-is-pending",
-        "crdtstream/core/group_mode.py",
+        "crdtstream/core/groups/mode.py",
         "pending=tuple((entry_id, nack.delivery_count)"
         " for entry_id, nack in progress.pel.items()),",
         "pending=(),",
@@ -165,7 +165,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "handover-forgets-what-it-was-set-back-to",
-        "crdtstream/core/group_mode.py",
+        "crdtstream/core/groups/mode.py",
         "        ignore_until=progress.ignore_until,\n",
         "        ignore_until=type(progress.ignore_until)(0),\n",
         (MODES + "test_a_home_that_was_set_back_hands_that_over_too",),
@@ -173,7 +173,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "highest-region-wins-an-epoch",
-        "crdtstream/core/group_mode.py",
+        "crdtstream/core/groups/mode.py",
         "return (self.epoch, -self.issuer) > (other.epoch, -other.issuer)",
         "return (self.epoch, self.issuer) > (other.epoch, other.issuer)",
         (MODES + "test_of_concurrent_settings_the_lowest_region_s_counts",),
@@ -181,7 +181,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "lower-epoch-wins",
-        "crdtstream/core/group_mode.py",
+        "crdtstream/core/groups/mode.py",
         "return (self.epoch, -self.issuer) > (other.epoch, -other.issuer)",
         "return -self.issuer > -other.issuer or other.epoch == 0",
         (MODES + "test_a_setting_that_had_observed_another_beats_it",),
@@ -189,7 +189,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "everyone-vouches-in-partitioned-mode",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "return self.mode.mode is not Mode.PARTITIONED or lane == self._here",
         "return self.mode.mode is Mode.PARTITIONED or lane <= self._here",
         (MODES + "test_partitioned_only_the_owner_tells_what_was_acknowledged",),
@@ -197,7 +197,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "partitioned-region-hands-out-every-lane",
-        "crdtstream/core/group_mode.py",
+        "crdtstream/core/groups/mode.py",
         "                return region == lane\n",
         "                return region <= lane\n",
         (MODES + "test_partitioned_each_region_hands_out_its_own_lane",),
@@ -205,7 +205,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "others-hand-out-beside-the-home",
-        "crdtstream/commands/handing_out.py",
+        "crdtstream/commands/groups/delivery.py",
         "    if group.mode.mode is Mode.HOME and home != region:\n",
         "    if group.mode.mode is Mode.HOME and home is None:\n",
         (MODES + "test_only_the_home_hands_out_and_all_the_lanes",),
@@ -213,7 +213,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "third-region-s-acks-forgotten-in-a-handover",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "if entry_id > handover.ignore_until and known.contains(entry_id):",
         "if entry_id <= handover.ignore_until and known.contains(entry_id):",
         (MODES + "test_a_late_xack_counts_in_whichever_order_it_meets_a_second_handover",),
@@ -222,7 +222,7 @@ GROUPS: Final = (
     # --- Who ends up handing out: rule 13 ---
     Mutation(
         "only-a-winning-mode-takes-up-what-was-left",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "            elif progress.has_left_out:\n",
         "            elif progress.has_left_out and mode.mode is not Mode.HOME:\n",
         (TAKEOVER + "test_concurrent_modes_heard_in_either_order_leave_nothing_out",),
@@ -230,7 +230,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "lanes-to-come-stay-jumped",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "            self._position = None\n            self._position_is_left = False\n",
         "            self._position_is_left = False\n",
         (TAKEOVER + "test_an_empty_handover_is_one",),
@@ -238,7 +238,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "a-handover-that-loses-tells-nothing",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "                    self._note_handover(region, handover)\n                    if wins:\n",
         "                    if wins:\n"
         "                        self._note_handover(region, handover)\n",
@@ -250,7 +250,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "what-was-given-up-counts-as-acknowledged",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "return last <= progress.last_delivered and (alone or self._hands_out_alone(region))",
         "return last <= progress.last_delivered",
         (TAKEOVER + "test_acked_spares_what_others_have_yet_to_hand_out",),
@@ -258,7 +258,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "acked-at-the-old-home-looks-at-itself",
-        "crdtstream/core/group.py",
+        "crdtstream/core/groups/group.py",
         "        if not self.mode.is_handed_out_by(self._here, region):\n"
         "            return False\n",
         "",

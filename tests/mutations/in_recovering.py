@@ -4,9 +4,9 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-READY: Final = "tests/replication/test_readiness.py::"
+READY: Final = "tests/region/test_readiness.py::"
 RECOVERING: Final = "tests/replication/test_recovering.py::"
-OPENING: Final = "tests/test_opening.py::"
+OPENING: Final = "tests/store/test_opening.py::"
 BEFORE: Final = RECOVERING + "test_what_is_held_unapplied_goes_before_the_answer_can_leave"
 NOT_TAKEN: Final = RECOVERING + "test_effects_of_a_peer_that_recovers_are_not_taken"
 
@@ -47,7 +47,7 @@ RECOVERIES: Final = (
     # --- Who must answer ---
     Mutation(
         "first-answer-is-enough",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "            and not self._unanswered\n",
         "            and self._answers\n",
         (READY + "test_every_member_must_answer",),
@@ -55,7 +55,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "last-answer-counts",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "return max(self._known.values(), default=0)",
         "return next(reversed(self._known.values()), 0)",
         (READY + "test_the_highest_answer_counts",),
@@ -63,7 +63,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "a-heartbeat-is-an-answer",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "        self._known[peer] = max(self._known.get(peer, 0), n)\n",
         "        self._known[peer] = max(self._known.get(peer, 0), n)\n"
         "        self._answers.setdefault(peer, Answer(n))\n",
@@ -72,7 +72,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "ready-without-what-it-had-told",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "            and covers(vv, self._owed_vv())\n",
         "",
         (READY + "test_what_it_had_told_to_have_must_be_here_again",),
@@ -80,7 +80,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "a-loss-goes-unnoticed",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "        if self._is_recovering or not self.are_lost(issued):\n",
         "        if True:\n",
         (READY + "test_a_region_that_learns_of_a_loss_asks_everybody_again",),
@@ -106,7 +106,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "held-effects-are-asked-for",
-        "crdtstream/replication/routes.py",
+        "crdtstream/region/links/routes.py",
         "return frozenset(origins - {peer} if self._is_held(peer) else origins)",
         "return frozenset(origins)",
         (NOT_TAKEN,),
@@ -114,7 +114,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "held-effects-are-not-relayed",
-        "crdtstream/replication/routes.py",
+        "crdtstream/region/links/routes.py",
         "            if self._is_held(other):\n                origins.add(other)\n",
         "",
         (RECOVERING + "test_healthy_regions_relay_effects_of_one_that_recovers_and_waits",),
@@ -122,7 +122,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "held-until-ready",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "return self._is_recovering and bool(self._unanswered)",
         "return self._is_recovering",
         (READY + "test_it_asks_until_all_have_answered_and_recovers_until_nothing_lacks",),
@@ -130,7 +130,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "a-lower-answer-is-just-taken",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "is_lower = before is not None and answer.own_n < before.own_n",
         "is_lower = False",
         (READY + "test_when_a_peer_has_lost_what_it_had_answered_for_all_answer_again",),
@@ -146,7 +146,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "an-earlier-run-ends-the-hold",
-        "crdtstream/replication/peer_runs.py",
+        "crdtstream/region/links/peer_runs.py",
         "        elif self._held.get(region) == run_id:\n",
         "        elif region in self._held:\n",
         (READY + "test_what_an_earlier_run_says_late_counts_for_nothing",),
@@ -154,7 +154,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "a-second-start-is-not-told-of",
-        "crdtstream/replication/peer_runs.py",
+        "crdtstream/region/links/peer_runs.py",
         "        elif self._held.get(region) != run_id:\n",
         "        elif region not in self._held:\n",
         (READY + "test_each_run_that_recovers_is_told_of_anew",),
@@ -163,7 +163,7 @@ RECOVERIES: Final = (
     # --- Whose database ---
     Mutation(
         "every-region-names-the-database",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "is_lowest = all(self._region < peer for peer in self._peers)",
         "is_lowest = True",
         (READY + "test_the_lowest_region_names_the_database_when_all_have_answered",),
@@ -171,7 +171,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "another-database-is-let-in",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "        if own.uid:\n            return self._refusal",
         "        if not own.uid:\n            return self._refusal",
         (READY + "test_two_databases_are_refused_with_both_identities",),
@@ -179,7 +179,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "old-effects-join-a-database-declared-new",
-        "crdtstream/replication/readiness.py",
+        "crdtstream/region/links/readiness.py",
         "        if theirs.declared and self._has_effects:\n",
         "        if False:\n",
         (READY + "test_effects_of_an_earlier_version_do_not_join_a_database_declared_new",),
@@ -187,10 +187,10 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "a-token-of-another-database-counts",
-        "crdtstream/commands/version_vectors.py",
+        "crdtstream/commands/beyond_redis/version_vectors.py",
         "    if theirs != uid:\n",
         "    if theirs != uid and not uid:\n",
-        ("tests/core/test_tokens.py::test_what_another_database_gave_is_refused",),
+        ("tests/commands/test_tokens.py::test_what_another_database_gave_is_refused",),
         "a reader skips entries that it has never seen",
     ),
     Mutation(

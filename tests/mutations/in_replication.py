@@ -5,12 +5,12 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 LINKS: Final = "tests/replication/test_links.py::"
-LINK: Final = "tests/replication/test_link.py::"
+LINK: Final = "tests/region/test_link.py::"
 REFUSALS: Final = "tests/replication/test_refusals.py::"
 WIRE: Final = "tests/replication/test_wire.py::"
 DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
 SESSION: Final = "tests/replication/test_session.py::"
-PUBLICATIONS: Final = "tests/replication/test_publications.py::"
+PUBLICATIONS: Final = "tests/region/test_publications.py::"
 
 REPLICATION: Final = (
     # --- Rule 3: what is told is durable ---
@@ -49,7 +49,7 @@ REPLICATION: Final = (
     # --- What is asked for ---
     Mutation(
         "own-lost-effects-not-asked-for",
-        "crdtstream/replication/routes.py",
+        "crdtstream/region/links/routes.py",
         "        if self.own_lost:\n",
         "        if self.own_lost and not self._routes:\n",
         (LINK + "test_own_lost_effects_are_asked_of_everybody",),
@@ -57,7 +57,7 @@ REPLICATION: Final = (
     ),
     Mutation(
         "relay-never-asked-for",
-        "crdtstream/replication/routes.py",
+        "crdtstream/region/links/routes.py",
         "            if now - direct.down_since > self._relay_after_ms:\n",
         "            if now - direct.down_since > self._relay_after_ms and other == peer:\n",
         (LINK + "test_an_origin_without_a_working_link_is_asked_of_others_after_a_while",),
@@ -65,7 +65,7 @@ REPLICATION: Final = (
     ),
     Mutation(
         "paused-origin-is-relayed",
-        "crdtstream/replication/routes.py",
+        "crdtstream/region/links/routes.py",
         "            if direct.paused:\n                continue\n",
         "            if False:\n                continue\n",
         (LINK + "test_a_paused_origin_is_not_asked_of_others",),
@@ -73,7 +73,7 @@ REPLICATION: Final = (
     ),
     Mutation(
         "route-down-since-the-last-failure",
-        "crdtstream/replication/routes.py",
+        "crdtstream/region/links/routes.py",
         "        elif route.down_since is None:\n",
         "        else:\n",
         (LINK + "test_an_origin_without_a_working_link_is_asked_of_others_after_a_while",),
@@ -164,7 +164,7 @@ REPLICATION: Final = (
     ),
     Mutation(
         "pause-lost-on-failure",
-        "crdtstream/replication/link.py",
+        "crdtstream/region/links/link.py",
         "    LinkState.PAUSED: {\n        Resume: LinkState.CONNECTING,\n",
         "    LinkState.PAUSED: {\n        Resume: LinkState.CONNECTING,\n"
         "        Failed: LinkState.WAITING,\n",

@@ -6,13 +6,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtstream.commands.numbered import append_numbered, checked_rows
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, Region, next_id
-from crdtstream.core.lane import Within
+from crdtstream.core.lanes.lane import Within
 from crdtstream.query import arrow
-from tests.core.regions import Node
+from crdtstream.query.append_rows import append_numbered, checked_rows
+from tests.harness.regions import Node
 
 STEPS = st.lists(
     st.one_of(

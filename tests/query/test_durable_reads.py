@@ -13,9 +13,9 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from crdtstream.commands.database import Database
 from crdtstream.core.ids import Region
 from crdtstream.core.replica import Replica
+from crdtstream.database.database import Database
 from crdtstream.engine import SYNC_SECONDS, Engine
 from crdtstream.query.service import QueryService
 from crdtstream.settings import NodeSettings
@@ -23,7 +23,7 @@ from crdtstream.store.log import Fsync
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
-from tests.held_log import HeldLog
+from tests.store.held_log import HeldLog
 
 R1 = Region(1)
 

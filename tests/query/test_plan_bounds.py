@@ -9,7 +9,7 @@ from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.ids import Region
 from crdtstream.query import planning
 from crdtstream.query.planning import Bounds, LaneCount, Range, Steps
-from tests.core.regions import Node
+from tests.harness.regions import Node
 
 R1 = Region(1)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId, make_id
 from crdtstream.query import planning
 from crdtstream.query.planning import Bounds, LaneCount, Range
-from tests.core.regions import Node, sync
+from tests.harness.regions import Node, sync
 
 KEYS = [b"a", b"b", b"c"]
 

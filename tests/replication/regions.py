@@ -7,16 +7,16 @@ from random import Random
 
 import grpc
 
-from crdtstream.commands.database import Database
 from crdtstream.core.ids import Region
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
+from crdtstream.database.database import Database
 from crdtstream.engine import Engine
+from crdtstream.region.links.readiness import DatabaseIdentity, Readiness
+from crdtstream.region.links.routes import Routes
 from crdtstream.replication.applier import Applier
 from crdtstream.replication.gate import Gate, random_uid
 from crdtstream.replication.puller import Identity, Puller
-from crdtstream.replication.readiness import DatabaseIdentity, Readiness
-from crdtstream.replication.routes import Routes
 from crdtstream.replication.server import ReplicationService
 from crdtstream.settings import Limits
 from crdtstream.store.log import Log, MemoryLog

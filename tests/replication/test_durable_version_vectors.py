@@ -15,9 +15,8 @@ from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Region
 from crdtstream.engine import SYNC_SECONDS
 from crdtstream.store.log import Fsync
-from tests.held_log import HeldLog
-
-from .regions import LiveRegion, addresses, live_regions, until
+from tests.replication.regions import LiveRegion, addresses, live_regions, until
+from tests.store.held_log import HeldLog
 
 R1, R2, R3 = Region(1), Region(2), Region(3)
 

@@ -6,9 +6,9 @@ import contextlib
 import grpc
 import pytest
 
-from crdtstream.core.codec import encode_vv
 from crdtstream.core.ids import Region
-from crdtstream.replication.link import LinkState
+from crdtstream.core.wire.codec import encode_vv
+from crdtstream.region.links.link import LinkState
 from crdtstream.settings import Limits
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import replication_pb2 as pb

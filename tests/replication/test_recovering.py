@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from crdtstream.commands.reply import CommandError
-from crdtstream.core.codec import decode_batch
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
-from crdtstream.replication.link import LinkState
+from crdtstream.core.wire.codec import decode_batch
+from crdtstream.region.links.link import LinkState
 from crdtstream.store.log import Fsync, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until

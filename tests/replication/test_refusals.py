@@ -9,8 +9,7 @@ import pytest
 from crdtstream.replication.wire import PROTOCOL_VERSION
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
-
-from .regions import LiveRegion, addresses
+from tests.replication.regions import LiveRegion, addresses
 
 PEER = {"protocol": PROTOCOL_VERSION, "region": 2, "database_id": "crdb", "run_id": 7}
 

@@ -2,8 +2,8 @@
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
+from crdtstream.region.links.stats import ServeStats
 from crdtstream.replication.server import Session
-from crdtstream.replication.stats import ServeStats
 from crdtstream.store.log import Row
 
 R1, R2, R3 = Region(1), Region(2), Region(3)

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from crdtstream.commands.database import WAITING
 from crdtstream.core.ids import IdMode, Region
-from crdtstream.resp.wait import Wait
+from crdtstream.database.database import WAITING
+from crdtstream.resp.clients.wait import Wait
 from crdtstream.store.log import Fsync, MemoryLog
 from tests.replication.regions import LiveRegion, addresses, live_regions, until
 

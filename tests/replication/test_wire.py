@@ -7,10 +7,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtstream.core.codec import encode_batch
 from crdtstream.core.effects import AppendColumns, EffectBatch
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, Region
+from crdtstream.core.wire.codec import encode_batch
 from crdtstream.replication.errors import PeerError
 from crdtstream.replication.wire import FEED_BYTES, BatchPacker, BatchUnpacker, checked_batch
 from crdtstream.v1 import effects_pb2

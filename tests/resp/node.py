@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from crdtstream.commands.database import Database
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
 from crdtstream.core.replica import Replica
+from crdtstream.database.database import Database
 from crdtstream.engine import Engine
 from crdtstream.resp.server import RespServer
 from crdtstream.settings import Limits, NodeSettings

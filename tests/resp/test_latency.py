@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import redis
 
-from crdtstream.commands.statistics import Statistics
-from crdtstream.resp.latency import SAMPLES_MAX, LatencyMonitor, age
-from crdtstream.resp.sparkline import sparkline
+from crdtstream.database.statistics import Statistics
+from crdtstream.resp.operator.latency import SAMPLES_MAX, LatencyMonitor, age
+from crdtstream.resp.operator.sparkline import sparkline
 from tests.resp.node import Node, running
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtstream.resp.parser import RequestError, RequestLimits, RequestParser, split_inline
+from crdtstream.resp.wire.parser import RequestError, RequestLimits, RequestParser, split_inline
 from tests.resp.node import request
 
 LIMITS = RequestLimits(

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdtstream.commands.database import Database
-from crdtstream.core.codec import decode_batch
 from crdtstream.core.ids import Region
 from crdtstream.core.replica import Replica
+from crdtstream.core.wire.codec import decode_batch
+from crdtstream.database.database import Database
 from tests.resp.node import Node, RawClient, request, running
 from tests.resp.test_protocol import wait_until
 

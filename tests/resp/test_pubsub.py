@@ -12,13 +12,18 @@ import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtstream.commands import channels as channels_module
-from crdtstream.commands.channels import Channels, Kind, Patterns
-from crdtstream.commands.glob import compile_glob
+from crdtstream.commands.keys.glob import compile_glob
 from crdtstream.commands.reply import Push
 from crdtstream.core.ids import Millis
-from crdtstream.resp import pubsub
-from crdtstream.resp.pubsub import UNREAD_BYTES_MAX, UNREAD_BYTES_SOFT, UNREAD_SOFT_MS, UnreadBound
+from crdtstream.database import channels as channels_module
+from crdtstream.database.channels import Channels, Kind, Patterns
+from crdtstream.resp.clients import pubsub
+from crdtstream.resp.clients.pubsub import (
+    UNREAD_BYTES_MAX,
+    UNREAD_BYTES_SOFT,
+    UNREAD_SOFT_MS,
+    UnreadBound,
+)
 from tests.conftest import require
 from tests.like_redis import oracles
 from tests.like_redis.oracles import RealServer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crdtstream.resp.redaction import without_secrets
+from crdtstream.resp.operator.redaction import without_secrets
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from crdtstream.commands.statistics import ERROR_KINDS_MAX, CallStatistics, Statistics, level_of
+from crdtstream.database.statistics import ERROR_KINDS_MAX, CallStatistics, Statistics, level_of
 from tests.resp.node import Node, RawClient, request, running
 from tests.resp.test_protocol import wait_until
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner, Result
 
-from crdtstream.cli.finding import ADMIN_VARIABLE
+from crdtstream.cli.discovery import ADMIN_VARIABLE
 from crdtstream.cli.main import app
 from crdtstream.cli.pipeline import _show
 from crdtstream.cli.spark_options import PASSWORD_VARIABLE, Reach, moment_ms

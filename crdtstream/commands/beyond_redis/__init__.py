@@ -1,0 +1,1 @@
+"""Commands that Redis does not have: CRDT.*."""

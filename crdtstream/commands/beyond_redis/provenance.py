@@ -1,0 +1,162 @@
+"""CRDT.WHY: where an entry comes from, and what became of it in this region."""
+
+from enum import Enum
+
+from crdtstream.commands.arguments import strict_id
+from crdtstream.commands.reply import CommandError, Reply, RespMap
+from crdtstream.core.clock import Dot
+from crdtstream.core.effects import IdempotentId, Mode
+from crdtstream.core.groups.group import Group
+from crdtstream.core.groups.mode import ModeRegister
+from crdtstream.core.groups.progress import Nack
+from crdtstream.core.ids import Millis, Region, StreamId, format_id
+from crdtstream.core.intervals import Intervals
+from crdtstream.core.lanes.lane import MacroNode
+from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.producers.idempotency import Collapsed
+from crdtstream.core.replica import Replica
+
+
+class State(Enum):
+    """What an entry is to a group, as far as this region knows; the value is what is answered."""
+
+    PENDING = b"pending"  # handed out here, or taken over, and not acknowledged
+    ACKNOWLEDGED = b"acknowledged"  # handed out and acknowledged here; the others do not know yet
+    COVERED = b"covered-by-frontier"  # in an acknowledged run that is replicated
+    UNDELIVERED = b"undelivered"  # still to be handed out with >
+    BEFORE_START = b"before-start"  # the group begins behind it
+    PASSED = b"passed-over"  # given up (DELCONSUMER), or jumped over (SETID, LASTID)
+
+
+def crdt_why(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """CRDT.WHY key id: a map for each entry with this ID, by lane.
+
+    Behind them stands, for as long as that is remembered (until it is causally stable), what went
+    because a concurrent append of the same idempotent id stayed, with the ID of that one.
+
+    Returns:
+        The maps; none if no such entry is known.
+
+    Raises:
+        CommandError: the key does not exist, or the ID is none.
+    """
+    key = argv[1]
+    entry_id = strict_id(argv[2])
+    stream = replica.stream(key)
+    if stream is None:
+        raise CommandError("ERR no such key")
+    live: list[Reply] = [
+        _entry(replica, key, stream, entry_id, region, node, index, now)
+        for _, region, node, index in stream.find(entry_id)
+    ]
+    return live + [_collapsed(row) for row in replica.collapsed(key, entry_id)]
+
+
+def _entry(
+    replica: Replica,
+    key: bytes,
+    stream: Stream,
+    entry_id: StreamId,
+    region: Region,
+    node: MacroNode,
+    index: int,
+    now: Millis,
+) -> Reply:
+    idempotent = node.idempotent_at(index)
+    return RespMap(
+        [
+            (b"origin", region),
+            (b"dot", _dot(Dot(region, node.n[index]))),
+            (b"arrived", node.arrived_at(index) or None),
+            (b"bytes", node.lengths[index]),
+            (b"producer", None if idempotent is None else idempotent.producer),
+            (b"idempotent-id", None if idempotent is None else idempotent.id),
+            (b"duplicates", _duplicates(replica, key, idempotent)),
+            (
+                b"groups",
+                RespMap(
+                    [
+                        (name, _group(stream.groups[name], region, entry_id, now))
+                        for name in sorted(stream.groups)
+                    ]
+                ),
+            ),
+        ]
+    )
+
+
+def _collapsed(row: Collapsed) -> Reply:
+    return RespMap(
+        [
+            (b"origin", row.dot.region),
+            (b"dot", _dot(row.dot)),
+            (b"producer", row.idempotent.producer),
+            (b"idempotent-id", row.idempotent.id),
+            (b"collapsed-into", format_id(row.stays_id)),
+            (b"collapsed-into-dot", _dot(row.stays)),
+        ]
+    )
+
+
+def _dot(dot: Dot) -> bytes:
+    return b"%d:%d" % dot
+
+
+def _duplicates(replica: Replica, key: bytes, idempotent: IdempotentId | None) -> int | None:
+    """Retries that were recognised here; None if the id is not remembered (any more)."""
+    tracked = None if idempotent is None else replica.find_idempotent(key, idempotent)
+    return None if tracked is None else tracked.hits
+
+
+# --- Groups -------------------------------------------------------------------------------------
+
+
+def _group(group: Group, region: Region, entry_id: StreamId, now: Millis) -> Reply:
+    state = state_of(group, region, entry_id)
+    pairs: list[tuple[Reply, Reply]] = [(b"state", state.value)]
+    if state is State.PENDING:
+        pairs += _pending(group.lanes[region].pel[entry_id], now)
+    if state is State.UNDELIVERED:
+        pairs.append((b"handed-out-by", _who_hands_out(group.mode, region)))
+    return RespMap(pairs)
+
+
+def _who_hands_out(register: ModeRegister, lane: Region) -> Region | None:
+    """The region that hands out the lane's entries; None: each for itself."""
+    match register.mode:
+        case Mode.AT_LEAST_ONCE:
+            return None
+        case Mode.HOME:
+            return register.home
+        case Mode.PARTITIONED:
+            return lane
+
+
+def _pending(nack: Nack, now: Millis) -> list[tuple[Reply, Reply]]:
+    """As XPENDING shows it, but that a null is the name of nobody."""
+    owner = nack.consumer
+    return [
+        (b"consumer", None if owner is None else owner.name),
+        (b"delivery-count", nack.delivery_count),
+        (b"idle", -1 if owner is None else max(0, now - nack.delivered_ms)),
+    ]
+
+
+def state_of(group: Group, region: Region, entry_id: StreamId) -> State:
+    """What an entry of a lane is to a group."""
+    progress = group.progress(region)
+    if entry_id in progress.pel:
+        return State.PENDING
+    is_covered = group.intervals.get(region, Intervals()).contains(entry_id)
+    if entry_id > progress.last_delivered:
+        if progress.handed_out.contains(entry_id):
+            return State.ACKNOWLEDGED
+        # Set back behind it by XGROUP SETID, the region hands it out once more.
+        if is_covered and entry_id > progress.ignore_until:
+            return State.COVERED
+        return State.UNDELIVERED
+    if is_covered:
+        return State.COVERED
+    if entry_id > progress.run_from:
+        return State.ACKNOWLEDGED
+    return State.BEFORE_START if entry_id <= group.start_of(region) else State.PASSED

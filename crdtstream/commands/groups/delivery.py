@@ -1,0 +1,46 @@
+"""Who hands out: what a group's mode lets this region do (``rules`` 13).
+
+With ``home`` one region alone hands out new entries and passes pending ones on; elsewhere readers
+are told where to go.  ``partitioned``: each region hands out its own lane.  What is pending in a
+region is read again, acknowledged and given back there in any mode.
+"""
+
+from collections.abc import Iterable
+
+from crdtstream.commands.arguments import shown
+from crdtstream.commands.reply import CommandError
+from crdtstream.core.effects import Mode
+from crdtstream.core.groups.group import Group
+from crdtstream.core.ids import Region
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.stream import Stream
+
+
+def require_home(region: Region, key: bytes, name: bytes, group: Group) -> None:
+    """Refuse what only the home may do.
+
+    Raises:
+        CommandError: NOTHOME, if the group is handed out by another region alone.
+    """
+    home = group.mode.home
+    if group.mode.mode is Mode.HOME and home != region:
+        raise CommandError(
+            f"NOTHOME Group '{shown(name)}' of key '{shown(key)}' is handed out by region {home} "
+            f"only: read it there, or move it with CRDT.XGROUP SETMODE {shown(key)} {shown(name)} "
+            f"home {region} (there, or here with FORCE if region {home} is lost)"
+        )
+
+
+def lanes_handed_out(region: Region, stream: Stream, group: Group) -> Iterable[Lane]:
+    """The lanes whose new entries this region hands out."""
+    register = group.mode
+    if register.mode is Mode.AT_LEAST_ONCE:
+        return stream.lanes.values()
+    return [
+        lane for lane in stream.lanes.values() if register.is_handed_out_by(region, lane.region)
+    ]
+
+
+def undelivered_count(region: Region, stream: Stream, group: Group) -> int:
+    """How many entries ``>`` would still hand out in this region; exact, unlike Redis's lag."""
+    return group.undelivered_count(lanes_handed_out(region, stream, group))

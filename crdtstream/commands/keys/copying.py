@@ -1,0 +1,231 @@
+"""RENAME, RENAMENX, COPY: a stream under another name (``rules`` 14).
+
+All its entries are appended again, in this region's lane, with the IDs they had; of equal IDs in
+several lanes one remains.  With them go what producers call them, the counters, the
+last-generated ID, what XCFGSET said and the deadline.  Groups do not (AA): their positions are
+told lane by lane, and the new stream has other lanes.
+
+It is one batch, so that every region sees all of it or nothing.
+"""
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from crdtstream.commands.arguments import SYNTAX_ERROR, only_database
+from crdtstream.commands.reply import OK, CommandError, Reply
+from crdtstream.core.effects import (
+    DeleteKey,
+    IdempotentId,
+    SetExpiry,
+    SetLastId,
+    SetStreamConfig,
+)
+from crdtstream.core.ids import ID_MIN, Millis, StreamId
+from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.replica import Replica
+
+# One batch is one row of the log and one message: what no peer could take must not be issued.
+COPY_BYTES_MAX: Final = 256 << 20
+# An entry's numbers in a batch: two halves of its ID, a length, which key.
+ENTRY_BYTES: Final = 24
+
+SAME_OBJECT: Final = "ERR source and destination objects are the same"
+
+
+class Entry(NamedTuple):
+    """An entry that is to be appended.
+
+    Attributes:
+        fields: RESP, as ``Append`` has it.
+    """
+
+    id: StreamId
+    fields: bytes
+    idempotent: IdempotentId | None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in a batch, or a little more."""
+        names = 0 if self.idempotent is None else sum(map(len, self.idempotent)) + ENTRY_BYTES
+        return ENTRY_BYTES + len(self.fields) + names
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Of a stream what can be taken elsewhere: all but its groups and its deadline.
+
+    Attributes:
+        entries: IDs ascend.
+        last_id: the last-generated ID, not below the last entry's.
+        entries_added: not below the number of entries.
+        max_deleted_id: 0-0 if nothing was removed, else not above ``last_id``.
+        idmp_duration_s, idmp_maxsize: what XCFGSET said, None where it did not.
+    """
+
+    entries: list[Entry]
+    last_id: StreamId
+    entries_added: int
+    max_deleted_id: StreamId
+    idmp_duration_s: int | None
+    idmp_maxsize: int | None
+
+    @property
+    def size(self) -> int:
+        """Bytes that the entries take in a batch, or a little more."""
+        return sum(entry.size for entry in self.entries)
+
+
+def contents_of(replica: Replica, key: bytes, *, bytes_max: int, verb: str) -> Contents:
+    """What an existing key holds.
+
+    Raises:
+        CommandError: its entries take more than ``bytes_max``; the text says what to do instead of
+            ``verb``.
+
+    Cost: O(entries).
+    """
+    stream = replica.stream(key)
+    assert stream is not None, "the caller has looked"
+    entries = _entries_within(stream, bytes_max)
+    if entries is None:
+        raise CommandError(
+            f"ERR the stream holds more than {bytes_max >> 20} MiB, too much to {verb} at once: "
+            "read it in parts and add its entries to the new one"
+        )
+    dropped = stream.length - len(entries)
+    lanes = stream.lanes.values()
+    duration_s, maxsize = replica.idmp_settings_of(key)
+    return Contents(
+        entries=entries,
+        last_id=stream.last_id,
+        entries_added=max(len(entries), sum(lane.entries_added for lane in lanes) - dropped),
+        max_deleted_id=min(
+            stream.last_id, max((lane.max_deleted_id for lane in lanes), default=ID_MIN)
+        ),
+        idmp_duration_s=duration_s,
+        idmp_maxsize=maxsize,
+    )
+
+
+def _entries_within(stream: Stream, bytes_max: int) -> list[Entry] | None:
+    """One entry of each ID, in ascending order; None if they take more than ``bytes_max``."""
+    entries = []
+    size = 0
+    for entry_id, same_id in groupby(stream.scan(), key=lambda found: found[0]):
+        _, _, node, index = next(same_id)
+        entry = Entry(entry_id, bytes(node.fields_at(index)), node.idempotent_at(index))
+        size += entry.size
+        if size > bytes_max:
+            return None
+        entries.append(entry)
+    return entries
+
+
+def check_room(replica: Replica, contents: Contents) -> None:
+    """Refuse what would be too much for one batch, with what this tick has issued already.
+
+    Raises:
+        CommandError: it is.  To be called before anything is changed.
+    """
+    if contents.size + replica.open_bytes > COPY_BYTES_MAX:
+        raise CommandError(
+            f"ERR more than {COPY_BYTES_MAX >> 20} MiB in one transaction or pipeline, too much to "
+            "replicate at once: send this command by itself"
+        )
+
+
+def put(replica: Replica, key: bytes, contents: Contents, deadline: Millis | None) -> None:
+    """Make a key, which must not exist here, with these contents."""
+    if replica.floor_of(key):
+        # Their IDs may be lower than what groups elsewhere have read under this name.
+        replica.issue(DeleteKey(key))
+    settings = contents.idmp_duration_s, contents.idmp_maxsize
+    if settings != (None, None):
+        # Before the ids that they bound; and a key must be there for them to be about.
+        replica.issue(SetLastId(key, ID_MIN))
+        replica.issue(SetStreamConfig(key, *settings))
+    for entry in contents.entries:
+        replica.append(key, entry.id, entry.fields, entry.idempotent)
+    replica.issue(
+        SetLastId(key, contents.last_id, contents.entries_added, contents.max_deleted_id or None)
+    )
+    if deadline is not None:
+        replica.issue(SetExpiry(key, deadline))
+
+
+# --- Commands -----------------------------------------------------------------------------------
+
+
+def rename(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """RENAME key newkey: a key with the new name that exists here goes."""
+    source, target = argv[1:3]
+    _require(replica, source)
+    if source != target:
+        _move(replica, source, target)
+    return OK
+
+
+def renamenx(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """RENAMENX key newkey: 0, and nothing changes, if the new key exists."""
+    source, target = argv[1:3]
+    _require(replica, source)
+    if replica.stream(target) is not None:
+        return 0
+    _move(replica, source, target)
+    return 1
+
+
+def _require(replica: Replica, key: bytes) -> None:
+    if replica.stream(key) is None:
+        raise CommandError("ERR no such key")
+
+
+def _move(replica: Replica, source: bytes, target: bytes) -> None:
+    contents = contents_of(replica, source, bytes_max=COPY_BYTES_MAX, verb="rename")
+    check_room(replica, contents)
+    deadline = replica.deadline_of(source)
+    replica.issue(DeleteKey(source))
+    delete_existing(replica, target)
+    put(replica, target, contents, deadline)
+
+
+def delete_existing(replica: Replica, key: bytes) -> None:
+    """Delete the key if it exists here: what is not observed is not to be deleted."""
+    if replica.stream(key) is not None:
+        replica.issue(DeleteKey(key))
+
+
+def copy(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """COPY source destination [DB n] [REPLACE]: 1 if it was copied.
+
+    0, and nothing changes, without a source, or with a destination and no REPLACE.
+    """
+    replaces = _copy_options(argv)
+    source, target = argv[1:3]
+    if source == target:
+        raise CommandError(SAME_OBJECT)
+    if replica.stream(source) is None or (not replaces and replica.stream(target) is not None):
+        return 0
+    contents = contents_of(replica, source, bytes_max=COPY_BYTES_MAX, verb="copy")
+    check_room(replica, contents)
+    delete_existing(replica, target)
+    put(replica, target, contents, replica.deadline_of(source))
+    return 1
+
+
+def _copy_options(argv: list[bytes]) -> bool:
+    """Whether REPLACE is among the options; the database that DB names must be this one."""
+    replaces = False
+    at = 3
+    while at < len(argv):
+        option = argv[at].lower()
+        if option == b"replace":
+            replaces = True
+            at += 1
+        elif option == b"db" and at + 1 < len(argv):
+            only_database(argv[at + 1])
+            at += 2
+        else:
+            raise CommandError(SYNTAX_ERROR)
+    return replaces

@@ -1,0 +1,135 @@
+"""DEL, EXISTS, TYPE, TOUCH, KEYS, SCAN, RANDOMKEY, FLUSHALL: whole keys.  All of them are streams.
+
+A key whose time is over is not among them, though its DeleteKey may not have come yet.
+"""
+
+from typing import Final
+
+from crdtstream.commands.arguments import (
+    NO_SUCH_DATABASE,
+    SYNTAX_ERROR,
+    int32,
+    integer,
+    only_database,
+)
+from crdtstream.commands.keys.copying import SAME_OBJECT
+from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.reply import OK, CommandError, Reply, Status
+from crdtstream.core.effects import DeleteKey
+from crdtstream.core.ids import U64_MAX, Millis, parse_u64
+from crdtstream.core.replica import Replica
+
+SCAN_COUNT_DEFAULT: Final = 10
+
+
+def delete(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """DEL / UNLINK key [key …]: how many keys were there.
+
+    Each takes what this region has observed; an entry added elsewhere meanwhile stays, groups go
+    whatever happened elsewhere (AA, "Conflict resolution").
+    """
+    deleted = 0
+    for key in argv[1:]:
+        if replica.stream(key) is not None:
+            replica.issue(DeleteKey(key))
+            deleted += 1
+    return deleted
+
+
+def exists(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """EXISTS key [key …]: how many of them exist; one named twice counts twice."""
+    return sum(replica.stream(key) is not None for key in argv[1:])
+
+
+def touch(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """TOUCH key [key …]: how many of them exist.  When a key was last read is not kept."""
+    return exists(replica, now, argv)
+
+
+def type_of(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """TYPE key: ``stream`` or ``none``."""
+    return Status(b"none" if replica.stream(argv[1]) is None else b"stream")
+
+
+def keys(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """KEYS pattern.  Cost: O(all keys)."""
+    matches = compile_glob(argv[1])
+    return [key for key in replica if matches(key)]
+
+
+def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """SCAN cursor [MATCH pattern] [COUNT n] [TYPE t]: next cursor and keys.
+
+    A key that exists during the whole iteration is returned exactly once.
+    """
+    cursor = parse_u64(argv[1])
+    if cursor is None:
+        raise CommandError("ERR invalid cursor")
+    count = SCAN_COUNT_DEFAULT
+    matches = None
+    wants_streams = True
+    at = 2
+    while at < len(argv):
+        option = argv[at].lower()
+        if at + 1 == len(argv):
+            raise CommandError(SYNTAX_ERROR)
+        value = argv[at + 1]
+        if option == b"count":
+            count = integer(value)
+            if count < 1:
+                raise CommandError(SYNTAX_ERROR)
+        elif option == b"match":
+            matches = compile_glob(value)
+        elif option == b"type":
+            wants_streams = value.lower() == b"stream"
+        else:
+            raise CommandError(SYNTAX_ERROR)
+        at += 2
+    next_cursor, found = replica.scan_keys(min(cursor, U64_MAX), count)
+    if not wants_streams:
+        found = []
+    elif matches is not None:
+        found = [key for key in found if matches(key)]
+    reply_keys: list[Reply] = [*found]
+    return [b"%d" % next_cursor, reply_keys]
+
+
+def randomkey(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """RANDOMKEY: another key each time, spread over all of them; null without any."""
+    return replica.draw_key()
+
+
+def dbsize(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """DBSIZE: how many keys exist."""
+    return len(replica)
+
+
+def move(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """MOVE key db: refused, as there is one database."""
+    only_database(argv[2])
+    raise CommandError(SAME_OBJECT)
+
+
+def swapdb(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """SWAPDB index1 index2: the one database with itself."""
+    first = int32(argv[1], error="ERR invalid first DB index")
+    second = int32(argv[2], error="ERR invalid second DB index")
+    if first != 0 or second != 0:
+        raise CommandError(NO_SUCH_DATABASE)
+    return OK
+
+
+def flushall(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """FLUSHALL / FLUSHDB [ASYNC | SYNC]: one DEL per observed key (``rules`` 8)."""
+    if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() not in (b"async", b"sync")):
+        raise CommandError(SYNTAX_ERROR)
+    for key in replica.known_keys():
+        replica.issue(DeleteKey(key))
+    return OK
+
+
+def digest(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """CRDT.DIGEST [key]: equal version vectors give equal digests in every region."""
+    if len(argv) > 2:
+        raise CommandError("ERR wrong number of arguments for 'crdt.digest' command")
+    return replica.digest(argv[1] if len(argv) > 1 else None)

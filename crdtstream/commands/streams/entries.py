@@ -1,0 +1,42 @@
+"""Entries as reply bytes: the ID is formatted, the fields are sliced from their macro node."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from crdtstream.commands.reply import Encoded, Null, Reply
+from crdtstream.core.groups.group import Found
+from crdtstream.core.ids import SEQ_BITS, U64_MAX, Region, StreamId, format_id
+from crdtstream.core.lanes.lane import MacroNode
+from crdtstream.core.lanes.stream import Stream
+
+
+def encode_entry(entry_id: StreamId, node: MacroNode, index: int) -> bytes:
+    """``[id, [field, value, …]]``."""
+    text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & U64_MAX)
+    start = node.starts[index]
+    fields = node.fields[start : start + node.lengths[index]]
+    return b"*2\r\n$%d\r\n%b\r\n" % (len(text), text) + fields
+
+
+def encode_claimable(
+    entry_id: StreamId, node: MacroNode, index: int, *, idle_ms: int = 0, delivery_count: int = 0
+) -> bytes:
+    """``[id, [field, value, …], idle ms, deliveries before this one]``, as CLAIM answers."""
+    entry = encode_entry(entry_id, node, index)
+    return b"*4%b:%d\r\n:%d\r\n" % (entry[2:], idle_ms, delivery_count)
+
+
+def encode_entries(found: Iterable[Found], count: int | None = None) -> tuple[Encoded, int]:
+    """The first ``count`` entries (None: all) as one array, and how many they are."""
+    chosen = found if count is None else islice(found, count)
+    parts = [encode_entry(entry_id, node, index) for entry_id, _, node, index in chosen]
+    return Encoded(b"*%d\r\n" % len(parts) + b"".join(parts)), len(parts)
+
+
+def entry_or_null(stream: Stream, region: Region, entry_id: StreamId) -> Reply:
+    """A pending entry; with a null in place of its fields if it was deleted (XRG)."""
+    lane = stream.lanes.get(region)
+    found = None if lane is None else lane.find(entry_id)
+    if found is None:
+        return [format_id(entry_id), Null.ARRAY]
+    return Encoded(encode_entry(entry_id, *found))

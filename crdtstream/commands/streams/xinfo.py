@@ -1,0 +1,216 @@
+"""XINFO: what a stream, its groups and their consumers look like from this region."""
+
+from itertools import islice
+from typing import Final
+
+from crdtstream.commands.arguments import integer, shown
+from crdtstream.commands.groups.delivery import undelivered_count
+from crdtstream.commands.reply import CommandError, Encoded, Reply, RespMap
+from crdtstream.commands.streams.entries import encode_entries, encode_entry
+from crdtstream.commands.streams.idempotent_xadd import window_facts
+from crdtstream.commands.subcommands import bad_subcommand, help_reply
+from crdtstream.core.groups.group import Group
+from crdtstream.core.groups.lag import lane_lag
+from crdtstream.core.groups.progress import Consumer, Nack
+from crdtstream.core.ids import Millis, Region, format_id
+from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.replica import Replica
+
+HELP: Final = (
+    "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CONSUMERS <key> <groupname>",
+    "    Show consumers of <groupname>.",
+    "GROUPS <key>",
+    "    Show the stream consumer groups.",
+    "STREAM <key> [FULL [COUNT <count>]",
+    "    Show information about the stream.",
+    "HELP",
+    "    Print this help.",
+)
+
+FULL_COUNT_DEFAULT: Final = 10
+
+
+def _stream_or_error(replica: Replica, key: bytes) -> Stream:
+    stream = replica.stream(key)
+    if stream is None:
+        raise CommandError("ERR no such key")
+    return stream
+
+
+# --- STREAM -------------------------------------------------------------------------------------
+
+
+def show_stream(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """XINFO STREAM key [FULL [COUNT n]]: radix-tree numbers are the sum over the lanes."""
+    key = argv[2]
+    stream = _stream_or_error(replica, key)
+    full_count = _full_count(argv)
+    pairs = _stream_facts(stream) + window_facts(replica, now, key, stream)
+    if full_count is not None:
+        pairs += _full_parts(stream, replica.region, full_count or None)
+        return RespMap(pairs)
+    pairs += [
+        (b"groups", len(stream.groups)),
+        (b"first-entry", _end_entry(stream, reverse=False)),
+        (b"last-entry", _end_entry(stream, reverse=True)),
+    ]
+    return RespMap(pairs)
+
+
+def _full_count(argv: list[bytes]) -> int | None:
+    """FULL's COUNT: 0 is all; None without FULL."""
+    if len(argv) == 3:
+        return None
+    if argv[3].lower() != b"full" or len(argv) not in (4, 6):
+        raise bad_subcommand(argv)
+    if len(argv) == 4:
+        return FULL_COUNT_DEFAULT
+    if argv[4].lower() != b"count":
+        raise bad_subcommand(argv)
+    count = integer(argv[5])
+    return count if count >= 0 else FULL_COUNT_DEFAULT
+
+
+def _stream_facts(stream: Stream) -> list[tuple[Reply, Reply]]:
+    lanes = stream.lanes.values()
+    nodes = sum(lane.rax_node_count for lane in lanes)
+    max_deleted_id = max((lane.max_deleted_id for lane in lanes), default=0)
+    return [
+        (b"length", stream.length),
+        (b"radix-tree-keys", sum(lane.macro_node_count for lane in lanes)),
+        # Without any lane there is still the root of the one that will come.
+        (b"radix-tree-nodes", nodes or 1),
+        (b"last-generated-id", format_id(stream.last_id)),
+        (b"max-deleted-entry-id", b"%d-%d" % divmod(max_deleted_id, 1 << 64)),
+        (b"entries-added", sum(lane.entries_added for lane in lanes)),
+        (b"recorded-first-entry-id", format_id(stream.first_entry_id)),
+    ]
+
+
+def _end_entry(stream: Stream, *, reverse: bool) -> Reply:
+    found = stream.scan_back() if reverse else stream.scan()
+    for entry_id, _, node, index in found:
+        return Encoded(encode_entry(entry_id, node, index))
+    return None
+
+
+def _full_parts(stream: Stream, region: Region, limit: int | None) -> list[tuple[Reply, Reply]]:
+    return [
+        (b"entries", encode_entries(stream.scan(), limit)[0]),
+        (b"groups", [_group_full(stream, region, name, limit) for name in sorted(stream.groups)]),
+    ]
+
+
+def _group_full(stream: Stream, region: Region, name: bytes, limit: int | None) -> Reply:
+    group = stream.groups[name]
+    pending: list[Reply] = [
+        [format_id(nack.id), owner_name(nack), nack.delivered_ms, nack.delivery_count]
+        for nack in islice(group.pending(), limit)
+    ]
+    consumers: list[Reply] = [
+        _consumer_full(consumer, limit) for consumer in group.consumers.values()
+    ]
+    return RespMap(
+        [
+            (b"name", name),
+            (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
+            (b"entries-read", group.entries_read(stream.lanes)),
+            (b"lag", lag(stream, group)),
+            (b"pel-count", group.pending_count),
+            (b"pending", pending),
+            (b"consumers", consumers),
+            (b"nacked-count", len(group.unowned)),
+            # Not in Redis, and last: some clients know the others by their place.
+            (b"undelivered", undelivered_count(region, stream, group)),
+        ]
+    )
+
+
+def owner_name(nack: Nack) -> bytes:
+    """Empty for what nobody owns."""
+    return b"" if nack.consumer is None else nack.consumer.name
+
+
+def _consumer_full(consumer: Consumer, limit: int | None) -> Reply:
+    pending: list[Reply] = [
+        [format_id(nack.id), nack.delivered_ms, nack.delivery_count]
+        for nack in islice(consumer.pel.values(), limit)
+    ]
+    return RespMap(
+        [
+            (b"name", consumer.name),
+            (b"seen-time", consumer.seen_ms),
+            (b"active-time", -1 if consumer.active_ms is None else consumer.active_ms),
+            (b"pel-count", len(consumer.pel)),
+            (b"pending", pending),
+        ]
+    )
+
+
+# --- GROUPS and CONSUMERS -----------------------------------------------------------------------
+
+
+def lag(stream: Stream, group: Group) -> int | None:
+    """Redis's lag, summed over the lanes; None if one lane's is unknown."""
+    total = 0
+    for region, lane in stream.lanes.items():
+        if not lane.length:
+            continue
+        behind = lane_lag(group.progress(region), lane, stream.last_ids[region].id)
+        if behind is None:
+            return None
+        total += behind
+    return total
+
+
+def show_groups(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """XINFO GROUPS key: by name; pending and positions are this region's.
+
+    ``undelivered``, which Redis does not have, is always known: how many entries ``>`` would still
+    hand out here, whatever was deleted.
+    """
+    stream = _stream_or_error(replica, argv[2])
+    return [_group_row(stream, replica.region, name) for name in sorted(stream.groups)]
+
+
+def _group_row(stream: Stream, region: Region, name: bytes) -> Reply:
+    group = stream.groups[name]
+    return RespMap(
+        [
+            (b"name", name),
+            (b"consumers", len(group.consumers)),
+            (b"pending", group.pending_count),
+            (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
+            (b"entries-read", group.entries_read(stream.lanes)),
+            (b"lag", lag(stream, group)),
+            (b"undelivered", undelivered_count(region, stream, group)),
+        ]
+    )
+
+
+def show_consumers(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """XINFO CONSUMERS key group: the consumers of this region, by name."""
+    key, name = argv[2:4]
+    group = _stream_or_error(replica, key).groups.get(name)
+    if group is None:
+        raise CommandError(
+            f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
+        )
+    return [_consumer_row(consumer, now) for consumer in group.consumers.values()]
+
+
+def _consumer_row(consumer: Consumer, now: Millis) -> Reply:
+    inactive = -1 if consumer.active_ms is None else max(0, now - consumer.active_ms)
+    return RespMap(
+        [
+            (b"name", consumer.name),
+            (b"pending", len(consumer.pel)),
+            (b"idle", max(0, now - consumer.seen_ms)),
+            (b"inactive", inactive),
+        ]
+    )
+
+
+def show_help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    return help_reply(HELP)

@@ -1,0 +1,1 @@
+"""Consumer groups: what is replicated of them, and what this region knows."""

@@ -1,0 +1,132 @@
+"""What is replicated of a group: its live creates, and what hangs on each of them.
+
+A group exists while it has a live create.  Usually there is one; regions that create a group at the
+same time leave one each.  A user's destroy ends them all, but the delete that expiry issues ends
+only those that it had observed (``ExpireKey``), so an acknowledged interval and a mode belong to
+the creates that their issuer had observed, and go with the last of these:
+
+    create 1:5 ── interval (0, 9], mode home 1       the group shows the union of the intervals
+    create 2:3 ── interval (4, 7]                     and, of the modes, the one that wins
+
+So what is shown depends on the effects that were applied, and not on their order.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.groups.mode import ModeRegister
+from crdtstream.core.ids import ID_MIN, Region, StreamId
+from crdtstream.core.intervals import Intervals
+
+Start: TypeAlias = StreamId | Mapping[Region, StreamId]
+
+
+class Create:
+    """One create, and what was issued by regions that had observed it."""
+
+    __slots__ = ("intervals", "mode", "start")
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self.intervals: dict[Region, Intervals] = {}
+        self.mode = ModeRegister()
+
+
+class Creates:
+    """The live creates of one group, by dot.
+
+    Attributes:
+        intervals: per lane what was acknowledged: the union over the creates.
+        mode: who hands out: of the creates' modes the one that wins.
+    """
+
+    __slots__ = ("_by_dot", "intervals", "mode")
+
+    def __init__(self) -> None:
+        self._by_dot: dict[Dot, Create] = {}
+        self.intervals: dict[Region, Intervals] = {}
+        self.mode = ModeRegister()
+
+    def __len__(self) -> int:
+        return len(self._by_dot)
+
+    def __iter__(self) -> Iterator[Dot]:
+        """The dots, in the order in which the creates came to be here."""
+        return iter(self._by_dot)
+
+    def items(self) -> Iterator[tuple[Dot, Start]]:
+        """Dots and starts, in that order."""
+        return ((dot, create.start) for dot, create in self._by_dot.items())
+
+    # --- Starts -------------------------------------------------------------------------------
+
+    def start_of(self, region: Region) -> StreamId:
+        """Where the group begins in a lane: the minimum over the creates; 0-0 before any."""
+        return min(
+            (position_in(create.start, region) for create in self._by_dot.values()), default=ID_MIN
+        )
+
+    def scalar_start(self) -> StreamId:
+        """Where it begins in a lane that nobody has appended to yet, as one ID to show."""
+        return min((scalar(create.start) for create in self._by_dot.values()), default=ID_MIN)
+
+    # --- Changes ------------------------------------------------------------------------------
+
+    def add(self, dot: Dot, start: Start) -> None:
+        self._by_dot[dot] = Create(start)
+
+    def drop_covered_by(self, context: VersionVector) -> None:
+        """End the creates that the context covers, with what only they hold up."""
+        gone = [dot for dot in self._by_dot if covers_dot(context, dot)]
+        if not gone:
+            return
+        for dot in gone:
+            del self._by_dot[dot]
+        self.intervals = {}
+        self.mode = ModeRegister()
+        for create in self._by_dot.values():
+            for region, intervals in create.intervals.items():
+                for start, end in intervals:
+                    self.intervals.setdefault(region, Intervals()).add(start, end)
+            if create.mode.beats(self.mode):
+                self.mode = create.mode
+
+    def covers_any(self, context: VersionVector) -> bool:
+        """Whether an issuer with this context had observed one of the live creates."""
+        return any(covers_dot(context, dot) for dot in self._by_dot)
+
+    def unite(
+        self, region: Region, start: StreamId, end: StreamId, context: VersionVector
+    ) -> list[tuple[StreamId, StreamId]]:
+        """Add an interval that was issued under ``context``.
+
+        Returns:
+            The parts of it that no live create had yet, ascending.
+        """
+        for create in self._observed(context):
+            create.intervals.setdefault(region, Intervals()).add(start, end)
+        return self.intervals.setdefault(region, Intervals()).add(start, end)
+
+    def set_mode(self, register: ModeRegister, context: VersionVector) -> bool:
+        """Take a mode that was issued under ``context``; returns whether it wins."""
+        for create in self._observed(context):
+            if register.beats(create.mode):
+                create.mode = register
+        if not register.beats(self.mode):
+            return False
+        self.mode = register
+        return True
+
+    def _observed(self, context: VersionVector) -> list[Create]:
+        return [create for dot, create in self._by_dot.items() if covers_dot(context, dot)]
+
+
+def position_in(start: Start, region: Region) -> StreamId:
+    """Where a start lies in one lane; 0-0 in lanes that it does not name."""
+    return start.get(region, ID_MIN) if isinstance(start, Mapping) else start
+
+
+def scalar(start: Start) -> StreamId:
+    """A start as the one ID to show."""
+    return max(start.values(), default=ID_MIN) if isinstance(start, Mapping) else start

@@ -1,0 +1,1 @@
+"""Keys, and when they expire."""

@@ -1,0 +1,1 @@
+"""Lanes: what each region appended to a stream."""

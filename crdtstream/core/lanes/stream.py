@@ -1,0 +1,196 @@
+"""One stream: its lanes, last-ID registers and groups.
+
+Reads merge the lanes by ID; equal IDs come in region order.  Every change is made by applying an
+effect or a local change (``replica.py``); the methods here know one key and nothing of batches.
+"""
+
+from collections.abc import Iterator, Mapping
+from heapq import merge
+
+from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.groups.group import Found, Group
+from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
+from crdtstream.core.lanes.lane import Lane, LastId, NodeLimits
+from crdtstream.core.producers.idempotency import Window
+
+
+class Stream:
+    """A stream's state in one region.
+
+    Attributes:
+        lanes: by origin region, ascending.
+        last_ids: last-ID registers by origin (``rules`` 5).
+        last_id: last-generated-id, the maximum of the registers.
+        groups: the groups that exist.
+        length: live entries in all lanes.
+        lost: by origin the highest dot number that a trim or a DEL removed; local, and rather too
+            high than too low.  It goes on over the end of the stream (``losses.py``).
+        window: the idempotent ids that are recognised; None before the first one.
+    """
+
+    __slots__ = ("_limits", "groups", "lanes", "last_id", "last_ids", "lost", "window")
+
+    def __init__(self, limits: NodeLimits) -> None:
+        self._limits = limits
+        self.lanes: dict[Region, Lane] = {}
+        self.last_ids: dict[Region, LastId] = {}
+        self.last_id = ID_MIN
+        self.groups: dict[bytes, Group] = {}
+        self.lost: dict[Region, int] = {}
+        self.window: Window | None = None
+
+    @property
+    def length(self) -> int:
+        return sum(lane.length for lane in self.lanes.values())
+
+    @property
+    def exists(self) -> bool:
+        """``rules`` 6: live entries, a live create, or a live last-ID register."""
+        return bool(self.last_ids or self.groups) or any(
+            lane.length for lane in self.lanes.values()
+        )
+
+    # --- Reading ------------------------------------------------------------------------------
+
+    def scan(self, start: StreamId = ID_MIN, end: StreamId = ID_MAX) -> Iterator[Found]:
+        """Entries of all lanes from ``start`` to ``end``, both included, ascending."""
+        sources = [_tagged(lane, start, end) for lane in self._filled_lanes()]
+        return sources[0] if len(sources) == 1 else merge(*sources)
+
+    def scan_back(self, start: StreamId = ID_MIN, end: StreamId = ID_MAX) -> Iterator[Found]:
+        """As :meth:`scan`, descending."""
+        sources = [_tagged_back(lane, start, end) for lane in self._filled_lanes()]
+        return sources[0] if len(sources) == 1 else merge(*sources, reverse=True)
+
+    def _filled_lanes(self) -> list[Lane]:
+        return [lane for lane in self.lanes.values() if lane.length]
+
+    @property
+    def first_entry_id(self) -> StreamId:
+        """The lowest live ID, 0-0 if there is none."""
+        return min((lane.first_id for lane in self._filled_lanes()), default=ID_MIN)
+
+    @property
+    def last_entry_id(self) -> StreamId:
+        """The highest live ID, 0-0 if there is none."""
+        return max((lane.last_id for lane in self.lanes.values()), default=ID_MIN)
+
+    def find(self, entry_id: StreamId) -> Iterator[Found]:
+        """The entries with this ID: at most one a lane, in region order."""
+        for region, lane in self.lanes.items():
+            found = lane.find(entry_id)
+            if found is not None:
+                yield entry_id, region, *found
+
+    def lane_positions(self) -> dict[Region, StreamId]:
+        """Each lane's last ID as observed: where ``$`` stands."""
+        return {region: register.id for region, register in self.last_ids.items()}
+
+    # --- Changing -----------------------------------------------------------------------------
+
+    def lane(self, region: Region) -> Lane:
+        """The lane of an origin, made if it is new; the lanes stay in region order."""
+        lane = self.lanes.get(region)
+        if lane is None:
+            self.lanes[region] = lane = Lane(region, self._limits)
+            if len(self.lanes) > 1:
+                self.lanes = dict(sorted(self.lanes.items()))
+        return lane
+
+    def set_last_id(self, region: Region, entry_id: StreamId, n: int) -> None:
+        """Overwrite an origin's last-ID register.
+
+        While it lives it only grows: XADD and XSETID never go below the last-generated ID, of
+        which it is a part.
+        """
+        register = self.last_ids.get(region)
+        if register is None:
+            self.last_ids[region] = LastId(entry_id, n)
+        else:
+            register.id = entry_id
+            register.n = n
+        if entry_id > self.last_id:
+            self.last_id = entry_id
+
+    def clear_covered_by(self, context: VersionVector) -> None:
+        """What every delete does: entries and registers go whose dots the context covers."""
+        for region, lane in list(self.lanes.items()):
+            self._remove_prefix(lane, ID_MAX, context)
+            if lane.length:
+                lane.entries_added = lane.length
+                lane.max_deleted_id = ID_MIN
+            else:
+                del self.lanes[region]
+        for region, register in list(self.last_ids.items()):
+            if covers_dot(context, Dot(region, register.n)):
+                del self.last_ids[region]
+        self.last_id = max((register.id for register in self.last_ids.values()), default=ID_MIN)
+        if self.window is not None:
+            self.window.clear_covered_by(context)
+
+    def drop_creates(self, context: VersionVector) -> None:
+        """ExpireKey: group creates that the context covers end, and groups without any other."""
+        for name, group in list(self.groups.items()):
+            group.drop_creates(context)
+            if not group.creates:
+                del self.groups[name]
+
+    def remove(
+        self, ids: Mapping[Region, tuple[StreamId, ...]], context: VersionVector, *, trims: bool
+    ) -> None:
+        """Remove: of the named entries those whose dot the context covers."""
+        for region, lane_ids in ids.items():
+            lane = self.lanes.get(region)
+            if lane is None:
+                continue
+            n_max = context.get(region, 0)
+            for entry_id in lane_ids:
+                if trims:
+                    self._note_lost(region, lane.remove(entry_id, n_max=n_max))
+                else:
+                    _remove(lane, entry_id, n_max)
+
+    def remove_entry(self, entry_id: StreamId, dot: Dot) -> None:
+        """Remove one entry by its dot, if it is still there."""
+        lane = self.lanes.get(dot.region)
+        if lane is not None:
+            _remove(lane, entry_id, dot.n)
+
+    def remove_dots(self, first: Dot, count: int) -> None:
+        """Remove the entries of one origin from a dot on, those that are still there."""
+        lane = self.lanes.get(first.region)
+        removed = [] if lane is None else lane.remove_dots(first.n, count)
+        if lane is not None and removed:
+            lane.max_deleted_id = max(lane.max_deleted_id, removed[-1])
+
+    def trim(self, up_to: Mapping[Region, StreamId], context: VersionVector) -> None:
+        """Trim: per lane what is not above the ID and covered by the context."""
+        for region, limit in up_to.items():
+            lane = self.lanes.get(region)
+            if lane is not None:
+                self._remove_prefix(lane, limit, context)
+
+    def _remove_prefix(self, lane: Lane, up_to: StreamId, context: VersionVector) -> None:
+        highest_n = lane.remove_prefix(up_to=up_to, n_max=context.get(lane.region, 0))
+        self._note_lost(lane.region, highest_n)
+
+    def _note_lost(self, region: Region, n: int) -> None:
+        if n > self.lost.get(region, 0):
+            self.lost[region] = n
+
+
+def _remove(lane: Lane, entry_id: StreamId, n_max: int) -> None:
+    if lane.remove(entry_id, n_max=n_max) and entry_id > lane.max_deleted_id:
+        lane.max_deleted_id = entry_id
+
+
+def _tagged(lane: Lane, start: StreamId, end: StreamId) -> Iterator[Found]:
+    region = lane.region
+    for entry_id, node, index in lane.scan(start, end):
+        yield entry_id, region, node, index
+
+
+def _tagged_back(lane: Lane, start: StreamId, end: StreamId) -> Iterator[Found]:
+    region = lane.region
+    for entry_id, node, index in lane.scan_back(start, end):
+        yield entry_id, region, node, index

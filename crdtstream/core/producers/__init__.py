@@ -1,0 +1,1 @@
+"""Producers that name what they append, so that a repetition counts once."""

@@ -1,0 +1,1 @@
+"""Effects as bytes: for the log and for peers."""

@@ -1,0 +1,533 @@
+"""Batches as bytes: protobuf messages, the appends as columns.
+
+A batch is encoded once, by its issuer; log, links and relays carry these bytes.  Columns are
+packed little-endian numbers in ``bytes`` fields, so that encoding and decoding them are single
+copies instead of a call per effect.
+
+Decoding validates what comes from outside: whatever passes has columns of equal length, offsets
+that fit and no empty lists.  What needs the replica's state (is it next, do the IDs ascend) is
+checked where it is applied.
+"""
+
+import itertools
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, assert_never
+
+from google.protobuf.message import DecodeError
+
+from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.effects import (
+    AckFrontier,
+    AppendColumns,
+    CreateGroup,
+    DeleteKey,
+    DestroyGroup,
+    EffectBatch,
+    ExpireKey,
+    IdempotentId,
+    LaneHandover,
+    Mode,
+    Numbered,
+    NumberedRun,
+    RareEffect,
+    Remove,
+    SetExpiry,
+    SetGroupMode,
+    SetLastId,
+    SetStreamConfig,
+    Trim,
+)
+from crdtstream.core.groups.creates import Start
+from crdtstream.core.ids import REGION_MAX, Millis, Region, StreamId, id_ms, id_seq, make_id
+from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
+from crdtstream.v1 import effects_pb2
+
+N_MAX: Final = (1 << 63) - 1
+# Batches and rows of numbered producers.
+ROW_MAX: Final = (1 << 63) - 1
+# No setting of a mode goes on from this one.
+EPOCH_MAX: Final = 1 << 62
+EFFECTS_PER_BATCH_MAX: Final = 1 << 24
+
+
+class BatchError(Exception):
+    """Bytes that are no valid batch (or record); the text names the field."""
+
+
+# --- Columns ------------------------------------------------------------------------------------
+
+
+def pack(column: "array[int]") -> bytes:
+    """A column's numbers, little-endian."""
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()
+
+
+def unpack(typecode: str, data: bytes, *, field: str) -> "array[int]":
+    """A column from outside.
+
+    Raises:
+        BatchError: it is no whole number of values.
+    """
+    column = array(typecode)
+    if len(data) % column.itemsize:
+        raise BatchError(f"{field}: {len(data)} bytes are no whole number of values")
+    column.frombytes(data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+# --- Version vectors and IDs --------------------------------------------------------------------
+
+
+def encode_vv(vv: VersionVector) -> effects_pb2.VersionVector:
+    """A version vector as message, regions ascending."""
+    regions = sorted(vv)
+    return effects_pb2.VersionVector(regions=regions, counts=[vv[region] for region in regions])
+
+
+def decode_vv(message: effects_pb2.VersionVector) -> MutableVersionVector:
+    """The inverse of :func:`encode_vv`.
+
+    Raises:
+        BatchError: lists of different length, a region or count out of range, or a repeated region.
+    """
+    if len(message.regions) != len(message.counts):
+        raise BatchError("version vector: regions and counts differ in number")
+    vv = {
+        checked_region(region, field="version vector"): n
+        for region, n in zip(message.regions, message.counts, strict=True)
+    }
+    if len(vv) != len(message.regions) or not all(0 < n <= N_MAX for n in vv.values()):
+        raise BatchError("version vector: a repeated region or a count out of range")
+    return vv
+
+
+def checked_region(number: int, *, field: str) -> Region:
+    if not 1 <= number <= REGION_MAX:
+        raise BatchError(f"{field}: region {number} is not in 1 to {REGION_MAX}")
+    return Region(number)
+
+
+def encode_id(entry_id: StreamId) -> effects_pb2.Id:
+    return effects_pb2.Id(ms=id_ms(entry_id), seq=id_seq(entry_id))
+
+
+def decode_id(message: effects_pb2.Id) -> StreamId:
+    return make_id(message.ms, message.seq)
+
+
+def encode_lane_ids(ids: Mapping[Region, Sequence[StreamId]]) -> list[effects_pb2.LaneIds]:
+    return [
+        effects_pb2.LaneIds(
+            lane=lane,
+            ms=pack(array("Q", map(id_ms, lane_ids))),
+            seq=pack(array("Q", map(id_seq, lane_ids))),
+        )
+        for lane, lane_ids in sorted(ids.items())
+    ]
+
+
+def decode_lane_ids(
+    messages: Sequence[effects_pb2.LaneIds], *, field: str
+) -> dict[Region, tuple[StreamId, ...]]:
+    lanes: dict[Region, tuple[StreamId, ...]] = {}
+    for message in messages:
+        ms = unpack("Q", message.ms, field=f"{field}.ms")
+        seq = unpack("Q", message.seq, field=f"{field}.seq")
+        if not ms or len(ms) != len(seq):
+            raise BatchError(f"{field}: empty, or ms and seq differ in number")
+        lanes[checked_region(message.lane, field=field)] = tuple(map(make_id, ms, seq))
+    if len(lanes) != len(messages):
+        raise BatchError(f"{field}: a lane stands twice")
+    return lanes
+
+
+def encode_positions(positions: Mapping[Region, StreamId]) -> list[effects_pb2.LanePosition]:
+    return [
+        effects_pb2.LanePosition(lane=lane, id=encode_id(entry_id))
+        for lane, entry_id in sorted(positions.items())
+    ]
+
+
+def decode_positions(
+    messages: Iterable[effects_pb2.LanePosition], *, field: str
+) -> dict[Region, StreamId]:
+    return {
+        checked_region(message.lane, field=field): decode_id(message.id) for message in messages
+    }
+
+
+# --- Effects ------------------------------------------------------------------------------------
+
+
+def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
+    message = effects_pb2.Effect(offset=offset)
+    match effect:
+        case Remove(key, ids, with_references, trims):
+            message.remove.key = key
+            message.remove.lanes.extend(encode_lane_ids(ids))
+            message.remove.with_references = with_references
+            message.remove.trims = trims
+        case Trim(key, up_to):
+            message.trim.key = key
+            message.trim.up_to.extend(encode_positions(up_to))
+        case DeleteKey(key):
+            message.delete_key.key = key
+        case ExpireKey(key):
+            message.expire_key.key = key
+        case CreateGroup(key, group, start, entries_read):
+            create = message.create_group
+            create.key, create.group = key, group
+            if isinstance(start, Mapping):
+                create.lane_starts.extend(encode_positions(start))
+            else:
+                create.start.CopyFrom(encode_id(start))
+            if entries_read is not None:
+                create.entries_read = entries_read
+        case DestroyGroup(key, group):
+            message.destroy_group.key, message.destroy_group.group = key, group
+        case AckFrontier(key, group, intervals):
+            message.ack_frontier.key, message.ack_frontier.group = key, group
+            for lane, (start_id, end_id) in sorted(intervals.items()):
+                interval = message.ack_frontier.intervals.add(lane=lane)
+                getattr(interval, "from").CopyFrom(encode_id(start_id))
+                interval.to.CopyFrom(encode_id(end_id))
+        case SetLastId(key, entry_id, entries_added, max_deleted_id):
+            message.set_last_id.key = key
+            message.set_last_id.id.CopyFrom(encode_id(entry_id))
+            if entries_added is not None:
+                message.set_last_id.entries_added = entries_added
+            if max_deleted_id is not None:
+                message.set_last_id.max_deleted_id.CopyFrom(encode_id(max_deleted_id))
+        case SetExpiry(key, deadline):
+            message.set_expiry.key = key
+            if deadline is not None:
+                message.set_expiry.deadline_ms = deadline
+        case SetStreamConfig(key, duration_s, maxsize):
+            message.set_stream_config.key = key
+            if duration_s is not None:
+                message.set_stream_config.idmp_duration_s = duration_s
+            if maxsize is not None:
+                message.set_stream_config.idmp_maxsize = maxsize
+        case SetGroupMode():
+            _encode_mode(message.set_group_mode, effect)
+        case _:
+            assert_never(effect)
+    return message
+
+
+_MODES: Final = {
+    Mode.AT_LEAST_ONCE: effects_pb2.AT_LEAST_ONCE,
+    Mode.HOME: effects_pb2.HOME,
+    Mode.PARTITIONED: effects_pb2.PARTITIONED,
+}
+
+
+def _encode_mode(message: effects_pb2.SetGroupMode, effect: SetGroupMode) -> None:
+    message.key, message.group, message.epoch = effect.key, effect.group, effect.epoch
+    message.mode = _MODES[effect.mode]
+    if effect.home is not None:
+        message.home = effect.home
+    message.forced = effect.forced
+    for lane, handover in sorted(effect.handover.items()):
+        body = message.handover.add(lane=lane)
+        body.run_from.CopyFrom(encode_id(handover.run_from))
+        body.last_delivered.CopyFrom(encode_id(handover.last_delivered))
+        for start_id, end_id in handover.handed_out:
+            interval = body.handed_out.add()
+            getattr(interval, "from").CopyFrom(encode_id(start_id))
+            interval.to.CopyFrom(encode_id(end_id))
+        body.ignore_until.CopyFrom(encode_id(handover.ignore_until))
+        if handover.pending:
+            ids, counts = zip(*handover.pending, strict=True)
+            body.pending.ms = pack(array("Q", map(id_ms, ids)))
+            body.pending.seq = pack(array("Q", map(id_seq, ids)))
+            body.delivery_counts = pack(array("Q", counts))
+        if handover.entries_read is not None:
+            body.entries_read = handover.entries_read
+
+
+def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
+    match message.WhichOneof("kind"):
+        case "remove":
+            remove = message.remove
+            ids = decode_lane_ids(remove.lanes, field="remove.lanes")
+            return Remove(remove.key, ids, remove.with_references, remove.trims)
+        case "trim":
+            return Trim(message.trim.key, decode_positions(message.trim.up_to, field="trim.up_to"))
+        case "delete_key":
+            return DeleteKey(message.delete_key.key)
+        case "expire_key":
+            return ExpireKey(message.expire_key.key)
+        case "create_group":
+            return _decode_create(message.create_group)
+        case "destroy_group":
+            return DestroyGroup(message.destroy_group.key, message.destroy_group.group)
+        case "ack_frontier":
+            return _decode_frontier(message.ack_frontier)
+        case "set_last_id":
+            body = message.set_last_id
+            return SetLastId(
+                body.key,
+                decode_id(body.id),
+                body.entries_added if body.HasField("entries_added") else None,
+                decode_id(body.max_deleted_id) if body.HasField("max_deleted_id") else None,
+            )
+        case "set_expiry":
+            expiry = message.set_expiry
+            deadline = expiry.deadline_ms if expiry.HasField("deadline_ms") else None
+            return SetExpiry(expiry.key, None if deadline is None else Millis(deadline))
+        case "set_stream_config":
+            return _decode_config(message.set_stream_config)
+        case "set_group_mode":
+            return _decode_mode(message.set_group_mode)
+        case _:
+            raise BatchError("others.kind: an effect this version does not know; upgrade this node")
+
+
+def _decode_config(message: effects_pb2.SetStreamConfig) -> SetStreamConfig:
+    duration_s = message.idmp_duration_s if message.HasField("idmp_duration_s") else None
+    maxsize = message.idmp_maxsize if message.HasField("idmp_maxsize") else None
+    if duration_s is not None and not 1 <= duration_s <= DURATION_S_MAX:
+        raise BatchError(f"set_stream_config.idmp_duration_s: {duration_s} is out of range")
+    if maxsize is not None and not 1 <= maxsize <= MAXSIZE_MAX:
+        raise BatchError(f"set_stream_config.idmp_maxsize: {maxsize} is out of range")
+    return SetStreamConfig(message.key, duration_s, maxsize)
+
+
+def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
+    modes = {number: mode for mode, number in _MODES.items()}
+    mode = modes.get(message.mode)
+    if mode is None:
+        raise BatchError("set_group_mode.mode: this version does not know it; upgrade this node")
+    home = (
+        checked_region(message.home, field="set_group_mode.home")
+        if message.HasField("home")
+        else None
+    )
+    if (home is None) is (mode is Mode.HOME):
+        raise BatchError("set_group_mode.home: there with mode home, and only then")
+    if not 1 <= message.epoch <= EPOCH_MAX:
+        raise BatchError(f"set_group_mode.epoch: {message.epoch} is out of range")
+    handover = {
+        checked_region(body.lane, field="set_group_mode.handover"): _decode_handover(body)
+        for body in message.handover
+    }
+    return SetGroupMode(
+        message.key, message.group, message.epoch, mode, home, message.forced, handover
+    )
+
+
+def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
+    field = "set_group_mode.handover"
+    ms = unpack("Q", message.pending.ms, field=f"{field}.pending.ms")
+    seq = unpack("Q", message.pending.seq, field=f"{field}.pending.seq")
+    counts = unpack("Q", message.delivery_counts, field=f"{field}.delivery_counts")
+    if not len(ms) == len(seq) == len(counts):
+        raise BatchError(f"{field}.pending: IDs and delivery counts differ in number")
+    if any(count > N_MAX for count in counts):
+        raise BatchError(f"{field}.delivery_counts: out of range")
+    ids = list(map(make_id, ms, seq))
+    if any(a >= b for a, b in itertools.pairwise(ids)):
+        raise BatchError(f"{field}.pending: not ascending")
+    handed_out = tuple(
+        (decode_id(getattr(interval, "from")), decode_id(interval.to))
+        for interval in message.handed_out
+    )
+    if any(start >= end for start, end in handed_out):
+        raise BatchError(f"{field}.handed_out: a stretch that is empty or ends too early")
+    run_from, last_delivered = decode_id(message.run_from), decode_id(message.last_delivered)
+    if run_from > last_delivered:
+        raise BatchError(f"{field}.run_from: beyond last_delivered")
+    return LaneHandover(
+        run_from=run_from,
+        last_delivered=last_delivered,
+        handed_out=handed_out,
+        ignore_until=decode_id(message.ignore_until),
+        pending=tuple(zip(ids, counts, strict=True)),
+        entries_read=message.entries_read if message.HasField("entries_read") else None,
+    )
+
+
+def _decode_create(message: effects_pb2.CreateGroup) -> CreateGroup:
+    start: Start
+    if message.HasField("start"):
+        start = decode_id(message.start)
+    else:
+        start = decode_positions(message.lane_starts, field="create_group.lane_starts")
+    entries_read = None
+    if message.HasField("entries_read"):
+        entries_read = message.entries_read
+    return CreateGroup(message.key, message.group, start, entries_read)
+
+
+def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
+    intervals = {}
+    for interval in message.intervals:
+        lane = checked_region(interval.lane, field="ack_frontier.intervals")
+        start, end = decode_id(getattr(interval, "from")), decode_id(interval.to)
+        if start >= end:
+            raise BatchError("ack_frontier.intervals: an interval that is empty or ends too early")
+        intervals[lane] = (start, end)
+    return AckFrontier(message.key, message.group, intervals)
+
+
+# --- Batches ------------------------------------------------------------------------------------
+
+
+def encode_batch(batch: EffectBatch) -> bytes:
+    """The batch's bytes: what the log keeps and the links send."""
+    appends = batch.appends
+    producers = {item.producer: None for item in appends.idempotent.values()}
+    producer_index = {producer: index for index, producer in enumerate(producers)}
+    message = effects_pb2.EffectBatch(
+        origin=batch.origin,
+        first_n=batch.first_n,
+        count=batch.count,
+        context=encode_vv(batch.context),
+        issued_ms=batch.issued_ms,
+        keys=appends.keys,
+        key_index=pack(appends.key_index) if len(appends.keys) > 1 else b"",
+        ms=pack(appends.ms),
+        seq=pack(appends.seq),
+        lengths=pack(appends.lengths),
+        fields=appends.fields,
+        others=[_encode_effect(offset, effect) for offset, effect in batch.others],
+        idempotent_index=pack(array("I", appends.idempotent)),
+        producers=producers,
+        idempotent_producer_index=pack(
+            array("I", (producer_index[item.producer] for item in appends.idempotent.values()))
+        ),
+        idempotent_ids=[item.id for item in appends.idempotent.values()],
+        numbered=[
+            effects_pb2.NumberedRun(
+                index=run.at,
+                count=run.count,
+                producer=run.first.producer,
+                batch=run.first.batch,
+                first_row=run.first.row,
+            )
+            for run in appends.numbered
+        ],
+    )
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_batch(data: bytes) -> EffectBatch:
+    """The inverse of :func:`encode_batch`.
+
+    Raises:
+        BatchError: the bytes are no valid batch; the text says which field.
+    """
+    try:
+        message = effects_pb2.EffectBatch.FromString(data)
+    except DecodeError as error:
+        raise BatchError(f"batch: no protobuf message of this kind ({error})") from error
+    if not 1 <= message.count <= EFFECTS_PER_BATCH_MAX:
+        raise BatchError(f"count: {message.count} is not in 1 to {EFFECTS_PER_BATCH_MAX}")
+    if not 1 <= message.first_n <= N_MAX - message.count:
+        raise BatchError(f"first_n: {message.first_n} is out of range")
+    origin = checked_region(message.origin, field="origin")
+    context = decode_vv(message.context)
+    if origin in context:
+        raise BatchError("context: names the batch's own origin")
+    appends = _decode_columns(message)
+    if len(appends.ms) + len(message.others) != message.count:
+        raise BatchError("count: differs from the number of effects")
+    offsets = [effect.offset for effect in message.others]
+    if any(a >= b for a, b in itertools.pairwise(offsets)):
+        raise BatchError("others.offset: not ascending")
+    if offsets and offsets[-1] >= message.count:
+        raise BatchError("others.offset: beyond the batch")
+    others = [(effect.offset, _decode_effect(effect)) for effect in message.others]
+    return EffectBatch(
+        origin=origin,
+        first_n=message.first_n,
+        count=message.count,
+        context=context,
+        issued_ms=Millis(message.issued_ms),
+        appends=appends,
+        others=others,
+    )
+
+
+def _decode_columns(message: effects_pb2.EffectBatch) -> AppendColumns:
+    ms = unpack("Q", message.ms, field="ms")
+    seq = unpack("Q", message.seq, field="seq")
+    lengths = unpack("I", message.lengths, field="lengths")
+    if len(message.keys) > 1:
+        key_index = unpack("I", message.key_index, field="key_index")
+        if key_index and max(key_index) >= len(message.keys):
+            raise BatchError("key_index: beyond the keys")
+    else:
+        key_index = array("I", bytes(4 * len(ms)))
+    if not len(ms) == len(seq) == len(lengths) == len(key_index):
+        raise BatchError("ms, seq, lengths, key_index: columns differ in length")
+    if len(ms) and not message.keys:
+        raise BatchError("keys: appends without a key")
+    if sum(lengths) != len(message.fields):
+        raise BatchError("fields: its size is not the sum of the lengths")
+    idempotent = _decode_idempotent(message, append_count=len(ms))
+    return AppendColumns(
+        list(message.keys),
+        key_index,
+        ms,
+        seq,
+        lengths,
+        message.fields,
+        idempotent,
+        _decode_numbered(message, idempotent, append_count=len(ms)),
+    )
+
+
+def _decode_idempotent(
+    message: effects_pb2.EffectBatch, *, append_count: int
+) -> dict[int, IdempotentId]:
+    if not message.idempotent_ids:
+        return {}
+    index = unpack("I", message.idempotent_index, field="idempotent_index")
+    producer_index = unpack(
+        "I", message.idempotent_producer_index, field="idempotent_producer_index"
+    )
+    ids = message.idempotent_ids
+    if not len(index) == len(producer_index) == len(ids):
+        raise BatchError(
+            "idempotent_index, idempotent_producer_index, idempotent_ids: differ in length"
+        )
+    if index[-1] >= append_count or any(a >= b for a, b in itertools.pairwise(index)):
+        raise BatchError("idempotent_index: not ascending, or beyond the appends")
+    if max(producer_index) >= len(message.producers):
+        raise BatchError("idempotent_producer_index: beyond the producers")
+    return {
+        at: IdempotentId(message.producers[producer], idempotent_id)
+        for at, producer, idempotent_id in zip(index, producer_index, ids, strict=True)
+    }
+
+
+def _decode_numbered(
+    message: effects_pb2.EffectBatch, idempotent: Mapping[int, IdempotentId], *, append_count: int
+) -> list[NumberedRun]:
+    runs = []
+    free_from = 0
+    marked = sorted(idempotent)
+    for run in message.numbered:
+        stop = run.index + run.count
+        if run.index < free_from or not run.count or stop > append_count:
+            raise BatchError("numbered.index: not ascending, empty, or beyond the appends")
+        if bisect_left(marked, run.index) != bisect_left(marked, stop):
+            raise BatchError("numbered.index: an append that has an idempotent id, too")
+        if not run.producer:
+            raise BatchError("numbered.producer: empty")
+        if run.batch > ROW_MAX or run.first_row + run.count > ROW_MAX:
+            raise BatchError("numbered: a batch or row number that is out of range")
+        free_from = stop
+        first = Numbered(run.producer, run.batch, run.first_row)
+        runs.append(NumberedRun(run.index, run.count, first))
+    return runs

@@ -1,0 +1,117 @@
+"""One client as the commands see it - identity, transaction, watches, no socket - and the commands
+that need to see it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+from crdtstream.commands.command import RunCommand
+from crdtstream.commands.reply import Blocked, Reply
+from crdtstream.core.ids import Millis
+from crdtstream.database.statistics import CallStatistics
+
+RESP2: Final = 2
+RESP3: Final = 3
+
+
+class Talk(Enum):
+    """Whether replies are sent (CLIENT REPLY)."""
+
+    ON = "on"
+    SKIP_NEXT = "skip"  # CLIENT REPLY SKIP is running: the command after it goes unanswered
+    SKIP_THIS = "skipping"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A command as dispatch needs it, everything that its flags decide decided beforehand.
+
+    Attributes:
+        name: lower case; ``client|id`` for a subcommand that has a row of its own.
+        arity: Redis's convention, negative is "at least".
+        on_replica, on_session: the function; exactly one of the two is set.
+        writes: refused while the disk refuses (flags ``write`` and ``names_dots``).
+        needs_auth: refused until the client has authenticated (all without ``no_auth``).
+        immediate: runs inside MULTI, where others are queued (EXEC, DISCARD, QUIT …).
+        no_multi: refused inside MULTI.
+        may_write: waits while CLIENT PAUSE stops writes (``write``, ``may_replicate``).
+        fast: what it takes counts as the event ``fast-command`` of LATENCY.
+        monitored, slowlogged: whether MONITOR and SLOWLOG tell of it (all without ``admin`` or
+            ``skip_monitor``; all without ``skip_slowlog``).
+        stats, samples: its counters, and of these the durations that are not added up yet.
+    """
+
+    name: bytes
+    arity: int
+    on_replica: RunCommand | None
+    on_session: "RunSessionCommand | None"
+    writes: bool
+    needs_auth: bool
+    immediate: bool
+    no_multi: bool
+    may_write: bool
+    fast: bool
+    monitored: bool
+    slowlogged: bool
+    stats: CallStatistics
+    samples: list[int]
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """A client of the database.
+
+    Attributes:
+        id: ascending in the order in which clients came; never used twice.
+        name: what CLIENT SETNAME said.
+        protocol: 2 or 3; only replies whose shape differs ask for it.
+        authenticated: whether every command may be called.
+        queue: the commands since MULTI; None outside a transaction.
+        queue_broken: one of them was refused when it was queued, so EXEC will abort.
+        watched: keys of WATCH.
+        dirty: one of them changed, so EXEC will answer null.
+        in_exec: its transaction is running.
+        subscriptions: how many channels, patterns and shard channels it listens to.
+        wrote_n: how many effects this region had issued with what this client last wrote: what
+            WAIT waits for.
+        wrote_record: the replica's record that has its last local change; WAITAOF's share.
+        has_open_write: it wrote in the open section what may lead to another effect (XACK), or
+            to none at all; ``Database.note_sealed`` tells then what to wait for.
+        last_command: name of the last one, for CLIENT LIST.
+        library: what CLIENT SETINFO said.
+        talk: whether replies are sent; it is for the shell to keep to it.
+        closing: QUIT or CLIENT KILL; the shell hangs up after the reply.
+    """
+
+    id: int
+    name: bytes = b""
+    protocol: int = RESP2
+    authenticated: bool = True
+    queue: list[tuple[Row, list[bytes]]] | None = None
+    queue_broken: bool = False
+    watched: set[bytes] = field(default_factory=set)
+    dirty: bool = False
+    in_exec: bool = False
+    subscriptions: int = 0
+    wrote_n: int = 0
+    wrote_record: int = 0
+    has_open_write: bool = False
+    last_command: bytes = b"NULL"
+    library: dict[bytes, bytes] = field(default_factory=dict)
+    talk: Talk = Talk.ON
+    closing: bool = False
+
+
+RunSessionCommand: TypeAlias = Callable[[Session, Millis, list[bytes]], Reply | Blocked]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCommand:
+    """A command about the client or the server; the attributes are those of ``Command``."""
+
+    name: bytes
+    run: RunSessionCommand
+    arity: int
+    flags: frozenset[str] = field(default_factory=frozenset)

@@ -1,0 +1,146 @@
+"""MULTI, EXEC, DISCARD, WATCH and UNWATCH.
+
+What a client queues is kept in its session.  Here it is known who watches which key, so that a
+change can make the transactions of those fail.
+
+Source: redis.io/docs/latest/develop/using-commands/transactions.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from crdtstream.commands.reply import OK, CommandError, Null, Reply
+from crdtstream.core.ids import Millis
+from crdtstream.database.session import Session, SessionCommand
+
+if TYPE_CHECKING:
+    from crdtstream.database.database import Database
+
+# A transaction is one row of the log and one message to the peers, who would not take more than
+# twice this.
+TRANSACTION_BYTES_MAX: Final = 512 << 20
+ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
+
+_FAST: Final = frozenset({"noscript", "fast", "immediate"})
+# Within a transaction it waits its turn: EXEC has to look at the watches first.
+_UNWATCH: Final = _FAST - {"immediate"}
+_EXEC: Final = frozenset({"noscript", "immediate", "skip_slowlog"})
+
+
+class Transactions:
+    """The transactions and watches of a database's clients.
+
+    Attributes:
+        watchers: of each key under WATCH, who watches it, by id.
+    """
+
+    def __init__(self, database: "Database") -> None:
+        self._database = database
+        self.watchers: dict[bytes, dict[int, Session]] = {}
+
+    def commands(self) -> list[SessionCommand]:
+        return [
+            SessionCommand(b"multi", self._multi, 1, _FAST),
+            SessionCommand(b"exec", self._exec, 1, _EXEC),
+            SessionCommand(b"discard", self._discard, 1, _FAST),
+            SessionCommand(b"watch", self._watch, -2, _FAST),
+            SessionCommand(b"unwatch", self._forget_watches, 1, _UNWATCH),
+        ]
+
+    def trip(self, keys: Iterable[bytes]) -> None:
+        """These keys changed: the next EXEC of who watches one answers null."""
+        if not self.watchers:
+            return
+        for key in keys:
+            for session in self.watchers.get(key, {}).values():
+                session.dirty = True
+
+    def end(self, session: Session) -> None:
+        """Drop the queue and all watches."""
+        session.queue = None
+        session.queue_broken = False
+        self._unwatch(session)
+
+    # --- Commands -----------------------------------------------------------------------------
+
+    def _multi(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """MULTI: what follows is queued until EXEC."""
+        if session.queue is not None:
+            raise CommandError("ERR MULTI calls can not be nested")
+        session.queue = []
+        return OK
+
+    def _exec(self, session: Session, now: Millis, argv: list[bytes]) -> Reply:
+        """EXEC: run the transaction, and tell monitors of it after what it ran."""
+        try:
+            return self._run_transaction(session, now)
+        finally:
+            if self._database.on_call is not None:
+                self._database.on_call(session, argv)
+
+    def _run_transaction(self, session: Session, now: Millis) -> Reply:
+        """The queued commands one after the other, with nothing between them.
+
+        A command that fails answers its error in its place and the others run all the same.  One
+        that would block answers at once as if its time were over.
+
+        Returns:
+            The replies; null if a watched key changed.
+
+        Raises:
+            CommandError: EXECABORT, if a command was refused when it was queued, or all together
+                are more than one batch may be.
+        """
+        queue, broken, dirty = session.queue, session.queue_broken, session.dirty
+        if queue is None:
+            raise CommandError("ERR EXEC without MULTI")
+        self.end(session)
+        if broken:
+            raise CommandError(ABORTED)
+        if dirty:
+            return Null.ARRAY
+        if self._database.fault is not None and any(row.writes for row, _ in queue):
+            raise CommandError(
+                f"EXECABORT Transaction discarded because of: MISCONF {self._database.fault}"
+            )
+        if sum(len(word) for _, argv in queue for word in argv) > TRANSACTION_BYTES_MAX:
+            raise CommandError(
+                "EXECABORT Transaction discarded because of: more than "
+                f"{TRANSACTION_BYTES_MAX >> 20} MiB of arguments; divide it"
+            )
+        session.in_exec = True
+        try:
+            return [self._database.run_queued(row, session, now, argv) for row, argv in queue]
+        finally:
+            session.in_exec = False
+
+    def _discard(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """DISCARD: forget the queue and the watches."""
+        if session.queue is None:
+            raise CommandError("ERR DISCARD without MULTI")
+        self.end(session)
+        return OK
+
+    def _watch(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
+        """WATCH key …: the next EXEC answers null if one of them changes before, here or by a
+        batch from another region."""
+        if session.queue is not None:
+            raise CommandError("ERR WATCH inside MULTI is not allowed")
+        for key in argv[1:]:
+            session.watched.add(key)
+            self.watchers.setdefault(key, {})[session.id] = session
+        return OK
+
+    def _forget_watches(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """UNWATCH: forget the watches, and that one was tripped."""
+        self._unwatch(session)
+        return OK
+
+    def _unwatch(self, session: Session) -> None:
+        for key in session.watched:
+            watchers = self.watchers[key]
+            del watchers[session.id]
+            if not watchers:
+                del self.watchers[key]
+        session.watched.clear()
+        session.dirty = False

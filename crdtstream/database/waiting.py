@@ -1,0 +1,168 @@
+"""Who waits for what: blocked clients by key, in order of arrival, with their deadlines."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from crdtstream.commands.reply import Blocked
+from crdtstream.core.ids import Millis
+from crdtstream.database.session import Row, Session
+
+# Times that were overtaken stay in the heap until they are the greater part of it, and so many:
+# taking each out at once would mean a search.
+STALE_TIMES_MAX: Final = 64
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """A blocked command.
+
+    Attributes:
+        seq: ascending in the order of arrival; the order of service.
+        blocked: what it waits for, as it said last.
+        deadline: None is without end.
+        argv: the command as it came.
+        ns: how long it has run so far, without the waiting.
+        scheduled_at, generation: when it is to be woken, and which entry of the heap says so; the
+            entries of earlier generations are stale.
+    """
+
+    seq: int
+    session: Session
+    row: Row
+    blocked: Blocked
+    deadline: Millis | None
+    argv: list[bytes]
+    ns: int
+    scheduled_at: Millis | None = None
+    generation: int = 0
+
+    @property
+    def wakes_at(self) -> Millis | None:
+        """When something is to be done for it although no key changes."""
+        times = [at for at in (self.deadline, self.blocked.retry_at) if at is not None]
+        return min(times, default=None)
+
+
+class WaitingRoom:
+    """The blocked clients.
+
+    Always so: a session waits for one command at most; a waiter stands under each of its keys,
+    and one without keys (WAIT) in a list of its own; no key without a waiter is kept.  At most
+    one entry of the heap is current for a waiter.
+    """
+
+    def __init__(self) -> None:
+        self._seq = 0
+        self._by_session: dict[int, Waiter] = {}
+        self._by_key: dict[bytes, dict[int, Waiter]] = {}
+        self._keyless: dict[int, Waiter] = {}
+        self._times: list[tuple[Millis, int, int, int]] = []  # when, seq, generation, session id
+
+    def __len__(self) -> int:
+        return len(self._by_session)
+
+    @property
+    def key_count(self) -> int:
+        """How many keys are waited for."""
+        return len(self._by_key)
+
+    def of(self, session_id: int) -> Waiter | None:
+        return self._by_session.get(session_id)
+
+    def add(
+        self,
+        session: Session,
+        row: Row,
+        blocked: Blocked,
+        now: Millis,
+        *,
+        argv: list[bytes],
+        ns: int,
+    ) -> None:
+        """Let a client wait.  O(keys + log waiters)."""
+        assert session.id not in self._by_session, "a blocked client calls nothing"
+        self._seq += 1
+        deadline = Millis(now + blocked.timeout_ms) if blocked.timeout_ms else None
+        waiter = Waiter(self._seq, session, row, blocked, deadline, argv, ns)
+        self._by_session[session.id] = waiter
+        for key in blocked.keys:
+            self._by_key.setdefault(key, {})[waiter.seq] = waiter
+        if not blocked.keys:
+            self._keyless[waiter.seq] = waiter
+        self._note_time(waiter)
+
+    def keep(self, waiter: Waiter, blocked: Blocked) -> None:
+        """It was tried again and still waits, for the same keys."""
+        waiter.blocked = blocked
+        self._note_time(waiter)
+
+    def _note_time(self, waiter: Waiter) -> None:
+        when = waiter.wakes_at
+        if when == waiter.scheduled_at:
+            return
+        waiter.scheduled_at = when
+        waiter.generation += 1
+        if when is not None:
+            self._forget_stale_times()
+            heappush(self._times, (when, waiter.seq, waiter.generation, waiter.session.id))
+
+    def remove(self, waiter: Waiter) -> None:
+        del self._by_session[waiter.session.id]
+        self._keyless.pop(waiter.seq, None)
+        for key in waiter.blocked.keys:
+            waiters = self._by_key[key]
+            del waiters[waiter.seq]
+            if not waiters:
+                del self._by_key[key]
+
+    def of_keys(self, keys: Iterable[bytes]) -> list[Waiter]:
+        """Those who wait for any of the keys, in order of arrival, each once."""
+        found: dict[int, Waiter] = {}
+        for key in keys:
+            found.update(self._by_key.get(key, {}))
+        return [found[seq] for seq in sorted(found)]
+
+    def all(self) -> list[Waiter]:
+        """Everyone, in order of arrival."""
+        return sorted(self._by_session.values(), key=lambda waiter: waiter.seq)
+
+    def keyless(self) -> list[Waiter]:
+        """Those who wait for something that is not a key, in order of arrival."""
+        return list(self._keyless.values())
+
+    def next_time(self) -> Millis | None:
+        """When ``take_due`` is to be asked next; None if no waiting client has a time."""
+        while self._times:
+            if self._is_current(*self._times[0]):
+                return self._times[0][0]
+            heappop(self._times)
+        return None
+
+    def take_due(self, now: Millis) -> tuple[list[Waiter], list[Waiter]]:
+        """Those to be tried again, and those whose patience is over, which are removed.
+
+        Both by time, and of one time by arrival.
+        """
+        retried = []
+        expired = []
+        while (when := self.next_time()) is not None and when <= now:
+            waiter = self._by_session[heappop(self._times)[-1]]
+            waiter.scheduled_at = None
+            if waiter.deadline is not None and waiter.deadline <= now:
+                self.remove(waiter)
+                expired.append(waiter)
+            else:
+                retried.append(waiter)
+        return retried, expired
+
+    def _is_current(self, _when: Millis, seq: int, generation: int, session_id: int) -> bool:
+        waiter = self._by_session.get(session_id)
+        return waiter is not None and waiter.seq == seq and waiter.generation == generation
+
+    def _forget_stale_times(self) -> None:
+        if len(self._times) < 2 * len(self._by_session) + STALE_TIMES_MAX:
+            return
+        self._times = [entry for entry in self._times if self._is_current(*entry)]
+        heapify(self._times)

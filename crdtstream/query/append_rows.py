@@ -1,0 +1,122 @@
+"""Appending the rows of a numbered producer that are missing."""
+
+from array import array
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Final
+
+from crdtstream.commands.reply import CommandError
+from crdtstream.commands.streams.xadd import ENTRY_BYTES_MAX
+from crdtstream.core.effects import Numbered
+from crdtstream.core.fields import are_fields
+from crdtstream.core.ids import (
+    SEQ_STRIDE,
+    U64_MAX,
+    IdExhaustedError,
+    Millis,
+    Region,
+    StreamId,
+    id_ms,
+    id_seq,
+    next_id,
+)
+from crdtstream.core.replica import Replica
+from crdtstream.core.wire.codec import ROW_MAX, BatchError
+
+# Of one call, so that nobody waits for long.
+ROWS_MAX: Final = 4_096
+PRODUCER_BYTES_MAX: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Rows to append.
+
+    Attributes:
+        lengths: per row how many bytes of ``fields`` are its own.
+        fields: the rows as RESP arrays of bulk strings, one after the other.
+    """
+
+    lengths: "array[int]"  # 'I'
+    fields: bytes
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+def checked_rows(first: Numbered, lengths: "array[int]", fields: bytes) -> RowColumns:
+    """Rows that came from outside.
+
+    Raises:
+        BatchError: they are no well-formed rows; the text says what is wrong.
+    """
+    if not 1 <= len(first.producer) <= PRODUCER_BYTES_MAX:
+        raise BatchError(f"producer: 1 to {PRODUCER_BYTES_MAX} bytes, not {len(first.producer)}")
+    if not 1 <= len(lengths) <= ROWS_MAX:
+        raise BatchError(f"lengths: 1 to {ROWS_MAX} rows, not {len(lengths)}")
+    if first.batch > ROW_MAX or first.row + len(lengths) > ROW_MAX:
+        raise BatchError("batch, first_row: too large")
+    ends = [0, *accumulate(lengths)]
+    if ends[-1] != len(fields):
+        raise BatchError("fields: its size is not the sum of the lengths")
+    for row, (start, stop) in enumerate(pairwise(ends)):
+        if stop - start > ENTRY_BYTES_MAX or not are_fields(fields, start, stop):
+            raise BatchError(
+                f"fields: row {row} of the call is no array of fields and values in turn"
+            )
+    return RowColumns(lengths, fields)
+
+
+def append_numbered(
+    replica: Replica, now: Millis, key: bytes, first: Numbered, rows: RowColumns
+) -> int:
+    """Append those of the rows that are missing, under IDs as ``*`` makes them.
+
+    Returns:
+        How many were appended.
+
+    Raises:
+        StaleBatchError: what is here of the batch is forgotten.
+        CommandError: the stream's IDs are used up.  What was appended before stays, and is
+            recognised when the call is made again.
+    """
+    appended = 0
+    for start, stop in replica.missing_rows(key, first, len(rows)):
+        part = slice(start - first.row, stop - first.row)
+        begin = sum(rows.lengths[: part.start])
+        lengths = rows.lengths[part]
+        ms, seq = _ids(replica, now, key, len(lengths))
+        replica.append_rows(
+            key,
+            ms=ms,
+            seq=seq,
+            lengths=lengths,
+            fields=rows.fields[begin : begin + sum(lengths)],
+            first=first.behind(part.start),
+        )
+        appended += len(lengths)
+    return appended
+
+
+def _ids(replica: Replica, now: Millis, key: bytes, count: int) -> "tuple[array[int], array[int]]":
+    """So many IDs above the stream's last one, in columns."""
+    stream = replica.stream(key)
+    last = max(replica.floor_of(key), StreamId(0) if stream is None else stream.last_id)
+    first = _next_id(replica.region, now=now, last=last)
+    ms, seq = id_ms(first), id_seq(first)
+    if seq + SEQ_STRIDE * count <= U64_MAX:
+        seqs = range(seq, seq + SEQ_STRIDE * count, SEQ_STRIDE)
+        return array("Q", [ms]) * count, array("Q", seqs)
+    found = [first]
+    while len(found) < count:
+        found.append(_next_id(replica.region, now=now, last=found[-1]))
+    return array("Q", map(id_ms, found)), array("Q", map(id_seq, found))
+
+
+def _next_id(region: Region, *, now: Millis, last: StreamId) -> StreamId:
+    try:
+        return next_id(region, now=now, last=last)
+    except IdExhaustedError as error:
+        raise CommandError(
+            "ERR The stream has exhausted the last possible ID, unable to add more items"
+        ) from error

@@ -1,0 +1,61 @@
+"""Trimming what everybody is done with: read, acknowledged by every group, and old.
+
+XTRIM MINID asks for an ID, and who names one must know that nothing below it is still wanted; an
+entry that another region appended late may have any ID.  Here the region decides lane by lane, in
+one step with the trim: as dots and IDs ascend together in a lane, "read up to this dot",
+"acknowledged up to this ID" and "older than this" are all beginnings of it, and the shortest of
+them goes.  It travels as a Trim, as XTRIM's does.
+"""
+
+from collections.abc import Mapping
+
+from crdtstream.core.effects import Trim
+from crdtstream.core.ids import ID_MIN, U64_MAX, Millis, Region, StreamId, make_id
+from crdtstream.core.lanes.lane import Within
+from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.replica import Replica
+
+
+def trim_read(
+    replica: Replica,
+    key: bytes,
+    *,
+    read: Mapping[Region, int],
+    before_ms: Millis,
+    nodes_max: int,
+) -> int:
+    """Trim what is read, acknowledged and old, or of that the first ``nodes_max`` macro nodes.
+
+    Args:
+        read: by origin the dot number up to which entries were read.
+        before_ms: only entries whose ID is below this moment.
+
+    Returns:
+        How many entries went; 0: there is nothing (any more) that may go.
+    """
+    stream = replica.stream(key)
+    if stream is None:
+        return 0
+    up_to: dict[Region, StreamId] = {}
+    removed = 0
+    for origin, lane in stream.lanes.items():
+        end = _acknowledged_upto(stream, origin, _last_before(before_ms))
+        within = Within(upto_n=read.get(origin, 0), end=end)
+        slices = lane.slices(within, entries_max=U64_MAX, nodes_max=nodes_max)
+        nodes_max -= len(slices)
+        if slices:
+            node, _, stop = slices[-1]
+            up_to[origin] = node.id_at(stop - 1)
+            removed += sum(stop - start for _, start, stop in slices)
+    if up_to:
+        replica.issue(Trim(key, up_to))
+    return removed
+
+
+def _last_before(moment: Millis) -> StreamId:
+    return StreamId(max(ID_MIN, make_id(moment, 0) - 1))
+
+
+def _acknowledged_upto(stream: Stream, origin: Region, end: StreamId) -> StreamId:
+    """Up to where every group is done with a lane, at most ``end``."""
+    return min([end, *(group.settled_upto(origin) for group in stream.groups.values())])

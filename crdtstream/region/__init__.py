@@ -1,0 +1,1 @@
+"""A region as one value, without any IO."""

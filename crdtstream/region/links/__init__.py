@@ -1,0 +1,1 @@
+"""Links to peers as state machines, without any IO."""

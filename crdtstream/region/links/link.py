@@ -1,0 +1,168 @@
+"""A pulling link as a state machine, without any IO.
+
+                 Welcomed           CaughtUp
+    CONNECTING ────────────> CATCHING_UP ──────> LIVE          Reopen: back to CONNECTING
+        ^  │ Failed               │ Failed        │ Failed
+        │  └──────────> WAITING <─┴───────────────┘
+        └───────────────────┘ BackoffOver                      Refused: to REFUSED, which is
+                                                               WAITING with the longest pause
+    any ── Pause ──> PAUSED ── Resume ──> CONNECTING
+
+The loop around it (``puller.py``) makes the calls and tells what came of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias, assert_never
+
+
+class LinkState(Enum):
+    CONNECTING = "connecting"
+    CATCHING_UP = "catching up"
+    LIVE = "live"
+    WAITING = "waiting"
+    REFUSED = "refused"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Welcomed:
+    """The peer took us in and begins to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """What the peer had at its last heartbeat is applied here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The call ended, or the peer was silent for too long, or sent what cannot be used."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The peer wants no link with us."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffOver:
+    """The pause is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator wants nothing pulled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """An operator wants it to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    """Other origins are wanted: the link begins again from the version vector."""
+
+
+LinkEvent: TypeAlias = (
+    Welcomed | CaughtUp | Failed | Refused | BackoffOver | Pause | Resume | Reopen
+)
+
+# What does not stand here changes nothing: a failure while paused, a pause while paused.
+TRANSITIONS: Final[dict[LinkState, dict[type[LinkEvent], LinkState]]] = {
+    LinkState.CONNECTING: {
+        Welcomed: LinkState.CATCHING_UP,
+        Failed: LinkState.WAITING,
+        Refused: LinkState.REFUSED,
+        Pause: LinkState.PAUSED,
+    },
+    LinkState.CATCHING_UP: {
+        CaughtUp: LinkState.LIVE,
+        Failed: LinkState.WAITING,
+        Refused: LinkState.REFUSED,
+        Pause: LinkState.PAUSED,
+        Reopen: LinkState.CONNECTING,
+    },
+    LinkState.LIVE: {
+        Failed: LinkState.WAITING,
+        Refused: LinkState.REFUSED,
+        Pause: LinkState.PAUSED,
+        Reopen: LinkState.CONNECTING,
+    },
+    LinkState.WAITING: {
+        BackoffOver: LinkState.CONNECTING,
+        Pause: LinkState.PAUSED,
+    },
+    LinkState.REFUSED: {
+        BackoffOver: LinkState.CONNECTING,
+        Pause: LinkState.PAUSED,
+    },
+    LinkState.PAUSED: {
+        Resume: LinkState.CONNECTING,
+    },
+}
+
+
+class Link:
+    """Where a link stands.
+
+    Attributes:
+        state: changed by ``feed`` only.
+        error: of the last failure; empty once the link is live.
+        failures: in a row.
+        reconnects: times the link left CATCHING_UP or LIVE by a failure.
+    """
+
+    def __init__(
+        self, uniform: Callable[[float, float], float], *, backoff_ms_min: int, backoff_ms_max: int
+    ) -> None:
+        self.state = LinkState.CONNECTING
+        self.error = ""
+        self.failures = 0
+        self.reconnects = 0
+        self._uniform = uniform
+        self._backoff_ms_min = backoff_ms_min
+        self._backoff_ms_max = backoff_ms_max
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the peer sends."""
+        return self.state in (LinkState.CATCHING_UP, LinkState.LIVE)
+
+    def feed(self, event: LinkEvent) -> bool:
+        """Take an event in; returns whether the state changed."""
+        before = self.state
+        after = TRANSITIONS[before].get(type(event))
+        if after is None:
+            return False
+        match event:
+            case Failed(reason) | Refused(reason):
+                self.reconnects += self.is_up
+                self.error = reason
+                self.failures += 1
+            case CaughtUp():
+                self.error = ""
+                self.failures = 0
+            case Welcomed() | BackoffOver() | Pause() | Resume() | Reopen():
+                pass
+            case _:
+                assert_never(event)
+        self.state = after
+        return True
+
+    def backoff_seconds(self) -> float:
+        """How long to pause now: doubling, bounded, and between half and whole by chance.
+
+        By chance, so that regions cut off together do not come back all at once.
+        """
+        longest_ms = self._backoff_ms_max
+        if self.state is LinkState.WAITING:
+            doublings = min(self.failures - 1, 16)
+            longest_ms = min(longest_ms, self._backoff_ms_min << doublings)
+        return longest_ms / 1000 * self._uniform(0.5, 1.0)

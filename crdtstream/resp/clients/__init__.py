@@ -1,0 +1,1 @@
+"""Clients: their connections, and what they say about themselves."""

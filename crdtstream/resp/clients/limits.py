@@ -1,0 +1,32 @@
+"""The bounds of a connection, taken from the settings."""
+
+from dataclasses import dataclass
+
+from crdtstream.resp.wire.parser import RequestLimits
+from crdtstream.settings import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """See the fields of the same name in ``settings.Limits``."""
+
+    request: RequestLimits
+    clients_max: int
+    output_buffer_bytes_max: int
+    output_pause_bytes: int
+    pending_replies_max: int
+
+
+def connection_limits(limits: Limits) -> ConnectionLimits:
+    return ConnectionLimits(
+        request=RequestLimits(
+            bulk_bytes_max=limits.request_bytes_max,
+            arguments_max=limits.request_arguments_max,
+            request_bytes_max=limits.query_buffer_bytes_max,
+            inline_bytes_max=limits.inline_bytes_max,
+        ),
+        clients_max=limits.clients_max,
+        output_buffer_bytes_max=limits.output_buffer_bytes_max,
+        output_pause_bytes=limits.output_pause_bytes,
+        pending_replies_max=limits.pending_replies_max,
+    )

@@ -1,0 +1,85 @@
+"""WAIT, WAITAOF and TIME."""
+
+from crdtstream.commands.arguments import integer, parse_i64, timeout_ms
+from crdtstream.commands.reply import Blocked, CommandError, Reply
+from crdtstream.core.ids import Millis
+from crdtstream.core.replica import Replica
+from crdtstream.database.session import Session, SessionCommand
+from crdtstream.engine import Engine
+
+
+class Wait:
+    """What a client asks about time and about other regions."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def commands(self) -> list[SessionCommand]:
+        blocking = frozenset({"blocking"})
+        return [
+            SessionCommand(b"wait", self._wait, 3, blocking),
+            SessionCommand(b"waitaof", self._waitaof, 4, blocking),
+            SessionCommand(b"time", self._time, 1, frozenset({"fast", "loading", "stale"})),
+        ]
+
+    def _time(self, _session: Session, now: Millis, _argv: list[bytes]) -> Reply:
+        """TIME: seconds, and microseconds in them; the clock is read in milliseconds."""
+        return [b"%d" % (now // 1000), b"%d" % (now % 1000 * 1000)]
+
+    def _wait(self, session: Session, now: Millis, argv: list[bytes]) -> Reply | Blocked:
+        """WAIT numregions timeout-ms: how many peers durably have what this client last wrote.
+
+        It answers once that many have, or with fewer when time is over (0: never).  Unlike in
+        Redis a reply already means durable *here*; WAIT is about losing a whole region.  What
+        an XACK of this client has to tell the other regions is waited for as well.
+
+        Source: redis.io/commands/wait.
+        """
+        wanted = integer(argv[1])
+        timeout = timeout_ms(argv[2], now)
+        self._engine.database.measure_writes(session)
+        wrote_n = session.wrote_n
+
+        def retry(_replica: Replica, _now: Millis) -> Reply | Blocked:
+            reached = self._peers_with(wrote_n)
+            return reached if reached >= wanted else Blocked((), timeout, retry, on_timeout=reached)
+
+        return retry(self._engine.replica, now)
+
+    def _waitaof(self, session: Session, now: Millis, argv: list[bytes]) -> Reply | Blocked:
+        """WAITAOF numlocal numregions timeout-ms: as WAIT, and whether a power cut here would
+        spare the write.  That matters unless ``appendfsync`` is ``always``, where every reply
+        says so.
+
+        Returns:
+            [1 if it is durable here else 0, how many peers durably have it].
+
+        Source: redis.io/commands/waitaof.
+        """
+        locally = integer(argv[1])
+        if not 0 <= locally <= 1:
+            raise CommandError("ERR value is out of range, value must between 0 and 1")
+        wanted = parse_i64(argv[2])
+        if wanted is None or wanted < 0:
+            raise CommandError("ERR value is out of range, must be positive")
+        timeout = timeout_ms(argv[3], now)
+        self._engine.database.measure_writes(session)
+        wrote_n, wrote_record = session.wrote_n, session.wrote_record
+
+        def retry(_replica: Replica, _now: Millis) -> Reply | Blocked:
+            here = int(self._is_durable_here(wrote_n, wrote_record))
+            elsewhere = self._peers_with(wrote_n)
+            if here >= locally and elsewhere >= wanted:
+                return [here, elsewhere]
+            return Blocked((), timeout, retry, on_timeout=[here, elsewhere])
+
+        return retry(self._engine.replica, now)
+
+    def _is_durable_here(self, n: int, record: int) -> bool:
+        engine = self._engine
+        durable_n = engine.durable_vv.get(engine.replica.region, 0)
+        return durable_n >= n and engine.durable_records >= record
+
+    def _peers_with(self, n: int) -> int:
+        region = self._engine.replica.region
+        return sum(vv.get(region, 0) >= n for vv in self._engine.peer_vvs().values())

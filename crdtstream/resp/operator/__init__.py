@@ -1,0 +1,1 @@
+"""What operators look at and change: INFO, CONFIG, SLOWLOG and others."""

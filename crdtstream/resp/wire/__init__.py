@@ -1,0 +1,1 @@
+"""RESP: bytes to requests, replies to bytes."""

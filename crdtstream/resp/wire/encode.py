@@ -1,0 +1,94 @@
+"""Replies as bytes of RESP2 or RESP3.
+
+Chunks are appended to a list and joined once per connection and tick: a reply of many entries is
+never copied on its way.
+"""
+
+from typing import Final, assert_never
+
+from crdtstream.commands.reply import (
+    CommandError,
+    Encoded,
+    Null,
+    PerKey,
+    Push,
+    Pushes,
+    Reply,
+    RespMap,
+    RespSet,
+    Status,
+    Verbatim,
+)
+from crdtstream.database.session import RESP3
+
+_NULL: Final = b"_\r\n"
+_NULL_BULK: Final = b"$-1\r\n"
+_NULL_ARRAY: Final = b"*-1\r\n"
+
+
+def encode_error(text: str) -> bytes:
+    """An error line.  Line ends inside the text would end it early and become blanks."""
+    line = text.replace("\r", " ").replace("\n", " ")
+    return b"-%b\r\n" % line.encode("utf-8", "backslashreplace")
+
+
+def encode(reply: Reply, protocol: int, chunks: list[bytes]) -> None:
+    """Append a reply's bytes to ``chunks``.
+
+    Args:
+        protocol: 2 or 3.
+    """
+    # The types in the order of how often they are asked for.
+    if isinstance(reply, bytes):
+        chunks.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+    elif isinstance(reply, int):
+        chunks.append(b":%d\r\n" % reply)
+    elif isinstance(reply, Encoded):
+        chunks.append(reply.data)
+    elif isinstance(reply, Status):
+        chunks.append(b"+%b\r\n" % reply.text)
+    elif isinstance(reply, list):
+        chunks.append(b"*%d\r\n" % len(reply))
+        for item in reply:
+            encode(item, protocol, chunks)
+    elif reply is None:
+        chunks.append(_NULL if protocol == RESP3 else _NULL_BULK)
+    elif isinstance(reply, Null):
+        chunks.append(_NULL if protocol == RESP3 else _NULL_ARRAY)
+    elif isinstance(reply, CommandError):
+        chunks.append(encode_error(reply.text))
+    elif isinstance(reply, PerKey):
+        _encode_per_key(reply, protocol, chunks)
+    elif isinstance(reply, RespMap):
+        count = len(reply.pairs)
+        chunks.append(b"%%%d\r\n" % count if protocol == RESP3 else b"*%d\r\n" % (2 * count))
+        for key, value in reply.pairs:
+            encode(key, protocol, chunks)
+            encode(value, protocol, chunks)
+    elif isinstance(reply, RespSet):
+        chunks.append((b"~%d\r\n" if protocol == RESP3 else b"*%d\r\n") % len(reply.members))
+        for item in reply.members:
+            encode(item, protocol, chunks)
+    elif isinstance(reply, Verbatim):
+        if protocol == RESP3:
+            chunks.append(b"=%d\r\ntxt:%b\r\n" % (len(reply.text) + 4, reply.text))
+        else:
+            chunks.append(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
+    elif isinstance(reply, Push):
+        chunks.append((b">%d\r\n" if protocol == RESP3 else b"*%d\r\n") % len(reply.items))
+        for item in reply.items:
+            encode(item, protocol, chunks)
+    elif isinstance(reply, Pushes):
+        for push in reply.pushes:
+            encode(push, protocol, chunks)
+    else:
+        assert_never(reply)
+
+
+def _encode_per_key(reply: PerKey, protocol: int, chunks: list[bytes]) -> None:
+    chunks.append((b"%%%d\r\n" if protocol == RESP3 else b"*%d\r\n") % len(reply.pairs))
+    for key, value in reply.pairs:
+        if protocol != RESP3:
+            chunks.append(b"*2\r\n")
+        chunks.append(b"$%d\r\n%b\r\n" % (len(key), key))
+        encode(value, protocol, chunks)

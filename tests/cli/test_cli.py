@@ -1,0 +1,501 @@
+"""The programs ``crdtstream`` and ``rladmin``: help of all commands, refusals, live regions."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.testing import CliRunner, Result
+
+from crdtstream.admin.client import lacking
+from crdtstream.cli.main import app as crdtstream_app
+from crdtstream.cli.rladmin import app as rladmin_app
+from crdtstream.core.ids import Region
+from crdtstream.local_regions import (
+    LocalRegion,
+    LocalRegions,
+    LocalRegionsError,
+    admin_addresses,
+    layout,
+    settings_text,
+)
+from crdtstream.settings import load_settings
+from tests.conftest import ROOT, free_base_port
+
+PROGRAMS = {"crdtstream": crdtstream_app, "rladmin": rladmin_app}
+START_SECONDS = 30.0
+
+
+def run(program: str, *arguments: str) -> Result:
+    return CliRunner().invoke(PROGRAMS[program], list(arguments))
+
+
+# --- Help -------------------------------------------------------------------------------------
+
+
+def commands() -> Iterator[tuple[str, TyperCommand]]:
+    """Every command of both programs, with the words one types for it."""
+
+    def walk(path: str, command: object) -> Iterator[tuple[str, TyperCommand]]:
+        if isinstance(command, TyperGroup):
+            for name, inner in sorted(command.commands.items()):
+                yield from walk(f"{path} {name}", inner)
+        else:
+            assert isinstance(command, TyperCommand)
+            yield path, command
+
+    for name, app in PROGRAMS.items():
+        yield from walk(name, typer.main.get_command(app))
+
+
+COMMANDS = dict(commands())
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_has_an_example_and_the_exit_statuses(path: str) -> None:
+    text = COMMANDS[path].help or ""
+    assert f"Example: {path}" in text
+    assert "Exit status: 0" in text
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_option_is_explained(path: str) -> None:
+    for parameter in COMMANDS[path].params:
+        assert getattr(parameter, "help", None), f"{path}: {parameter.name}"
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_can_be_shown(path: str) -> None:
+    program, *words = path.split()
+    result = run(program, *words, "--help")
+    assert result.exit_code == 0
+    assert "Example:" in result.output
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_command_stands_in_the_docs(path: str) -> None:
+    assert f"### {path}\n" in (ROOT / "docs" / "commands.md").read_text()
+
+
+def test_all_promised_commands_are_there() -> None:
+    promised = {
+        "crdtstream up",
+        "crdtstream node",
+        "crdtstream status",
+        "crdtstream sync pause",
+        "crdtstream sync resume",
+        "crdtstream sync wait",
+        "crdtstream scenario run",
+        "crdtstream scenario render",
+        "crdtstream demo",
+        "crdtstream pipeline archive",
+        "crdtstream pipeline replay",
+        "crdtstream pipeline audit",
+        "crdtstream pipeline report",
+        "crdtstream pipeline demo",
+        "rladmin tune db",
+        "rladmin info db",
+        "rladmin status",
+    }
+    assert promised <= COMMANDS.keys()
+
+
+# --- Refusals, with nothing running -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "expected"),
+    [
+        ("crdtstream status --address 127.0.0.1:1", 1, "no region node answers at 127.0.0.1:1"),
+        ("crdtstream sync wait --address 127.0.0.1:1", 1, "start it (crdtstream up)"),
+        ("crdtstream sync pause --region 1024", 2, "--region"),
+        ("crdtstream status --dir nowhere", 1, "nowhere: no regions here"),
+        ("crdtstream status --dir x --address 127.0.0.1:1", 2, "give one of them"),
+        ("crdtstream up --base-port 65000 --dir nowhere", 1, "choose one up to"),
+        ("crdtstream up --regions 0", 2, "--regions"),
+        ("crdtstream node --config nowhere.toml", 2, "nowhere.toml: correct this"),
+        ("crdtstream node", 2, "--config"),
+        ("crdtstream nonsense", 2, "nonsense"),
+        ("rladmin tune db crdb crdt_xadd_id_uniqueness_mode --all", 2, "Missing argument"),
+        ("rladmin tune db crdb p v --all --region 1", 2, "give one of them"),
+        ("rladmin tune db crdb p v --address 127.0.0.1:1", 1, "no region node answers"),
+    ],
+)
+def test_refusal(
+    words: str, status: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*words.split())
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert expected in result.stderr
+
+
+def test_node_tells_all_problems_of_its_settings(tmp_path: Path) -> None:
+    config = tmp_path / "bad.toml"
+    config.write_text('region = 0\ndir = "d"\napendfsync = "no"')
+    result = run("crdtstream", "node", "--config", str(config))
+    assert result.exit_code == 2
+    assert "region: " in result.stderr
+    assert "did you mean appendfsync?" in result.stderr
+
+
+# --- Where regions live -----------------------------------------------------------------------
+
+
+def test_default_ports_end_in_the_region(tmp_path: Path) -> None:
+    regions = layout(3, tmp_path)
+    assert [own.resp_port for own in regions] == [6381, 6382, 6383]
+    assert [own.grpc_port for own in regions] == [7381, 7382, 7383]
+    assert [own.http_port for own in regions] == [8381, 8382, 8383]
+
+
+def test_written_settings_load(tmp_path: Path) -> None:
+    regions = layout(3, tmp_path / 'a "quoted" folder', base_port=20000)
+    text = settings_text(regions[1], regions, {"appendfsync": "no", "stream_node_max_bytes": 0})
+    (tmp_path / "region-2.toml").write_text(text)
+
+    settings = load_settings(tmp_path / "region-2.toml")
+    assert (settings.region, settings.resp_port, settings.dir) == (2, 20002, regions[1].data)
+    assert (settings.appendfsync, settings.stream_node_max_bytes) == ("no", 0)
+    assert [peer.address for peer in settings.peers] == ["127.0.0.1:21001", "127.0.0.1:21003"]
+    assert admin_addresses(tmp_path) == ["127.0.0.1:21002"]
+
+
+def test_lacking_counts_by_region_and_origin() -> None:
+    r1, r2, r3 = Region(1), Region(2), Region(3)
+    vvs = {r1: {r1: 5, r2: 2}, r2: {r1: 3, r2: 2}, r3: {r1: 5}}
+    assert lacking(vvs, regions=vvs, peers=vvs) == {r2: {r1: 2}, r3: {r2: 2}}
+    assert lacking(vvs, regions=[r1], peers=vvs) == {}
+    assert lacking(vvs, regions=vvs, peers=[r3]) == {r2: {r1: 2}}
+    same = {r1: {r1: 1}, r2: {r1: 1}}
+    assert lacking(same, regions=same, peers=same) == {}
+
+
+# --- Live -------------------------------------------------------------------------------------
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegions]:
+    """Three regions, shared by the tests here; each leaves links running and mode strict."""
+    regions = LocalRegions(3, tmp_path_factory.mktemp("regions"), base_port=free_base_port())
+    try:
+        regions.start_all()
+        regions.wait_until_healthy()
+        yield regions
+    finally:
+        regions.stop_all()
+        regions.close()
+
+
+def folder_of(local: LocalRegions) -> str:
+    return str(local.regions[0].config.parent)
+
+
+def client(own: LocalRegion) -> "redis.Redis":
+    return redis.Redis(port=own.resp_port, decode_responses=True)
+
+
+@pytest.mark.live
+def test_write_is_seen_everywhere_after_sync_wait(local: LocalRegions) -> None:
+    first, *others = map(client, local.regions)
+    entry_id = first.xadd("seen", {"text": "hello"})
+    waited = run("crdtstream", "sync", "wait", "--dir", folder_of(local))
+    assert (waited.exit_code, waited.stderr) == (0, "equal: regions 1, 2, 3\n")
+    for other in others:
+        assert other.xrange("seen") == [(entry_id, {"text": "hello"})]
+
+
+@pytest.mark.live
+def test_paused_links_carry_nothing_until_resumed(local: LocalRegions) -> None:
+    first, second, _ = map(client, local.regions)
+    where = ("--dir", folder_of(local))
+
+    paused = run("crdtstream", "sync", "pause", "--region", "2", *where)
+    assert (paused.exit_code, paused.stderr) == (0, "paused: 1 → 2, 3 → 2\n")
+    first.xadd("held", {"a": "b"})
+    arrived = run("crdtstream", "sync", "wait", "--region", "3", "--peer", "1", *where)
+    assert arrived.exit_code == 0
+    late = run("crdtstream", "sync", "wait", "--timeout", "0.2", *where)
+    assert late.exit_code == 1
+    assert "region 2 lacks 1 effects of region 1" in late.stderr
+    assert second.exists("held") == 0
+
+    resumed = run("crdtstream", "sync", "resume", "--region", "2", *where)
+    assert (resumed.exit_code, resumed.stderr) == (0, "resumed: 1 → 2, 3 → 2\n")
+    assert run("crdtstream", "sync", "wait", *where).exit_code == 0
+    assert second.exists("held") == 1
+
+
+@pytest.mark.live
+def test_one_link_can_be_paused(local: LocalRegions) -> None:
+    where = ("--dir", folder_of(local))
+    paused = run("crdtstream", "sync", "pause", "--region", "2", "--peer", "3", *where)
+    assert paused.stderr == "paused: 3 → 2\n"
+    shown = json.loads(run("crdtstream", "status", "--json", *where).stdout)
+    states = {
+        (region["region"], link["peer"]): link["paused"]
+        for region in shown["regions"]
+        for link in region["links"]
+    }
+    assert [link for link, is_paused in states.items() if is_paused] == [(2, 3)]
+    resumed = run("crdtstream", "sync", "resume", "--peer", "3", *where)
+    assert resumed.stderr == "resumed: 3 → 1, 3 → 2\n"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("words", ["--region 7", "--peer 7", "--region 1 --peer 7"])
+def test_unknown_region_is_refused(local: LocalRegions, words: str) -> None:
+    result = run("crdtstream", "sync", "pause", *words.split(), "--dir", folder_of(local))
+    assert result.exit_code == 1
+    assert "7" in result.stderr
+    shown = json.loads(run("crdtstream", "status", "--json", "--dir", folder_of(local)).stdout)
+    assert not any(link["paused"] for region in shown["regions"] for link in region["links"])
+
+
+@pytest.mark.live
+def test_status_finds_all_regions_through_one(local: LocalRegions) -> None:
+    client(local.regions[0]).xadd("statuses", {"a": "b"})
+    address = local.regions[1].grpc_address
+    result = run("crdtstream", "status", "--address", address, "--streams")
+    assert result.exit_code == 0
+    for own in local.regions:
+        assert own.resp_address in result.stdout
+        assert own.grpc_address in result.stdout
+    for link in ("2 → 1", "3 → 1", "1 → 2", "3 → 2", "1 → 3", "2 → 3"):
+        assert link in result.stdout
+    assert "statuses" in result.stdout
+
+    shown = json.loads(run("crdtstream", "status", "--address", address, "--json").stdout)
+    assert [region["region"] for region in shown["regions"]] == [1, 2, 3]
+    assert shown["regions"][0]["vv"].keys() <= {"1", "2", "3"}
+    assert {"lag_ms", "lag_effects", "state"} <= shown["regions"][0]["links"][0].keys()
+
+
+@pytest.mark.live
+def test_tune_sets_the_mode_of_one_region_or_all(local: LocalRegions) -> None:
+    first, second, _ = map(client, local.regions)
+    words = ["tune", "db", "crdb", "crdt_xadd_id_uniqueness_mode"]
+    where = ["--address", local.regions[0].grpc_address]
+    with pytest.raises(redis.ResponseError):
+        first.xadd("tuned", {"a": "b"}, id="110-7")
+
+    one = run("rladmin", *words, "semi-strict", *where)
+    assert (one.exit_code, one.stdout) == (0, "Tuning database: o\nFinished successfully\n")
+    assert first.xadd("tuned", {"a": "b"}, id="110-7") == "110-7"
+    with pytest.raises(redis.ResponseError):
+        second.xadd("elsewhere", {"a": "b"}, id="110-7")
+
+    every = run("rladmin", *words, "liberal", "--all", *where)
+    assert every.exit_code == 0
+    assert second.xadd("elsewhere", {"a": "b"}, id="120") == "120-0"
+    assert run("rladmin", *words, "strict", "--all", *where).exit_code == 0
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("words", "status", "expected"),
+    [
+        ("crdb crdt_xadd_id_uniqueness_mode lax", 1, "allowed are strict, semi-strict, liberal"),
+        ("crdb nonsense 1", 1, "crdt_xadd_id_uniqueness_mode"),
+        ("other crdt_xadd_id_uniqueness_mode strict", 2, "no database other; there is crdb"),
+    ],
+)
+def test_tune_refuses(local: LocalRegions, words: str, status: int, expected: str) -> None:
+    where = ["--address", local.regions[0].grpc_address]
+    result = run("rladmin", "tune", "db", *words.split(), *where)
+    assert result.exit_code == status
+    assert expected in result.stderr
+    assert "Finished successfully" not in result.stdout
+
+
+@pytest.mark.live
+def test_rladmin_shows_database_and_nodes(local: LocalRegions) -> None:
+    where = ["--dir", folder_of(local)]
+    info = run("rladmin", "info", "db", "crdb", *where)
+    assert info.exit_code == 0
+    assert info.stdout.startswith("db:1 [crdb]:\n    ")
+    assert "    crdt_xadd_id_uniqueness_mode: strict\n" in info.stdout
+
+    status = run("rladmin", "status", *where)
+    assert status.exit_code == 0
+    for part in ("*node:1", "node:2", "node:3", "DATABASES:", "ENDPOINTS:", "LINKS:"):
+        assert part in status.stdout
+
+
+@pytest.mark.live
+def test_folder_in_use_is_refused(local: LocalRegions) -> None:
+    with pytest.raises(LocalRegionsError, match=r"run in .* already"):
+        LocalRegions(3, Path(folder_of(local)))
+
+
+# --- `crdtstream up` as a process ---------------------------------------------------------------
+
+
+class Up:
+    """A running ``crdtstream up`` with one or more regions, its output in a file."""
+
+    def __init__(self, folder: Path, *, regions: int, base_port: int) -> None:
+        self.folder = folder
+        self.base_port = base_port
+        self.output = folder.with_suffix(".out")
+        command = [sys.executable, "-m", "crdtstream", "up", "--regions", str(regions)]
+        command += ["--dir", str(folder), "--base-port", str(base_port)]
+        with self.output.open("w") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def wait_for_table(self) -> None:
+        until(lambda: "Ctrl-C" in self.text() or self.process.poll() is not None, "the table")
+        assert self.process.poll() is None, self.text()
+
+    def node_pids(self) -> list[int]:
+        """From the table's last column."""
+        rows = [line.split() for line in self.text().splitlines()]
+        return [int(row[-1]) for row in rows if len(row) == 5 and row[0].isdigit()]
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(START_SECONDS)
+
+
+@pytest.fixture
+def start_up(tmp_path: Path, base_port: int) -> Iterator[Callable[[int], Up]]:
+    started = []
+
+    def start(regions: int) -> Up:
+        started.append(Up(tmp_path / "data", regions=regions, base_port=base_port))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.end()
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_stops_all_and_the_data_stays(
+    start_up: Callable[[int], Up], number: signal.Signals
+) -> None:
+    up = start_up(2)
+    up.wait_for_table()
+    for region in (1, 2):
+        for shift in (0, 1000, 2000):
+            assert f"127.0.0.1:{up.base_port + shift + region}" in up.text()
+    pids = up.node_pids()
+    assert len(pids) == 2
+    with redis.Redis(port=up.base_port + 1, decode_responses=True) as first:
+        entry_id = first.xadd("kept", {"a": "b"})
+
+    up.process.send_signal(number)
+    assert up.process.wait(START_SECONDS) == 0
+    assert not any(map(is_alive, pids))
+
+    again = start_up(2)
+    again.wait_for_table()
+    with redis.Redis(port=up.base_port + 1, decode_responses=True) as first:
+        assert first.xrange("kept") == [(entry_id, {"a": "b"})]
+
+
+@pytest.mark.live
+def test_nodes_stop_when_up_is_killed(start_up: Callable[[int], Up]) -> None:
+    up = start_up(2)
+    up.wait_for_table()
+    pids = up.node_pids()
+    up.process.kill()
+    until(lambda: not any(map(is_alive, pids)), "the nodes to stop")
+
+
+@pytest.mark.live
+def test_death_of_a_node_is_told(start_up: Callable[[int], Up]) -> None:
+    up = start_up(2)
+    up.wait_for_table()
+    os.kill(up.node_pids()[1], signal.SIGKILL)
+    until(lambda: "region 2 ended: killed by signal 9" in up.text(), "the report")
+    assert f"crdtstream node --config {up.folder / 'region-2.toml'}" in up.text()
+    assert up.process.poll() is None
+
+    os.kill(up.node_pids()[0], signal.SIGKILL)
+    assert up.process.wait(START_SECONDS) == 1
+    assert "no region is left" in up.text()
+
+
+@contextmanager
+def occupied(port: int) -> Iterator[None]:
+    """Somebody else listens there."""
+    with socket.socket() as other:
+        # Connections of earlier tests may linger on this port.
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        yield
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("shift", [0, 1000, 2000], ids=["RESP", "gRPC", "HTTP"])
+def test_taken_port_is_named(start_up: Callable[[int], Up], base_port: int, shift: int) -> None:
+    with occupied(base_port + shift + 2):
+        up = start_up(2)
+        assert up.process.wait(START_SECONDS) == 1
+    assert f"port {base_port + shift + 2} (" in up.text()
+    assert "of region 2) is taken" in up.text()
+    assert "--base-port" in up.text()
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("shift", [0, 1000, 2000], ids=["RESP", "gRPC", "HTTP"])
+def test_node_names_a_taken_port(tmp_path: Path, base_port: int, shift: int) -> None:
+    (own,) = layout(1, tmp_path, base_port=base_port)
+    own.config.write_text(settings_text(own, [own], {}))
+    with occupied(base_port + shift + 1):
+        command = [sys.executable, "-m", "crdtstream", "node", "--config", str(own.config)]
+        ended = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=START_SECONDS
+        )
+    assert ended.returncode == 1
+    assert str(base_port + shift + 1) in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_settings_that_somebody_added_survive_the_next_start(tmp_path: Path) -> None:
+    regions = layout(2, tmp_path, base_port=6380)
+    own = regions[0]
+    own.config.write_text(
+        settings_text(own, regions, {}).replace("resp_port = 6381", "resp_port = 1")
+        + "\n[limits]\nclients_max = 7\n"
+    )
+    own.config.write_text("slowlog_max_len = 9 # mine\n" + own.config.read_text())
+    own.config.write_text(settings_text(own, regions, {"appendfsync": "no"}))
+    settings = load_settings(own.config)
+    assert (settings.slowlog_max_len, settings.limits.clients_max) == (9, 7)
+    assert (settings.resp_port, settings.appendfsync) == (6381, "no")
+    own.config.write_text("no TOML [")
+    assert "slowlog" not in settings_text(own, regions, {})

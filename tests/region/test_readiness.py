@@ -1,0 +1,230 @@
+"""``rules`` 18 as tables: what a region that proves nothing must hear before it issues effects."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.ids import Region
+from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
+from crdtstream.region.links.peer_runs import PeerRuns
+from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
+
+R1, R2, R3 = Region(1), Region(2), Region(3)
+ONE, OTHER, MADE = (DatabaseUid(bytes([n]) * 16) for n in (1, 2, 3))
+
+
+def readiness(
+    region: Region = R1,
+    peers: Iterable[Region] = (R2, R3),
+    *,
+    uid: DatabaseUid = ONE,
+    declared: bool = False,
+    is_proven: bool = False,
+    has_effects: bool = True,
+) -> Readiness:
+    return Readiness(
+        region,
+        peers,
+        database=DatabaseIdentity(uid, declared),
+        is_proven=is_proven,
+        has_effects=has_effects,
+        make_uid=lambda: MADE,
+    )
+
+
+def settle(region: Readiness, vv: VersionVector) -> str | None:
+    """What the gate does: finish when all is there; then why nothing may be issued."""
+    if region.has_recovered(vv):
+        region.finish()
+    return region.obstacle(vv)
+
+
+def test_the_folder_last_open_here_issues_at_once() -> None:
+    region = readiness(is_proven=True)
+    assert region.obstacle({R1: 5}) is None
+    region.note_known(R2, 5)
+    assert not region.recover_if_behind(5)
+    assert region.obstacle({R1: 5}) is None
+
+
+def test_a_region_that_learns_of_a_loss_asks_everybody_again() -> None:
+    region = readiness(is_proven=True)
+    region.note_known(R3, 9)
+    assert region.recover_if_behind(5)
+    assert region.is_recovering
+    assert not region.recover_if_behind(5)
+    for peer in (R2, R3):
+        assert f"waits for region {peer}" in str(settle(region, {R1: 5})).replace("2, 3", f"{peer}")
+        region.note_answer(peer, Answer(own_n=9))
+    assert "it has 5 of 9" in str(settle(region, {R1: 5}))
+    assert settle(region, {R1: 9}) is None
+
+
+def test_every_member_must_answer() -> None:
+    """R1 sent 100 to 105 to R2 only; R3's answer of 99 must not be enough."""
+    region = readiness()
+    assert "waits for region 2, 3" in str(settle(region, {R1: 99}))
+    region.note_answer(R3, Answer(own_n=99))
+    assert "waits for region 2" in str(settle(region, {R1: 99}))
+    region.note_answer(R2, Answer(own_n=105))
+    assert "it has 99 of 105" in str(settle(region, {R1: 99}))
+    assert settle(region, {R1: 105}) is None
+    assert not region.is_recovering
+
+
+def test_the_highest_answer_counts() -> None:
+    region = readiness()
+    region.note_answer(R2, Answer(own_n=105))
+    region.note_answer(R3, Answer(own_n=99))
+    assert "it has 99 of 105" in str(settle(region, {R1: 99}))
+
+
+def test_what_a_heartbeat_says_is_no_answer() -> None:
+    region = readiness()
+    region.note_known(R2, 5)
+    region.note_known(R3, 5)
+    assert "waits for region 2, 3" in str(settle(region, {R1: 5}))
+
+
+def test_when_a_peer_has_lost_what_it_had_answered_for_all_answer_again() -> None:
+    """It had applied 105 and not logged it; until its crash others may have had it from there."""
+    region = readiness()
+    assert not region.note_answer(R3, Answer(own_n=99))
+    assert not region.note_answer(R2, Answer(own_n=105))
+    assert not region.is_asking
+    assert region.note_answer(R2, Answer(own_n=99))
+    assert region.is_asking
+    assert "waits for region 3" in str(settle(region, {R1: 99}))
+    assert not region.note_answer(R3, Answer(own_n=105))
+    assert "it has 99 of 105" in str(settle(region, {R1: 99}))
+
+
+def test_it_asks_until_all_have_answered_and_recovers_until_nothing_lacks() -> None:
+    region = readiness()
+    region.note_answer(R2, Answer(own_n=9))
+    assert (region.is_asking, region.is_recovering) == (True, True)
+    region.note_answer(R3, Answer(own_n=5))
+    assert (region.is_asking, region.is_recovering) == (False, True)
+    assert settle(region, {R1: 9}) is None
+    assert (region.is_asking, region.is_recovering) == (False, False)
+
+
+def test_what_it_had_told_to_have_must_be_here_again() -> None:
+    """Others may have dropped tombstones because this region had said that it has a destroy."""
+    region = readiness()
+    region.note_answer(R2, Answer(own_n=5, vv={R2: 8, R3: 4}, told_vv={R1: 9, R2: 7, R3: 9}))
+    region.note_answer(R3, Answer(own_n=5, vv={R3: 6}))
+    assert "catches up" in str(settle(region, {R1: 5, R2: 6, R3: 6}))
+    # Its own 9 and region 3's 9 are nowhere any more.
+    assert settle(region, {R1: 5, R2: 7, R3: 6}) is None
+
+
+def test_the_refusal_names_whom_it_waits_for_and_the_way_out() -> None:
+    told = str(readiness(has_effects=False, uid=NO_UID).obstacle({}))
+    assert "waits for region 2, 3" in told
+    assert "--new-database" in told
+    assert "an empty folder and a new region number" in told
+    assert "--new-database" not in str(readiness().obstacle({R1: 5}))
+
+
+# --- The database's identity ----------------------------------------------------------------------
+
+
+def test_the_lowest_region_names_the_database_when_all_have_answered() -> None:
+    first = readiness(R1, uid=NO_UID, has_effects=False)
+    second = readiness(R2, (R1, R3), uid=NO_UID, has_effects=False)
+    for region, peers in ((first, (R2, R3)), (second, (R1, R3))):
+        assert not region.database.uid
+        for peer in peers:
+            region.note_answer(peer, Answer(own_n=0))
+    assert first.database == DatabaseIdentity(MADE)
+    assert settle(first, {}) is None
+    assert "waits for region 1 to name the database" in str(settle(second, {}))
+    assert second.note_database(R1, first.database) is None
+    assert settle(second, {}) is None
+
+
+def test_a_region_alone_names_it_at_once() -> None:
+    region = readiness(peers=(), uid=NO_UID, has_effects=False)
+    assert region.database.uid == MADE
+    assert settle(region, {}) is None
+
+
+def test_a_wiped_region_takes_over_the_identity_that_there_is() -> None:
+    region = readiness(uid=NO_UID, has_effects=False)
+    region.note_answer(R3, Answer(own_n=0))
+    assert region.note_database(R2, DatabaseIdentity(ONE)) is None
+    region.note_answer(R2, Answer(own_n=5))
+    assert region.database.uid == ONE
+    assert "it has 0 of 5" in str(settle(region, {}))
+
+
+def test_two_databases_are_refused_with_both_identities() -> None:
+    refusal = str(readiness(is_proven=True).note_database(R2, DatabaseIdentity(OTHER)))
+    assert shown_uid(ONE) in refusal
+    assert shown_uid(OTHER) in refusal
+    assert "start the one that is to join with an empty folder" in refusal
+
+
+def test_effects_of_an_earlier_version_do_not_join_a_database_declared_new() -> None:
+    region = readiness(uid=NO_UID)
+    refusal = region.note_database(R2, DatabaseIdentity(OTHER, declared=True))
+    assert refusal is not None
+    assert shown_uid(OTHER) in refusal
+    assert not region.database.uid
+    assert region.note_database(R2, DatabaseIdentity(OTHER)) is None
+    assert region.database.uid == OTHER
+
+
+# --- Peers that recover ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told() -> list[Region]:
+    return []
+
+
+@pytest.fixture
+def runs(told: list[Region]) -> PeerRuns:
+    runs = PeerRuns()
+    runs.watch([told.append])
+    return runs
+
+
+def test_effects_are_held_until_the_run_is_ready(runs: PeerRuns, told: list[Region]) -> None:
+    runs.note_start(R1, 7, recovering=True)
+    runs.note_start(R1, 7, recovering=True)
+    assert (runs.is_held(R1), runs.is_held(R2)) == (True, False)
+    assert told == [R1]
+    runs.note(R1, 7, recovering=True)
+    runs.note(R1, 7, recovering=False)
+    assert not runs.is_held(R1)
+    assert told == [R1, R1]
+
+
+def test_what_an_earlier_run_says_late_counts_for_nothing(runs: PeerRuns) -> None:
+    runs.note_start(R1, 8, recovering=True)
+    runs.note(R1, 7, recovering=False)
+    assert runs.is_held(R1)
+
+
+def test_each_run_that_recovers_is_told_of_anew(runs: PeerRuns, told: list[Region]) -> None:
+    """Its answer must come after everything unapplied was forgotten once more."""
+    runs.note_start(R1, 7, recovering=True)
+    runs.note_start(R1, 8, recovering=True)
+    assert told == [R1, R1]
+    runs.note_start(R1, 9, recovering=False)
+    assert not runs.is_held(R1)
+
+
+def test_the_refusal_says_what_a_peer_refuses_and_no_more_how_to_begin_a_database() -> None:
+    region = readiness(uid=NO_UID, has_effects=False)
+    region.note_refusal(R3, "region 1 is no peer of region 3; add it to its peers")
+    assert "Region 3 refuses it: region 1 is no peer of region 3" in str(region.obstacle({}))
+    assert "--new-database" in str(region.obstacle({}))
+    assert "--new-database" not in str(region.obstacle({R2: 1}))
+    region.note_database(R2, DatabaseIdentity(ONE))
+    assert "--new-database" not in str(region.obstacle({}))
+    region.note_welcome(R3)
+    assert "refuses it" not in str(region.obstacle({}))

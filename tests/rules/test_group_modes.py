@@ -1,0 +1,829 @@
+"""CRDT.XGROUP and ``rules`` 13: who hands out a group's entries, and what a move carries along."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from crdtstream.commands.reply import Null
+from crdtstream.core.effects import AckFrontier, Effect, SetGroupMode
+from crdtstream.core.groups.progress import LaneProgress
+from crdtstream.core.ids import ID_MIN, IdMode, make_id
+from crdtstream.core.wire.codec import decode_batch
+from crdtstream.database.database import WAITING
+from tests.harness.clients import Clients
+from tests.harness.regions import Node, sync
+
+NOTHING = Null.ARRAY
+
+
+def regions(count: int = 2) -> list[Node]:
+    return [Node(region) for region in range(1, count + 1)]
+
+
+def set_mode(node: Node, mode: str) -> object:
+    return node.run(f"CRDT.XGROUP SETMODE x g {mode}")
+
+
+def mode_of(node: Node) -> tuple[object, ...]:
+    facts = node("CRDT.XGROUP GETMODE x g")
+    assert isinstance(facts, dict), facts
+    return tuple(facts.values())
+
+
+def read(node: Node, count: int = 1000) -> list[str]:
+    """What ``>`` hands out; NOTHOME is nothing."""
+    reply = node.run(f"XREADGROUP GROUP g c COUNT {count} STREAMS x >")
+    if reply is NOTHING or (isinstance(reply, str) and reply.startswith("NOTHOME")):
+        return []
+    assert isinstance(reply, dict), reply
+    return reply["x"]
+
+
+def pending(node: Node) -> list[str]:
+    rows = node("XPENDING x g - + 1000")
+    assert isinstance(rows, list), rows
+    return [row[0] for row in rows]
+
+
+def owners(node: Node) -> dict[str, str]:
+    """Pending entries and who owns them; "" is nobody."""
+    rows = node("XPENDING x g - + 1000")
+    assert isinstance(rows, list), rows
+    return {row[0]: row[1] for row in rows}
+
+
+def claim(node: Node, *ids: str) -> list[str]:
+    reply = node.run(f"XCLAIM x g c 0 {' '.join(ids)}")
+    assert isinstance(reply, list), reply
+    return reply
+
+
+def issued(node: Node) -> list[Effect]:
+    """The effects that the node issued, without appends."""
+    node.end_tick()
+    batches = [decode_batch(record.batch) for record in node.log if record.batch is not None]
+    return [
+        effect for batch in batches if batch.origin == node.region for _, effect in batch.others
+    ]
+
+
+def lanes_of(node: Node) -> dict[int, LaneProgress]:
+    stream = node.replica.stream(b"x")
+    assert stream is not None
+    return {region: stream.groups[b"g"].progress(region) for region in sorted(stream.lanes)}
+
+
+def positions(node: Node) -> object:
+    """What a region knows of its reading and no command shows."""
+    stream = node.replica.stream(b"x")
+    if stream is None or b"g" not in stream.groups:
+        return None
+    group = stream.groups[b"g"]
+    return (
+        group.mode,
+        [
+            (
+                region,
+                progress.last_delivered,
+                progress.run_from,
+                progress.ignore_until,
+                list(progress.handed_out),
+                progress.has_left_out,
+                progress.skip_pending_until,
+                [
+                    (nack.id, nack.consumer and nack.consumer.name, nack.delivery_count)
+                    for nack in progress.pel.values()
+                ],
+            )
+            for region, progress in lanes_of(node).items()
+        ],
+        list(group.unowned),
+    )
+
+
+def home_with_pending(*nodes: Node) -> list[str]:
+    """Region 1 is the home and has handed out 110, 120 and 130 of its own lane."""
+    first = nodes[0]
+    first.run("XGROUP CREATE x g 0 MKSTREAM")
+    set_mode(first, "home 1")
+    first.run("XADD x 110-1 f v", "XADD x 120-1 f v", "XADD x 130-1 f v")
+    sync(*nodes)
+    return read(first)
+
+
+# --- The command --------------------------------------------------------------------------------
+
+
+def test_a_new_group_is_handed_out_everywhere() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v")
+    sync(r1, r2)
+    assert mode_of(r1) == ("at-least-once", None, 0, None)
+    assert read(r1) == read(r2) == ["1-1"]
+
+
+def test_the_mode_is_replicated_with_its_epoch_and_issuer() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM")
+    assert set_mode(r1, "HOME 2") == "OK"
+    sync(r1, r2)
+    assert mode_of(r1) == mode_of(r2) == ("home", 2, 1, 1)
+    assert set_mode(r2, "Partitioned") == "OK"
+    sync(r1, r2)
+    assert mode_of(r1) == mode_of(r2) == ("partitioned", None, 2, 2)
+    assert set_mode(r1, "at-least-once FORCE") == "OK"
+    sync(r1, r2)
+    assert mode_of(r1) == mode_of(r2) == ("at-least-once", None, 3, 1)
+
+
+@pytest.mark.parametrize("mode", ["at-least-once", "home 1", "partitioned"])
+def test_the_same_mode_again_issues_nothing(mode: str) -> None:
+    r1 = Node(1)
+    r1.run("XGROUP CREATE x g 0 MKSTREAM")
+    set_mode(r1, mode)
+    before = len(issued(r1))
+    assert set_mode(r1, mode) == set_mode(r1, f"{mode} FORCE") == "OK"
+    assert len(issued(r1)) == before
+
+
+def test_leaving_at_least_once_needs_no_force_and_hands_nothing_over() -> None:
+    for mode in ("home 2", "partitioned", "home 2 FORCE"):
+        r1 = Node(1)
+        r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v")
+        read(r1)
+        assert set_mode(r1, mode) == "OK"
+        effect = issued(r1)[-1]
+        assert isinstance(effect, SetGroupMode)
+        assert (effect.forced, effect.handover) == (False, {})
+
+
+@pytest.mark.parametrize("mode", ["home 1", "home 3", "partitioned", "at-least-once"])
+def test_only_the_home_hands_over(mode: str) -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 2")
+    sync(r1, r2)
+    refused = str(set_mode(r1, mode))
+    assert refused.startswith("ERR Region 2 is the home of group 'g' and must hand over")
+    assert "FORCE" in refused
+    assert mode_of(r1) == ("home", 2, 1, 1)
+    assert set_mode(r2, mode) == "OK"
+    effect = issued(r2)[-1]
+    assert isinstance(effect, SetGroupMode)
+    assert not effect.forced
+
+
+@pytest.mark.parametrize("mode", ["home 1", "home 2", "at-least-once"])
+def test_leaving_partitioned_needs_force_everywhere(mode: str) -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g partitioned")
+    sync(r1, r2)
+    for node in (r1, r2):
+        refused = str(set_mode(node, mode))
+        assert refused.startswith("ERR Group 'g' is partitioned and every region owns a lane of it")
+        assert "handed out again" in refused
+    assert set_mode(r2, f"{mode} FORCE") == "OK"
+
+
+def test_force_at_the_home_hands_over_all_the_same() -> None:
+    r1, r2 = regions()
+    home_with_pending(r1, r2)
+    set_mode(r1, "home 2 FORCE")
+    sync(r1, r2)
+    assert read(r2) == []
+    assert pending(r2) == ["110-1", "120-1", "130-1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("SETMODE y g home 1", "ERR no such key"),
+        ("GETMODE y g", "ERR no such key"),
+        ("SETMODE x h home 1", "NOGROUP No such consumer group 'h' for key name 'x'"),
+        ("GETMODE x h", "NOGROUP No such consumer group 'h' for key name 'x'"),
+        (
+            "SETMODE x g exactly-once",
+            "ERR Unknown mode 'exactly-once': at-least-once, home <region> or partitioned",
+        ),
+        ("SETMODE x g home", "ERR The home must be a region, a number from 1 to 1023"),
+        ("SETMODE x g home FORCE", "ERR The home must be a region, a number from 1 to 1023"),
+        ("SETMODE x g home 0", "ERR The home must be a region, a number from 1 to 1023"),
+        ("SETMODE x g home 1024", "ERR The home must be a region, a number from 1 to 1023"),
+        ("SETMODE x g home 1 2", "ERR syntax error"),
+        ("SETMODE x g home 1 FORCE FORCE", "ERR syntax error"),
+        ("SETMODE x g partitioned 1", "ERR syntax error"),
+        ("SETMODE x g at-least-once please", "ERR syntax error"),
+        (
+            "SETMODE x g",
+            "ERR wrong number of arguments for 'crdt.xgroup|setmode' command",
+        ),
+        ("RESET x g", "ERR unknown subcommand 'RESET'. Try CRDT.XGROUP HELP."),
+    ],
+)
+def test_what_is_wrong_is_refused(line: str, error: str) -> None:
+    r1 = Node(1)
+    r1.run("XGROUP CREATE x g 0 MKSTREAM")
+    before = len(issued(r1))
+    assert r1(f"CRDT.XGROUP {line}") == error
+    assert len(issued(r1)) == before
+
+
+def test_help_names_the_subcommands() -> None:
+    lines = Node(1)("CRDT.XGROUP HELP")
+    assert isinstance(lines, list)
+    assert {"GETMODE", "SETMODE", "HELP"} <= {str(line).split(" ")[0] for line in lines}
+
+
+# --- Home ---------------------------------------------------------------------------------------
+
+
+def test_only_the_home_hands_out_and_all_the_lanes() -> None:
+    r1, r2 = regions()
+    home_with_pending(r1, r2)
+    r2.run("XADD x 140-2 f v")
+    assert str(r2("XREADGROUP GROUP g c STREAMS x >")).startswith("NOTHOME")
+    sync(r1, r2)
+    assert read(r1) == ["140-2"]
+
+
+def test_a_home_that_does_not_exist_hands_out_nothing_until_force() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 99", "XADD x 1-1 f v")
+    sync(r1, r2)
+    assert read(r1) == read(r2) == []
+    set_mode(r2, "home 2 FORCE")
+    assert read(r2) == ["1-1"]
+
+
+def test_a_region_that_had_read_before_goes_on_where_it_was_when_it_becomes_the_home() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v")
+    sync(r1, r2)
+    assert read(r1) == ["1-1", "2-1"]
+    assert read(r2, 1) == ["1-1"]
+    set_mode(r1, "home 2")
+    sync(r1, r2)
+    assert read(r2) == ["2-1"]
+
+
+def test_a_handover_with_120_pending_keeps_it_pending_at_the_new_home() -> None:
+    """The counterexample of rule 13: the new home acknowledges 130, and 120 is never processed."""
+    r1, r2 = regions()
+    assert home_with_pending(r1, r2) == ["110-1", "120-1", "130-1"]
+    r1.run("XACK x g 110-1 130-1")
+    set_mode(r1, "home 2")
+    sync(r1, r2)
+    assert owners(r2) == {"120-1": ""}
+    r2.run("XADD x 140-2 f v")
+    assert read(r2) == ["140-2"]
+    assert r2.run("XACK x g 140-2") == 1
+    sync(r1, r2)
+    # Neither frontier has passed it.
+    assert pending(r1) == pending(r2) == ["120-1"]
+    assert claim(r2, "120-1") == ["120-1"]
+    assert r2.run("XACK x g 120-1") == 1
+    sync(r1, r2)
+    assert pending(r1) == pending(r2) == []
+    for node in (r1, r2):
+        facts = node("XINFO GROUPS x")
+        assert isinstance(facts, list)
+        assert facts[0]["last-delivered-id"] == "140-2" or node is r1
+        assert node("CRDT.WHY x 130-1")[0]["groups"]["g"] == {"state": "covered-by-frontier"}
+
+
+def test_a_late_xack_at_the_old_home_still_counts() -> None:
+    r1, r2 = regions()
+    home_with_pending(r1, r2)
+    set_mode(r1, "home 2")
+    sync(r1, r2)
+    assert r1.run("XACK x g 110-1 120-1") == 2
+    sync(r1, r2)
+    assert owners(r1) == {"130-1": "c"}
+    assert owners(r2) == {"130-1": ""}
+
+
+def test_a_late_xack_counts_in_whichever_order_it_meets_a_second_handover() -> None:
+    for late_first in (True, False):
+        r1, r2, r3 = regions(3)
+        home_with_pending(r1, r2, r3)
+        set_mode(r1, "home 2")
+        sync(r1, r2, r3)
+        r1.run("XACK x g 110-1")
+        set_mode(r2, "home 3")
+        r3.pull(*([r1, r2] if late_first else [r2, r1]))
+        assert pending(r3) == ["120-1", "130-1"]
+        assert read(r3) == []
+        sync(r1, r2, r3)
+
+
+def test_what_the_new_home_had_handed_out_before_is_not_handed_out_again() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")
+    sync(r1, r2)
+    assert read(r2) == ["1-1", "2-1", "3-1"]
+    set_mode(r1, "home 1")
+    assert read(r1, 1) == ["1-1"]
+    set_mode(r1, "home 2")
+    sync(r1, r2)
+    assert read(r2) == []
+    assert pending(r2) == ["1-1", "2-1", "3-1"]
+
+
+def test_the_old_home_stops_at_once() -> None:
+    r1, r2 = regions()
+    home_with_pending(r1, r2)
+    set_mode(r1, "home 2")
+    r1.run("XADD x 140-1 f v")
+    assert str(r1("XREADGROUP GROUP g c STREAMS x >")).startswith("NOTHOME")
+    sync(r1, r2)
+    assert read(r2) == ["140-1"]
+
+
+def test_history_is_read_and_given_up_at_the_old_home() -> None:
+    r1, r2 = regions()
+    home_with_pending(r1, r2)
+    set_mode(r1, "home 2")
+    assert r1.run("XREADGROUP GROUP g c STREAMS x 0") == {"x": ["110-1", "120-1", "130-1"]}
+    assert str(r1("XCLAIM x g d 0 110-1")).startswith("NOTHOME")
+    assert r1.run("XGROUP DELCONSUMER x g c") == 3
+    sync(r1, r2)
+    assert pending(r2) == ["110-1", "120-1", "130-1"]
+
+
+def test_a_home_may_come_back() -> None:
+    r1, r2 = regions()
+    home_with_pending(r1, r2)
+    set_mode(r1, "home 2")
+    sync(r1, r2)
+    r2.run("XADD x 140-2 f v")
+    assert read(r2) == ["140-2"]
+    assert claim(r2, "120-1") == ["120-1"]
+    set_mode(r2, "home 1")
+    sync(r1, r2)
+    assert read(r1) == []
+    assert owners(r1) == {"110-1": "c", "120-1": "c", "130-1": "c", "140-2": ""}
+
+
+def test_a_create_with_a_lower_start_is_not_lost_in_a_handover() -> None:
+    """The new home has heard of it, the old one has not; or the other way round."""
+    for orders in permutations(range(3)):
+        nodes = regions(3)
+        r1, r2, r3 = nodes
+        r1.run("XADD x 10-1 f v", "XADD x 20-1 f v")
+        sync(*nodes)
+        r1.run("XGROUP CREATE x g 10-1")
+        r3.run("XGROUP CREATE x g 0")
+        r2.pull(r1)
+        set_mode(r1, "home 1")
+        assert read(r1) == ["20-1"]
+        set_mode(r1, "home 2")
+        for source in orders:
+            r2.pull(nodes[source])
+        sync(*nodes)
+        assert read(r2) == ["10-1"]
+        assert pending(r2) == ["10-1", "20-1"]
+
+
+# --- FORCE --------------------------------------------------------------------------------------
+
+
+def test_force_starts_at_the_replicated_frontier() -> None:
+    r1, r2 = regions()
+    home_with_pending(r1, r2)
+    r1.run("XACK x g 110-1")
+    sync(r1, r2)
+    r1.run("XACK x g 130-1")  # not in a row: nobody else knows
+    set_mode(r2, "home 2 FORCE")
+    assert read(r2) == ["120-1", "130-1"]
+    sync(r1, r2)
+    assert mode_of(r1) == ("home", 2, 2, 2)
+    assert str(r1("XREADGROUP GROUP g c STREAMS x >")).startswith("NOTHOME")
+
+
+def test_force_takes_up_what_xgroup_setid_had_jumped_over() -> None:
+    for known_lane in (True, False):
+        r1, r2 = regions()
+        r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1")
+        if known_lane:
+            r1.run("XADD x 1-1 f v")
+        sync(r1, r2)
+        r2.run("XGROUP SETID x g 500")
+        r1.run("XADD x 2-1 f v")
+        sync(r1, r2)
+        set_mode(r2, "home 2 FORCE")
+        assert read(r2)[-1:] == ["2-1"]
+
+
+def test_a_home_that_was_forced_out_hears_of_it_and_its_acks_still_count() -> None:
+    r1, r2 = regions()
+    home_with_pending(r1, r2)
+    set_mode(r2, "home 2 FORCE")
+    r1.run("XADD x 140-1 f v")
+    assert read(r1) == ["140-1"]  # it has not heard yet
+    assert read(r2) == ["110-1", "120-1", "130-1"]
+    r1.run("XACK x g 110-1 120-1")
+    sync(r1, r2)
+    assert pending(r2) == ["130-1"]
+    assert read(r2) == ["140-1"]
+
+
+# --- Concurrent settings ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "winner"),
+    [
+        (("home 2", 1), ("home 3 FORCE", 3), ("home", 2, 2, 1)),
+        (("home 3", 1), ("home 2 FORCE", 2), ("home", 3, 2, 1)),
+        (("partitioned", 1), ("home 2 FORCE", 2), ("partitioned", None, 2, 1)),
+        (("home 3 FORCE", 3), ("home 2 FORCE", 2), ("home", 2, 2, 2)),
+        (("at-least-once", 1), ("partitioned FORCE", 3), ("at-least-once", None, 2, 1)),
+    ],
+)
+def test_of_concurrent_settings_the_lowest_region_s_counts(
+    first: tuple[str, int], second: tuple[str, int], winner: tuple[object, ...]
+) -> None:
+    """Handover and FORCE, whichever comes first; and nothing is skipped."""
+    for order in permutations(range(3)):
+        nodes = regions(3)
+        home_with_pending(*nodes)
+        nodes[0].run("XACK x g 110-1 130-1")
+        for mode, region in (first, second):
+            assert set_mode(nodes[region - 1], mode) == "OK"
+        for at in order:
+            nodes[at].pull(*[nodes[other] for other in reversed(order)])
+        sync(*nodes)
+        assert {mode_of(node) for node in nodes} == {winner}
+        for node in nodes:
+            read(node)
+        chosen = [nodes[winner[1] - 1]] if isinstance(winner[1], int) else nodes[:1]
+        assert all("120-1" in pending(node) for node in chosen)
+
+
+def test_a_setting_that_had_observed_another_beats_it() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1")
+    sync(r1, r2)
+    set_mode(r2, "home 2 FORCE")
+    set_mode(r2, "partitioned")
+    set_mode(r1, "home 2")
+    sync(r1, r2)
+    assert mode_of(r1) == mode_of(r2) == ("partitioned", None, 3, 2)
+
+
+def test_destroy_and_create_reset_the_mode() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 2", "XADD x 1-1 f v")
+    sync(r1, r2)
+    r2.run("CRDT.XGROUP SETMODE x g home 1")  # of the group that goes
+    r1.run("XGROUP DESTROY x g", "XGROUP CREATE x g 0")
+    sync(r1, r2)
+    assert mode_of(r1) == mode_of(r2) == ("at-least-once", None, 0, None)
+    assert read(r1) == read(r2) == ["1-1"]
+
+
+# --- Partitioned --------------------------------------------------------------------------------
+
+
+def partitioned_regions() -> list[Node]:
+    nodes = regions()
+    nodes[0].run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g partitioned")
+    sync(*nodes)
+    nodes[0].run("XADD x 10-1 f v", "XADD x 30-1 f v")
+    nodes[1].run("XADD x 20-2 f v")
+    sync(*nodes)
+    return nodes
+
+
+def test_partitioned_each_region_hands_out_its_own_lane() -> None:
+    r1, r2 = partitioned_regions()
+    assert read(r1) == ["10-1", "30-1"]
+    assert read(r2) == ["20-2"]
+
+
+def test_partitioned_only_the_owner_tells_what_was_acknowledged() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 10-1 f v")
+    r2.run("XADD x 20-2 f v")
+    sync(r1, r2)
+    assert read(r1) == ["10-1", "20-2"]
+    set_mode(r1, "partitioned")
+    r1.run("XACK x g 10-1 20-2")
+    sync(r1, r2)
+    told = [effect for effect in issued(r1) if isinstance(effect, AckFrontier)]
+    assert [list(effect.intervals) for effect in told] == [[1]]
+    assert read(r2) == ["20-2"]
+    r2.run("XACK x g 20-2")
+    (told_there,) = [effect for effect in issued(r2) if isinstance(effect, AckFrontier)]
+    assert list(told_there.intervals) == [2]
+
+
+def test_what_was_acknowledged_before_the_change_in_one_tick_is_told() -> None:
+    r1, r2 = regions()
+    r2.run("XADD x 20-2 f v", "XGROUP CREATE x g 0")
+    sync(r1, r2)
+    assert read(r1) == ["20-2"]
+    r1.run("XACK x g 20-2", "CRDT.XGROUP SETMODE x g partitioned")
+    sync(r1, r2)
+    assert read(r2) == []
+
+
+def test_a_home_hands_each_lane_over_to_its_region() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1", "XADD x 10-1 f v")
+    r2.run("XADD x 20-2 f v", "XADD x 40-2 f v")
+    sync(r1, r2)
+    assert read(r1, 2) == ["10-1", "20-2"]
+    set_mode(r1, "partitioned")
+    sync(r1, r2)
+    assert owners(r2) == {"20-2": ""}
+    assert read(r2) == ["40-2"]
+    assert read(r1) == []
+    assert claim(r2, "20-2") == ["20-2"]
+    r2.run("XACK x g 20-2 40-2")
+    sync(r1, r2)
+    assert pending(r1) == ["10-1"]
+
+
+def test_force_out_of_partitioned_starts_at_each_lane_s_frontier() -> None:
+    r1, r2 = partitioned_regions()
+    r1.run("XADD x 40-1 f v")
+    assert read(r1) == ["10-1", "30-1", "40-1"]
+    assert read(r2) == ["20-2"]
+    r1.run("XACK x g 10-1 40-1")
+    sync(r1, r2)
+    set_mode(r2, "home 2 FORCE")
+    assert read(r2) == ["30-1", "40-1"]
+    assert pending(r2) == ["20-2", "30-1", "40-1"]
+
+
+# --- Blocked readers, restarts ------------------------------------------------------------------
+
+
+def test_a_blocked_reader_hears_that_the_home_has_moved() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1")
+    sync(r1, r2)
+    told = "NOTHOME Group 'g' of key 'x' is handed out by region 2 only"
+    clients = Clients(r1)
+
+    assert clients.call("XREADGROUP GROUP g c BLOCK 0 STREAMS x >") is WAITING
+    (reply,) = clients.write("CRDT.XGROUP SETMODE x g home 2")
+    assert reply.text.startswith(told)
+
+    sync(r1, r2)
+    set_mode(r2, "home 1")
+    sync(r1, r2)
+    assert clients.served() == []
+    assert clients.call("XREADGROUP GROUP g c BLOCK 0 STREAMS x >") is WAITING
+    set_mode(r2, "home 2 FORCE")
+    r1.pull(r2)
+    (reply,) = clients.served()
+    assert reply.text.startswith(told)
+
+
+def test_a_restart_lives_through_the_same() -> None:
+    r1, r2 = regions()
+    home_with_pending(r1, r2)
+    r1.run("XACK x g 110-1", "XACK x g 130-1", "CRDT.XGROUP SETMODE x g home 2")
+    sync(r1, r2)
+    assert claim(r2, "120-1") == ["120-1"]
+    set_mode(r2, "partitioned")
+    r2.run("XADD x 140-2 f v")
+    read(r2)
+    set_mode(r1, "home 1 FORCE")
+    sync(r1, r2)
+    for node in (r1, r2):
+        before = positions(node), node.digest
+        node.restart()
+        assert (positions(node), node.digest) == before
+
+
+# --- Random ---------------------------------------------------------------------------------------
+
+AT = st.integers(0, 2)
+MODES = st.sampled_from(["at-least-once", "home 1", "home 2", "home 3", "partitioned"])
+
+
+class Modes(RuleBasedStateMachine):
+    """Three regions change who hands out, read, acknowledge, leave out and hear of each other.
+
+    Attributes:
+        has_left_out: some region jumped or gave up what others hand out, too.
+        given_up: of that, what had been handed out.
+        handed_out: by region what ``>`` gave, in order.
+        acknowledged: by anybody anywhere.
+        lowest: where the group begins in lane 1; in the others it begins at 0.
+    """
+
+    @initialize(starts=st.tuples(*[st.sampled_from(["0", "$", "none"])] * 2))
+    def start(self, starts: tuple[str, str]) -> None:
+        self.begin()
+        self.xadd(0, 0, 2)
+        sync(*self.nodes)
+        for node, start in zip(self.nodes, ("$", *starts), strict=True):
+            if start != "none":
+                node.run(f"XGROUP CREATE x g {start}")
+        self.nodes[1].pull(self.nodes[0])
+        self.lowest = ID_MIN if "0" in starts else make_id(1000, 1025)
+
+    def begin(self) -> None:
+        self.nodes = [Node(region, IdMode.STRICT) for region in (1, 2, 3)]
+        self.handed_out: list[list[str]] = [[], [], []]
+        self.acknowledged: set[str] = set()
+        self.has_left_out = False
+        self.given_up: set[str] = set()
+
+    @rule(at=AT, ms=st.integers(1, 20), count=st.integers(1, 3))
+    def xadd(self, at: int, ms: int, count: int) -> None:
+        self.nodes[at].now += ms
+        self.nodes[at].run(*["XADD x * f v"] * count)
+
+    @rule(at=AT, count=st.integers(1, 4))
+    def read(self, at: int, count: int) -> None:
+        if has_group(self.nodes[at]):
+            ids = read(self.nodes[at], count)
+            assert not set(ids) & set(self.handed_out[at]), "the same region, a second time"
+            self.handed_out[at] += ids
+
+    @rule(at=AT, data=st.data())
+    def acknowledge(self, at: int, data: st.DataObject) -> None:
+        ids = pending(self.nodes[at]) if has_group(self.nodes[at]) else []
+        if ids:
+            chosen = data.draw(st.lists(st.sampled_from(ids), min_size=1, max_size=3))
+            self.nodes[at].run(f"XACK x g {' '.join(chosen)}")
+            self.acknowledged.update(chosen)
+
+    @rule(at=AT, jumps=st.booleans(), count=st.integers(1, 3))
+    def leave_out(self, at: int, count: int, *, jumps: bool) -> None:
+        """Jump or give up while, as far as is known here, others hand out too."""
+        node = self.nodes[at]
+        if not has_group(node) or mode_of(node)[:2] in (home_at(node), ("partitioned", None)):
+            return
+        self.has_left_out = True
+        if jumps:
+            entries = node("XRANGE x - + COUNT 6")
+            stream = node.replica.stream(b"x")
+            assert stream is not None
+            reached = stream.groups[b"g"].last_delivered_id(stream.lanes)
+            for entry_id in entries[-count:]:
+                ms, _, seq = entry_id.partition("-")
+                if make_id(int(ms), int(seq)) > reached:
+                    node.run(f"XGROUP SETID x g {entry_id}")
+            return
+        given_up = set(owners(node))
+        node.run("XGROUP DELCONSUMER x g c", "XGROUP DELCONSUMER x g d")
+        given_up -= set(owners(node))
+        self.given_up |= given_up
+        # Handed out once more should this region become the one that hands out.
+        self.handed_out[at] = [one for one in self.handed_out[at] if one not in given_up]
+
+    @rule(at=AT, data=st.data())
+    def xdel(self, at: int, data: st.DataObject) -> None:
+        ids = self.nodes[at]("XRANGE x - +")
+        if ids:
+            self.nodes[at].run(f"XDEL x {data.draw(st.sampled_from(ids))}")
+
+    @rule(at=AT, mode=MODES)
+    def force(self, at: int, mode: str) -> None:
+        set_mode(self.nodes[at], f"{mode} FORCE")
+
+    @rule(at=AT, to=AT, count=st.integers(0, 4))
+    def hand_over(self, at: int, to: int, count: int) -> None:
+        """A region that hands out reads a little more and gives the group to another."""
+        for node in (*self.nodes[at:], *self.nodes[:at]):
+            if has_group(node) and mode_of(node)[:2] in (("at-least-once", None), home_at(node)):
+                if count:
+                    self.read(node.region - 1, count)
+                set_mode(node, f"home {to + 1}")
+                return
+
+    @rule(at=AT)
+    def hand_over_to_all(self, at: int) -> None:
+        if has_group(self.nodes[at]):
+            set_mode(self.nodes[at], "partitioned")
+
+    @rule(to=AT, source=AT)
+    def pull(self, to: int, source: int) -> None:
+        if to != source:
+            self.nodes[to].pull(self.nodes[source])
+
+    @rule(at=AT)
+    def claim(self, at: int) -> None:
+        self.nodes[at].run("XAUTOCLAIM x g d 0 0 COUNT 3")
+
+    @rule(at=AT)
+    def restart(self, at: int) -> None:
+        node = self.nodes[at]
+        node.end_tick()
+        before = positions(node)
+        node.restart()
+        assert positions(node) == before
+
+    def teardown(self) -> None:
+        if not getattr(self, "nodes", []):
+            return
+        sync(*self.nodes)
+        if self.has_left_out and has_group(self.nodes[0]):
+            # Where every region hands out for itself, what it left out stays so.
+            set_mode(self.nodes[1], "home 1")
+            sync(*self.nodes)
+        for at in range(3):
+            self.read(at, 10_000)
+        sync(*self.nodes)
+        live = [entry_id for entry_id in self.nodes[0]("XRANGE x - +") if self.is_behind(entry_id)]
+        handed_out = {entry_id for ids in self.handed_out for entry_id in ids}
+        assert set(live) <= handed_out | self.given_up, "handed out nowhere"
+        mode, home, _, _ = mode_of(self.nodes[0])
+        for node in self.nodes:
+            owed = [
+                entry_id
+                for entry_id in live
+                if mode == "at-least-once"
+                or (mode == "home" and home == node.region)
+                or (mode == "partitioned" and lane_of(entry_id) == node.region)
+            ]
+            assert set(owed) <= {*pending(node), *self.acknowledged}, "never processed"
+
+    def is_behind(self, entry_id: str) -> bool:
+        """Whether it is behind the group's start."""
+        ms, _, seq = entry_id.partition("-")
+        return lane_of(entry_id) != 1 or make_id(int(ms), int(seq)) > self.lowest
+
+
+def has_group(node: Node) -> bool:
+    return isinstance(node("CRDT.XGROUP GETMODE x g"), dict)
+
+
+def home_at(node: Node) -> tuple[object, ...]:
+    return "home", node.region
+
+
+def lane_of(entry_id: str) -> int:
+    return int(entry_id.partition("-")[2]) % 1024
+
+
+class Handovers(Modes):
+    """Without FORCE, from the beginning: each entry is handed out once, by one region."""
+
+    @initialize(home=st.integers(1, 3))
+    def start(self, home: int) -> None:
+        self.begin()
+        self.lowest = ID_MIN
+        self.nodes[0].run("XGROUP CREATE x g 0 MKSTREAM", f"CRDT.XGROUP SETMODE x g home {home}")
+        sync(*self.nodes)
+
+    def force(self) -> None:
+        """Never."""
+
+    def leave_out(self) -> None:
+        """Never."""
+
+    def teardown(self) -> None:
+        super().teardown()
+        handed_out = [entry_id for ids in getattr(self, "handed_out", []) for entry_id in ids]
+        assert len(handed_out) == len(set(handed_out)), "handed out twice"
+
+
+TestModes = pytest.mark.timeout(900)(Modes.TestCase)
+TestModes.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
+TestHandovers = pytest.mark.timeout(900)(Handovers.TestCase)
+TestHandovers.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_what_a_region_had_jumped_over_is_handed_out_when_it_becomes_the_home() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run(*[f"XADD x {ms} f v" for ms in (1, 2, 3)], "XGROUP CREATE x g 0")
+    sync(r1, r2)
+    r1.run("XREADGROUP GROUP g c COUNT 1 STREAMS x >")
+    r1.run("XGROUP SETID x g 3")
+    r1.run("CRDT.XGROUP SETMODE x g home 1")
+    sync(r1, r2)
+    assert r1("XREADGROUP GROUP g c STREAMS x >") == {"x": ["2-0", "3-0"]}
+
+
+def test_a_home_that_was_set_back_hands_that_over_too() -> None:
+    r1, r2, r3 = nodes = [Node(1), Node(2), Node(3)]
+    r1.run("XADD x 1 f v", "XADD x 2 f v", "XGROUP CREATE x g 0")
+    r1.run("CRDT.XGROUP SETMODE x g home 1")
+    r1.run("XREADGROUP GROUP g c STREAMS x >", "XACK x g 1 2")
+    sync(*nodes)
+    r1.run("CRDT.XGROUP SETMODE x g home 2")
+    sync(*nodes)
+    r2.run("XGROUP SETID x g 0")
+    r2.run("CRDT.XGROUP SETMODE x g home 3")
+    sync(*nodes)
+    assert r3("XREADGROUP GROUP g c STREAMS x >") == {"x": ["1-0", "2-0"]}
+
+
+def test_becoming_the_home_repeats_nothing_and_keeps_the_counters() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run(*[f"XADD x {ms} f v" for ms in (1, 2, 3)], "XGROUP CREATE x g 0")
+    r1.run("XREADGROUP GROUP g c COUNT 2 STREAMS x >", "XACK x g 2")
+    before = r1("XINFO GROUPS x")
+    r1.run("CRDT.XGROUP SETMODE x g home 1")
+    sync(r1, r2)
+    assert r1("XINFO GROUPS x") == before
+    assert r1("XREADGROUP GROUP g c STREAMS x >") == {"x": ["3-0"]}

@@ -1,0 +1,47 @@
+"""Delete-wins over time: how long a destroy is remembered, and which of several."""
+
+from crdtstream.core.clock import Dot
+from crdtstream.core.ids import Region
+from crdtstream.core.lanes.tombstones import Tombstones
+from tests.harness.regions import Node, sync
+
+R1, R2 = Region(1), Region(2)
+
+
+def test_a_tombstone_stays_until_the_very_last_dot_is_stable() -> None:
+    """R3's create had not observed the destroy.  While the destroy itself is not stable, the create
+    may still be on its way, and the group must not come to life in any region."""
+    r1, r2, r3 = nodes = [Node(1), Node(2), Node(3)]
+    r1.run("XADD x 1-1 f v", "XGROUP CREATE x g 0")
+    sync(*nodes)
+    r3.run("XGROUP CREATE x g 0")
+    r1.run("XADD x 2-1 f v", "XGROUP DESTROY x g")
+    r2.pull(r1)
+    # The destroy is effect 4 of region 1; stable is what came before it.
+    r1.replica.forget_stable({R1: 3})
+    sync(*nodes)
+    assert [node("XINFO GROUPS x") for node in nodes] == [[], [], []]
+    assert r1.replica.tombstone_count == 1
+
+
+def test_a_later_destroy_is_remembered_when_an_earlier_one_is_stable() -> None:
+    tombstones = Tombstones()
+    tombstones.add(Dot(R1, 2), b"x", b"g")
+    tombstones.add(Dot(R1, 5), b"x", b"g")
+    tombstones.forget_stable({R1: 4})
+    assert not tombstones.observed_by({R1: 4}, b"x", b"g")
+    assert tombstones.observed_by({R1: 5}, b"x", b"g")
+    tombstones.forget_stable({R1: 5})
+    assert len(tombstones) == 0
+
+
+def test_a_create_must_have_observed_the_last_destroy_of_every_origin() -> None:
+    tombstones = Tombstones()
+    tombstones.add(Dot(R1, 2), b"x", b"g")
+    tombstones.add(Dot(R1, 5), b"x", b"g")
+    tombstones.add(Dot(R2, 1), b"x", None)
+    assert not tombstones.observed_by({R1: 4, R2: 1}, b"x", b"g")
+    assert not tombstones.observed_by({R1: 5}, b"x", b"g")
+    assert tombstones.observed_by({R1: 5, R2: 1}, b"x", b"g")
+    # Of another group only the key's own tombstone speaks.
+    assert tombstones.observed_by({R2: 1}, b"x", b"h")

@@ -1,0 +1,51 @@
+"""A folder that the version before wrote: groups, modes, expiry, idempotent producers.
+
+``tests/format_1`` holds the log of region 1 of two, and what its node said before it was stopped.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from crdtstream.core.ids import IdMode, Millis, Region
+from crdtstream.core.replica import Replica
+from crdtstream.database.database import Database
+from crdtstream.database.session import Session
+from crdtstream.engine import Engine
+from crdtstream.store.log import Fsync
+from crdtstream.store.sqlite import SqliteLog
+from tests.harness.regions import plain
+
+FOLDER = Path(__file__).parent / "format_1"
+
+
+async def test_a_folder_of_format_1_says_what_its_node_said(tmp_path: Path) -> None:
+    facts: dict[str, Any] = json.loads((FOLDER / "facts.json").read_text())
+    shutil.copyfile(FOLDER / "log.sqlite", tmp_path / "log.sqlite")
+    region = Region(1)
+    log = await SqliteLog.open(tmp_path, region=region, database_id="crdb", fsync=Fsync.ALWAYS)
+    try:
+        assert not log.is_proven
+        replica = Replica(region, id_mode=IdMode.LIBERAL, peers=[Region(2)])
+        engine = Engine(replica, Database(replica), log, peers=[Region(2)])
+        await engine.recover()
+        session = engine.database.open_session()
+
+        assert {str(origin): n for origin, n in replica.vv.items()} == facts["vv"]
+        assert replica.digest().decode() == facts["digest"]
+        assert ask(engine, session, "XRANGE work - +") == facts["entries"]
+        pending = ask(engine, session, "XPENDING work g - + 100")
+        assert [row[0] for row in pending] == facts["pending"]
+        assert ask(engine, session, "XRANGE gone - +") == ["2-2"]
+        # And it goes on.
+        assert ask(engine, session, "XACK work g " + " ".join(facts["pending"])) == 2
+        assert ask(engine, session, "XADD work 80-1 f v") == "80-1"
+        assert ask(engine, session, "XREADGROUP GROUP g c STREAMS work >")["work"][-1] == "80-1"
+    finally:
+        await log.abandon()
+
+
+def ask(engine: Engine, session: Session, line: str) -> Any:
+    argv = [word.encode() for word in line.split()]
+    return plain(engine.database.call(session, Millis(2_000_000_000_000 - 10**12), argv))
