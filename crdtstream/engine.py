@@ -1,45 +1,39 @@
-"""The engine: run, log, then tell.
+"""The engine: the loop around a region that makes records durable and hands on what may leave.
 
-One engine owns the replica and the log of a region.  Everything that happens in one round of the
-event loop - commands of many clients, batches of peers - is one *tick*.  When it ends:
+    region.ready() ──> records ──> queue ──> committer ──> log (one group commit) ──┐
+         ^                                                                          │
+         └───────────────────── note_logged, note_durable, note_refused <───────────┘
 
-    records of the tick ──> queue ──> committer ──> log (one group commit) ──> callbacks, links
-
-Ticks go on while a commit is under way; what they leave queues, and the next commit takes all of
-it.  A tick's callbacks (replies to clients, mostly) run when everything done up to its end is in
-the log, in the order of the ticks.  So a reply, a read's too, never tells of something that a
-crash of the process can undo - and, with ``appendfsync always``, where each commit is synced, not
-a power cut either (``rules`` 19).  A tick that changed nothing while nothing is under way has
-nothing to wait for and is answered at once.
-
-When the disk refuses, the records stay queued and are tried again, the same bytes, with growing
-pauses; ``fault`` says why, the waiting callbacks hear that the outcome is unknown, and whoever
-executes commands refuses further writes.  Reads are answered meanwhile.
-
-Nothing here awaits between reading the replica and changing it, so there are no locks.
+It decides nothing.  Ticks go on while a commit is under way; what they leave queues, and the next
+commit takes all of it.  When the disk refuses, the same records are tried again, with growing
+pauses.  The log is one task's; everything else runs between two turns of the event loop, and
+nothing here awaits between reading the region and changing it, so there are no locks.
 """
 
 import asyncio
+import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from random import SystemRandom
+from typing import Final, Generic, TypeVar
 
 import structlog
 
-from crdtstream.commands.reply import Reply
-from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
-from crdtstream.core.effects import EffectBatch, Record
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
-from crdtstream.core.stability import StabilityTracker
+from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.core.wire.codec import BatchError
-from crdtstream.database.database import Database
-from crdtstream.database.session import Session
+from crdtstream.folder import write_change
+from crdtstream.region.outstanding import record_bytes
+from crdtstream.region.ready import Notice, Parcel, Ready
+from crdtstream.region.region import Region
 from crdtstream.store.errors import StoreError
-from crdtstream.store.log import Fsync, Log, record_bytes
+from crdtstream.store.log import Fsync, Log
 
+T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
 # Between two syncs when commits do not sync: about what Redis does, and what Linux does by itself.
@@ -47,24 +41,38 @@ SYNC_SECONDS: Final = {Fsync.EVERYSEC: 1.0, Fsync.NO: 30.0}
 # One group commit; more would make the first of its clients wait for the last one's bytes.
 COMMIT_RECORDS_MAX: Final = 1_000
 COMMIT_BYTES_MAX: Final = 16 << 20
-# Queued for the disk beyond this, clients and links are not read until it is half of it again.
-QUEUE_RECORDS_MAX: Final = 10_000
-QUEUE_BYTES_MAX: Final = 64 << 20
 RETRY_SECONDS_FIRST: Final = 0.05
 RETRY_SECONDS_MAX: Final = 5.0
+FOLDER_RETRY_SECONDS: Final = 1.0
 REPLAY_BYTES: Final = 8 << 20
+# How often a program's change looks whether it may go ahead.
+HELD_BACK_SECONDS: Final = 0.02
 
-Callback: TypeAlias = Callable[[bool], None]
-Deliver: TypeAlias = Callable[[Session, Reply], None]
+
+async def replay_log(log: Log, replica: Replica) -> None:
+    """Rebuild a replica from its log.
+
+    Raises:
+        StoreError: a record is damaged, or does not follow the ones before it.
+    """
+    assert not replica.vv
+    seq = 1
+    while rows := await log.read_from(seq, bytes_max=REPLAY_BYTES):
+        for row in rows:
+            try:
+                replica.replay(row.record)
+            except BatchError as error:
+                raise StoreError(
+                    f"row {row.seq} of the log does not follow the rows before it: {error}. "
+                    "Start this region again from a backup, or empty under a new region id"
+                ) from error
+        seq = rows[-1].seq + 1
+    # What was read back may still lie in the operating system's cache only.
+    await log.sync()
 
 
-@dataclass(slots=True)
-class Tick:
-    """What one tick leaves to the committer."""
-
-    records: list[Record]
-    callbacks: list[Callback]
-    bytes: int
+class OutcomeUnknownError(Exception):
+    """The disk refused while a change was being made durable: it may be written, or not."""
 
 
 @dataclass(slots=True)
@@ -81,131 +89,68 @@ def wall_clock() -> Millis:
     return Millis(time.time_ns() // 1_000_000)
 
 
+def random_uid() -> DatabaseUid:
+    return DatabaseUid(secrets.token_bytes(UID_BYTES))
+
+
+def uniform(low: float, high: float) -> float:
+    return SystemRandom().uniform(low, high)
+
+
 class Engine:
-    """The one owner of a replica, its waiting clients and its log.
+    """The one owner of a region and its log.
 
     Attributes:
-        fault: why the disk refuses; None while it does not.  Writes are refused while it is set.
-        stale: why this region must not issue effects: peers have effects of it that it lost.
-        logged_vv: committed to the log.  Links send nothing beyond it.
-        durable_vv: of that, what a power cut cannot take back.  Acks, WAIT and stability name
-            nothing beyond it.  With ``appendfsync always`` the two are equal.
-        durable_records: how many of the replica's records a power cut cannot take back.
-        durable_seq: the row of the log up to which that is so.
-        deliver: gets the reply for a waiting client whom a tick served; the RESP shell sets it.
-        congested: more is queued for the disk than it should be; stop reading from clients.
-        on_relief: called when congestion is over.
-        on_logged: called after each commit, and each sync, for whoever sends or acknowledges.
+        now: this machine's clock, for whoever gives the region something.
+        on_link: what to call when a link has something to do, by link.
     """
 
     def __init__(
         self,
-        replica: Replica,
-        database: Database,
+        region: Region,
         log: Log,
         *,
         fsync: Fsync = Fsync.ALWAYS,
-        peers: Iterable[Region] = (),
-        queue_records_max: int = QUEUE_RECORDS_MAX,
         now: Callable[[], Millis] = wall_clock,
     ) -> None:
-        self.replica = replica
-        self.database = database
+        self.region = region
         self.log = log
         self.fsync = fsync
         self.now = now
-        self.fault: str | None = None
-        self.stale: str | None = None
-        self.logged_vv: MutableVersionVector = {}
-        self.durable_vv: MutableVersionVector = {}
-        self.durable_records = 0
-        self._recovered_seq = 0
-        self.deliver: Deliver = lambda _session, _reply: None
-        self.congested = False
-        self.on_relief: list[Callable[[], None]] = []
-        self.on_logged: list[Callable[[], None]] = []
         self.stats = EngineStats()
-        self.stability = StabilityTracker(replica.region, peers)
-        self._peer_vvs: dict[Region, VersionVector] = {}
+        self.on_link: dict[object, Callable[[], None]] = {}
         self._scheduled = False
-        self._callbacks: list[Callback] = []
-        self._queue: deque[Tick] = deque()
-        self._queued_bytes = 0
-        self._queued_records = 0
-        self._queue_records_max = queue_records_max
-        self._committing: list[Tick] = []
+        self._queue: deque[Record] = deque()
         self._wake = asyncio.Event()
+        self._folder_wake = asyncio.Event()
+        self._applies = False
         self._stopping = False
         self._crash: BaseException | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._deadline: Millis | None = None
 
-    # --- Recovery -----------------------------------------------------------------------------
-
-    async def recover(self) -> None:
-        """Rebuild the replica from the log; before anything else.
+    async def begin(self) -> None:
+        """Have the folder say what it is to say by now; before anything is served.
 
         Raises:
-            StoreError: a row is damaged, or does not follow the rows before it.
+            StoreError: the folder cannot be written.
         """
-        assert not self.replica.vv
-        seq = 1
-        while rows := await self.log.read_from(seq, bytes_max=REPLAY_BYTES):
-            for row in rows:
-                try:
-                    self.replica.replay(row.record)
-                except BatchError as error:
-                    raise StoreError(
-                        f"row {row.seq} of the log does not follow the rows before it: {error}. "
-                        "Start this region again from a backup, or empty under a new region id"
-                    ) from error
-            seq = rows[-1].seq + 1
-        self.replica.touched.clear()
-        # What was read back may still lie in the operating system's cache only.
-        await self.log.sync()
-        self._recovered_seq = self.log.last_seq
-        self.logged_vv = dict(self.replica.vv)
-        self.durable_vv = dict(self.replica.vv)
-
-    @property
-    def durable_seq(self) -> int:
-        return self._recovered_seq + self.durable_records
+        self.region.tick.on_open = self._schedule
+        await self._follow_folder()
+        self._schedule()
 
     # --- The tick -----------------------------------------------------------------------------
 
-    def defer(self, callback: Callback) -> None:
-        """Call back when everything done up to the end of this tick is durable, in order.
-
-        ``callback(False)``: a commit failed, and whether the tick survives a crash is unknown.
-        """
-        self._callbacks.append(callback)
-        self.schedule()
-
-    def schedule(self) -> None:
-        """See to it that this tick ends, once, after what the event loop has ready now."""
+    def _schedule(self) -> None:
+        """See to it that the tick ends, once, after what the event loop has ready now."""
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._end_tick)
 
-    def apply(self, batch: EffectBatch, encoded: bytes) -> None:
-        """Apply a batch of a peer, which must be next, and serve the clients that waited for it.
-
-        Raises:
-            BatchError: it cannot be applied.  Nothing has changed then.
-        """
-        self.replica.receive(batch, encoded, self.now())
-        self.schedule()
-
-    def settle(self) -> None:
-        """Serve blocked clients after something was applied; once per run of batches is enough."""
-        now = self.now()
-        for session, reply in self.database.settle(now) + self.database.settle_acks(now):
-            self.deliver(session, reply)
-
     def _end_tick(self) -> None:
         self._scheduled = False
         try:
-            self._close_tick()
+            self._hand_on(self.region.ready(self.now()))
         except BaseException as error:  # noqa: BLE001 - a bug of ours: the node must stop
             self._crash = error
             self._wake.set()
@@ -213,42 +158,48 @@ class Engine:
             # ``run`` waits for the tick that was open when it was told to end.
             self._wake.set()
 
-    def _close_tick(self) -> None:
-        records = self.replica.take_records(self.now())
-        self.database.note_sealed()
-        callbacks, self._callbacks = self._callbacks, []
-        self._arm_deadline()
-        if records:
-            size = sum(map(record_bytes, records))
-            self._queue.append(Tick(records, callbacks, size))
-            self._queued_bytes += size
-            self._queued_records += len(records)
-            self.congested = self.congested or self._queue_exceeds(1)
+    def _hand_on(self, ready: Ready) -> None:
+        """Do what a Ready says."""
+        if ready.records:
+            self._queue.extend(ready.records)
             self._wake.set()
-            return
-        if self._must_wait():
-            # It may have seen what the commits under way are about to write.
-            (self._queue[-1] if self._queue else self._committing[-1]).callbacks.extend(callbacks)
-            return
-        for callback in callbacks:
-            callback(True)
+        ready.tell()
+        for receiver in ready.woken:
+            receiver.resume()
+        for link in ready.links:
+            wake = self.on_link.get(link)
+            if wake is not None:
+                wake()
+        if ready.folder is not None:
+            self._folder_wake.set()
+        if ready.applies and not self._applies:
+            self._applies = True
+            asyncio.get_running_loop().call_soon(self._apply)
+        if ready.deadline != self._deadline:
+            self._arm(ready.deadline)
+        for notice in ready.notices:
+            _log(notice)
 
-    def _queue_exceeds(self, divisor: int) -> bool:
-        """Whether more waits for the disk than the bound's ``divisor``-th part."""
-        return (
-            self._queued_bytes > QUEUE_BYTES_MAX // divisor
-            or self._queued_records > self._queue_records_max // divisor
-        )
+    def _apply(self) -> None:
+        self._applies = False
+        self.region.apply_arrivals(self.now())
 
-    def _must_wait(self) -> bool:
-        """Whether a tick without records has something before it that is not in the log.
+    def _arm(self, deadline: Millis | None) -> None:
+        """Have time passed to the region when it asked for it."""
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+        self._deadline = deadline
+        if deadline is not None:
+            seconds = max(0, deadline - self.now()) / 1000
+            loop = asyncio.get_running_loop()
+            self._deadline_timer = loop.call_later(seconds, self._pass_time)
 
-        While the disk refuses, reads are answered: what they may see beyond the log are the
-        ticks whose clients were told that the outcome is unknown.
-        """
-        return self.fault is None and bool(self._queue or self._committing)
+    def _pass_time(self) -> None:
+        self._deadline = self._deadline_timer = None
+        self.region.pass_time(self.now())
 
-    # --- The committer ------------------------------------------------------------------------
+    # --- The log ------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Commit what the ticks leave until ``stop``; the node's task for as long as it lives.
@@ -258,11 +209,11 @@ class Engine:
                 that it acknowledged.
         """
         async with asyncio.TaskGroup() as tasks:
-            syncer = None
+            background = [tasks.create_task(self._follow_folder_for_ever())]
             if self.fsync is not Fsync.ALWAYS:
-                syncer = tasks.create_task(self._sync_now_and_then(SYNC_SECONDS[self.fsync]))
-            # The clock goes on while a process is down: keys may be over that nobody asks for.
-            self.schedule()
+                background.append(
+                    tasks.create_task(self._sync_now_and_then(SYNC_SECONDS[self.fsync]))
+                )
             while True:
                 await self._wake.wait()
                 self._wake.clear()
@@ -272,180 +223,127 @@ class Engine:
                     await self._commit()
                 if self._stopping and not self._scheduled:
                     break
-            if syncer is not None:
-                syncer.cancel()
+            for task in background:
+                task.cancel()
 
     def stop(self) -> None:
         """Let ``run`` end once everything queued is committed."""
         self._stopping = True
-        self.schedule()
+        self._schedule()
         asyncio.get_running_loop().call_soon(self._wake.set)
 
-    def _take_ticks(self) -> list[Tick]:
-        """The queued ticks that fit into one group commit, and at least one."""
-        ticks = [self._queue.popleft()]
-        count, size = len(ticks[0].records), ticks[0].bytes
-        while self._queue:
-            count += len(self._queue[0].records)
-            size += self._queue[0].bytes
-            if count > COMMIT_RECORDS_MAX or size > COMMIT_BYTES_MAX:
+    def _take_records(self) -> list[Record]:
+        """The queued records that fit into one group commit, and at least one."""
+        records = [self._queue.popleft()]
+        size = record_bytes(records[0])
+        while self._queue and len(records) < COMMIT_RECORDS_MAX:
+            size += record_bytes(self._queue[0])
+            if size > COMMIT_BYTES_MAX:
                 break
-            ticks.append(self._queue.popleft())
-        return ticks
+            records.append(self._queue.popleft())
+        return records
 
     async def _commit(self) -> None:
         """One group commit of what is queued, repeated until it succeeds."""
-        ticks = self._committing = self._take_ticks()
-        # A single tick may be larger than a commit should be; it is cut then, and only its last
-        # part lets its callbacks go.
-        waiting = [record for tick in ticks for record in tick.records]
+        records = self._take_records()
         pause = RETRY_SECONDS_FIRST
-        while waiting:
-            records = waiting[:COMMIT_RECORDS_MAX]
+        while True:
             try:
                 await self.log.append(records)
+                break
             except StoreError as error:
-                self._fail(error)
+                self._note_refused(error)
                 if self._stopping:
                     raise
                 await asyncio.sleep(pause)
                 pause = min(RETRY_SECONDS_MAX, pause * 2)
-                continue
-            self.stats.commits += 1
-            self.stats.records_committed += len(records)
-            del waiting[: len(records)]
-            self._note_logged(records)
-        self._committing = []
-        self._queued_bytes -= sum(tick.bytes for tick in ticks)
-        self._queued_records -= sum(len(tick.records) for tick in ticks)
-        self._recover_from_fault()
-        self._tell(ticks, ok=True)
+        self.stats.commits += 1
+        self.stats.records_committed += len(records)
+        is_durable = self.fsync is Fsync.ALWAYS
+        self.region.note_logged(self.log.last_seq, self.now(), durable=is_durable)
+        # Who waits for this commit need not wait for the event loop's next turn.
+        self._end_tick()
 
-    def _note_logged(self, records: list[Record]) -> None:
-        for record in records:
-            if record.batch is not None:
-                self.logged_vv[record.origin] = record.last_n
-        if self.fsync is Fsync.ALWAYS:
-            self._note_durable(dict(self.logged_vv), self.stats.records_committed)
-        for notify in self.on_logged:
-            notify()
-
-    def _tell(self, ticks: Iterable[Tick], *, ok: bool) -> None:
-        for tick in ticks:
-            callbacks, tick.callbacks = tick.callbacks, []
-            for callback in callbacks:
-                callback(ok)
-        if self.congested and not self._queue_exceeds(2):
-            self.congested = False
-            for relieve in self.on_relief:
-                relieve()
-
-    def _fail(self, error: StoreError) -> None:
-        """The disk refused: everyone who waits hears that the outcome is unknown."""
+    def _note_refused(self, error: StoreError) -> None:
         self.stats.commit_failures += 1
-        if self.fault is None:
-            logger.error("the log cannot be written; writes are refused", reason=str(error))
-        self.fault = str(error)
-        self._refuse_or_accept()
-        self._tell([*self._committing, *self._queue], ok=False)
-
-    def _recover_from_fault(self) -> None:
-        if self.fault is not None:
-            logger.info("the log can be written again; writes are accepted")
-            self.fault = None
-            self._refuse_or_accept()
+        self.region.note_refused(str(error))
+        self._end_tick()
 
     async def _sync_now_and_then(self, seconds: float) -> None:
         """Make commits durable that were not synced by themselves."""
+        outstanding = self.region.outstanding
         while True:
             await asyncio.sleep(seconds)
-            if self.durable_records != self.stats.records_committed:
+            if outstanding.durable_seq != outstanding.logged_seq:
                 await self._sync()
 
     async def _sync(self) -> None:
-        reached, reached_records = dict(self.logged_vv), self.stats.records_committed
+        mark = self.region.outstanding.mark()
         try:
             await self.log.sync()
         except StoreError as error:
-            self._fail(error)
+            self._note_refused(error)
             return
-        self._recover_from_fault()
-        self._note_durable(reached, reached_records)
-        for notify in self.on_logged:
-            notify()
+        self.region.note_synced(mark, self.now())
 
-    def _note_durable(self, vv: MutableVersionVector, records: int) -> None:
-        self.durable_vv = vv
-        self.durable_records = records
-        self._learn_stability()
-        if not self.database.waiting_count:
+    # --- The folder ---------------------------------------------------------------------------
+
+    async def _follow_folder(self) -> None:
+        """Write what the folder is to say by now.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        while (change := self.region.opening.folder_change) is not None:
+            await write_change(self.log, change)
+            self.region.note_folder(change)
+
+    async def _follow_folder_for_ever(self) -> None:
+        while True:
+            await self._folder_wake.wait()
+            self._folder_wake.clear()
+            try:
+                await self._follow_folder()
+            except StoreError as error:
+                logger.error("the folder cannot be written; it is tried again", reason=str(error))
+                await asyncio.sleep(FOLDER_RETRY_SECONDS)
+                self._folder_wake.set()
+
+    # --- Programs -----------------------------------------------------------------------------
+
+    async def change(self, change: Callable[[Replica, Millis], T]) -> T:
+        """Change the replica; returns once everything seen and done is in the log.
+
+        Raises:
+            CommandError: writes are refused; nothing has changed then.  Or what ``change`` raises.
+            OutcomeUnknownError: the disk refused.
+        """
+        region = self.region
+        while region.is_congested or region.database.pause is not None:  # noqa: ASYNC110 - nobody tells when it is over
+            await asyncio.sleep(HELD_BACK_SECONDS)
+        program = _Program[T]()
+        region.change(self.now(), change, program)
+        return await program.told
+
+
+class _Program(Generic[T]):
+    """A program that waits for the result of its change."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+        # Who asked may have gone.
+        if self.told.done():
             return
-        # WAITAOF may wait for nothing but this.
-        for session, reply in self.database.settle_acks(self.now()):
-            self.deliver(session, reply)
+        if certain:
+            self.told.set_result(parcel.chunks[0])
+        else:
+            self.told.set_exception(OutcomeUnknownError())
 
-    # --- Peers --------------------------------------------------------------------------------
+    def resume(self) -> None:
+        raise AssertionError("a program's change never blocks")
 
-    def peer_vvs(self) -> Mapping[Region, VersionVector]:
-        """Per region the durable version vector that it was last heard to have."""
-        return self._peer_vvs
 
-    def learn_peer_vv(self, region: Region, vv: VersionVector) -> None:
-        """A region's durable version vector, from its ack or heartbeat or by gossip."""
-        known = self._peer_vvs.get(region)
-        if region == self.replica.region or (known is not None and covers(known, vv)):
-            return
-        grown = dict(known or {})
-        join(grown, vv)
-        self._peer_vvs[region] = grown
-        self.stability.learn(region, grown)
-        self._learn_stability()
-        for session, reply in self.database.settle_acks(self.now()):
-            self.deliver(session, reply)
-
-    def _learn_stability(self) -> None:
-        """Drop what is kept only for effects that can no longer arrive."""
-        if self.replica.kept_until_stable:
-            self.replica.forget_stable(self.stability.stable(self.durable_vv))
-
-    def set_stale(self, reason: str | None) -> None:
-        """Stop issuing effects, or go on: this region has effects out there that it lost."""
-        if (reason is None) is not (self.stale is None):
-            if reason is None:
-                logger.info("writes are accepted")
-            else:
-                logger.warning("writes are refused", reason=reason)
-        self.stale = reason
-        self.replica.may_issue = reason is None
-        self._refuse_or_accept()
-
-    def _refuse_or_accept(self) -> None:
-        refused_before = self.database.fault is not None
-        self.database.fault = self.fault if self.fault is not None else self.stale
-        if refused_before and self.database.fault is None:
-            # Keys whose time came meanwhile are still to be deleted.
-            asyncio.get_running_loop().call_soon(self._expire)
-
-    # --- Time ---------------------------------------------------------------------------------
-
-    def _arm_deadline(self) -> None:
-        """Have the first of the blocked clients answered when its time is over."""
-        deadline = self.database.next_deadline()
-        if deadline == self._deadline:
-            return
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
-            self._deadline_timer = None
-        self._deadline = deadline
-        if deadline is not None:
-            seconds = max(0, deadline - self.now()) / 1000
-            loop = asyncio.get_running_loop()
-            self._deadline_timer = loop.call_later(seconds, self._expire)
-
-    def _expire(self) -> None:
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
-        self._deadline = self._deadline_timer = None
-        for session, reply in self.database.expire(self.now()):
-            self.deliver(session, reply)
-        self.schedule()
+def _log(notice: Notice) -> None:
+    getattr(logger, notice.level)(notice.text, **notice.details)

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import gc
 import importlib.metadata
+import secrets
 import signal
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from random import SystemRandom
 from typing import Final
 
 import grpc
@@ -21,18 +22,20 @@ from grpc_reflection.v1alpha import reflection
 from crdtstream.admin.health import HealthPages, http_server, listening_socket
 from crdtstream.admin.service import AdminService, NodeParts
 from crdtstream.admin.tunables import Tunables
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import Region as RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
-from crdtstream.engine import Engine
+from crdtstream.engine import Engine, random_uid, replay_log, uniform, wall_clock
+from crdtstream.folder import begin_database, read_folder
 from crdtstream.query.service import QueryService
-from crdtstream.region.links.routes import Routes
-from crdtstream.replication.applier import Applier
-from crdtstream.replication.gate import Gate, make_gate
-from crdtstream.replication.puller import FRAMING_BYTES_MAX, Identity, Puller
+from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.messages import Identity
+from crdtstream.region.region import Folder, Region
+from crdtstream.replication.puller import FRAMING_BYTES_MAX, Puller
 from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.server import RespServer
-from crdtstream.settings import NodeSettings, QueryPort
+from crdtstream.resp.wire.encode import encode
+from crdtstream.settings import Limits, NodeSettings, QueryPort
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
@@ -101,7 +104,7 @@ class Node:
         self.settings = settings
         self.config_file = config_file
         self._begins_database = begins_database
-        self.region = Region(settings.region)
+        self.region = RegionId(settings.region)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -125,7 +128,7 @@ class Node:
             with _single_reason():
                 async with asyncio.TaskGroup() as tasks:
                     await self._serve(tasks, engine, log)
-            is_whole = engine.fault is None
+            is_whole = engine.region.fault is None
         finally:
             if is_whole:
                 await log.close()
@@ -134,24 +137,32 @@ class Node:
         logger.info("stopped", region=self.region)
 
     async def _recover(self, log: SqliteLog, fsync: Fsync) -> Engine:
-        settings = self.settings
+        settings, peers = self.settings, self._peers
         replica = Replica(
             self.region,
             node_entries_max=settings.stream_node_max_entries,
             node_bytes_max=settings.stream_node_max_bytes,
-            peers=[Region(peer.region) for peer in settings.peers],
+            peers=peers,
         )
         replica.idmp_duration_s = settings.stream_idmp_duration
         replica.idmp_maxsize = settings.stream_idmp_maxsize
-        engine = Engine(
+        await replay_log(log, replica)
+        region = Region(
             replica,
             Database(replica),
-            log,
-            fsync=fsync,
-            peers=[Region(peer.region) for peer in settings.peers],
-            queue_records_max=settings.limits.commit_queue_records_max,
+            seq=log.last_seq,
+            folder=await self._read_folder(log),
+            now=wall_clock(),
+            identity=Identity(self.region, settings.database_id, secrets.randbits(63)),
+            addresses=peers,
+            encode=encode,
+            clock=time.perf_counter_ns,
+            uniform=uniform,
+            make_uid=random_uid,
+            limits=_region_limits(settings.limits),
         )
-        await engine.recover()
+        engine = Engine(region, log, fsync=fsync)
+        await engine.begin()
         # What was just read back lives as long as the node: let no collection walk over it.
         gc.collect()
         gc.freeze()
@@ -159,22 +170,26 @@ class Node:
         logger.info("log read", region=self.region, rows=log.last_seq, keys=len(replica))
         return engine
 
+    async def _read_folder(self, log: SqliteLog) -> Folder:
+        if self._begins_database:
+            return await begin_database(log, random_uid)
+        return await read_folder(log, is_proven=log.is_proven)
+
+    @property
+    def _peers(self) -> dict[RegionId, str]:
+        return {RegionId(peer.region): peer.address for peer in self.settings.peers}
+
     async def _serve(self, tasks: asyncio.TaskGroup, engine: Engine, log: SqliteLog) -> None:
         """Everything between recovery and the end of the log's life."""
-        settings = self.settings
-        tunables = Tunables(engine.replica, log, settings)
+        settings, region = self.settings, engine.region
+        tunables = Tunables(region.replica, log, settings)
         await tunables.restore()
-        identity = Identity.new(self.region, settings.database_id)
-        applier = Applier(engine)
-        gate = await make_gate(
-            engine,
-            [Region(peer.region) for peer in settings.peers],
-            is_proven=log.is_proven,
-            begins_database=self._begins_database,
-        )
-        await gate.follow()
-        pullers = self._pullers(engine, applier, identity, gate)
-        replication = ReplicationService(identity, engine, sorted(pullers), settings.limits, gate)
+        batch_bytes_max = settings.limits.batch_bytes_max
+        pullers = [
+            Puller(pull, engine, batch_bytes_max=batch_bytes_max)
+            for pull in region.links.pulls.values()
+        ]
+        replication = ReplicationService(engine)
         resp = RespServer(engine, settings, config_file=self.config_file)
         resp.shut_down = self._stop.set
         admin = AdminService(
@@ -182,9 +197,6 @@ class Node:
                 settings=settings,
                 engine=engine,
                 tunables=tunables,
-                pullers=pullers,
-                applier=applier,
-                replication=replication,
                 version=importlib.metadata.version("crdtstream"),
                 started_ms=engine.now(),
                 clients=lambda: len(resp.connections),
@@ -199,13 +211,8 @@ class Node:
             await serving.enter_async_context(self._grpc_server(replication, admin, query, engine))
             await serving.enter_async_context(self._query_server(query))
             await serving.enter_async_context(self._http_server(tasks, engine))
-            background = [
-                tasks.create_task(applier.run()),
-                tasks.create_task(gate.run()),
-                *(tasks.create_task(puller.run()) for puller in pullers.values()),
-            ]
-            for task in background:
-                serving.callback(task.cancel)
+            for puller in pullers:
+                serving.callback(tasks.create_task(puller.run()).cancel)
             try:
                 await resp.start(settings.host, settings.resp_port)
             except OSError as error:
@@ -221,35 +228,6 @@ class Node:
             await self._stop.wait()
             logger.info("stopping", region=self.region)
         await committer
-
-    def _pullers(
-        self, engine: Engine, applier: Applier, identity: Identity, gate: Gate
-    ) -> dict[Region, Puller]:
-        limits = self.settings.limits
-        addresses = {Region(peer.region): peer.address for peer in self.settings.peers}
-        routes = Routes(
-            self.region,
-            addresses,
-            now=engine.now(),
-            relay_after_ms=limits.inbox_wait_ms_max,
-            is_held=gate.peer_runs.is_held,
-        )
-        pullers = {
-            peer: Puller(
-                peer,
-                address,
-                identity=identity,
-                engine=engine,
-                applier=applier,
-                routes=routes,
-                gate=gate,
-                limits=limits,
-                random=SystemRandom(),
-            )
-            for peer, address in addresses.items()
-        }
-        gate.peer_runs.watch(puller.note_held for puller in pullers.values())
-        return pullers
 
     @contextlib.asynccontextmanager
     async def _grpc_server(
@@ -292,7 +270,7 @@ class Node:
             yield
         finally:
             telling.cancel()
-            replication.stop()
+            engine.region.links.stop()
             await server.stop(grace=0.5)
 
     @contextlib.asynccontextmanager
@@ -332,7 +310,7 @@ class Node:
             listener = listening_socket(settings.host, settings.http_port)
         except OSError as error:
             raise _address_error("http_port", settings.host, settings.http_port) from error
-        server = http_server(HealthPages(self.region, engine).app())
+        server = http_server(HealthPages(engine).app())
         serving = tasks.create_task(server.serve(sockets=[listener]))
         try:
             yield
@@ -347,7 +325,7 @@ async def _tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> No
     while True:
         status = (
             health_pb2.HealthCheckResponse.SERVING
-            if engine.fault is None and engine.stale is None
+            if engine.region.refuses_writes is None
             else health_pb2.HealthCheckResponse.NOT_SERVING
         )
         if status != told:
@@ -355,6 +333,10 @@ async def _tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> No
             for service in ("", *SERVICES):
                 await healthy.set(service, status)
         await asyncio.sleep(HEALTH_SECONDS)
+
+
+def _region_limits(limits: Limits) -> RegionLimits:
+    return RegionLimits(**{name: getattr(limits, name) for name in RegionLimits.__slots__})
 
 
 def _tls_credentials(port: QueryPort) -> grpc.ServerCredentials | None:

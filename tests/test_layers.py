@@ -56,7 +56,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "region": frozenset({"core", "commands", "database"}),
     # What every node has, above the core and below the shells.
     "settings": frozenset({"core"}),
-    "engine": frozenset({"core", "commands", "database", "region", "store", "settings"}),
+    "folder": frozenset({"core", "region", "store"}),
+    "engine": frozenset({"core", "folder", "region", "store"}),
     # Shells: none reaches into another.
     "store": frozenset({"core", "settings"}),
     "resp": frozenset({"core", "commands", "database", "engine", "region", "settings"}),

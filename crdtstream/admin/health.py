@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from crdtstream.core.ids import Region
 from crdtstream.core.uid import shown_uid
 from crdtstream.engine import Engine
 
@@ -23,23 +22,22 @@ BACKLOG = 128
 class HealthPages:
     """The pages of one node."""
 
-    def __init__(self, region: Region, engine: Engine) -> None:
-        self._region = region
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def app(self) -> Starlette:
         return Starlette(routes=[Route("/health", self._health, methods=["GET"])])
 
     async def _health(self, _request: Request) -> JSONResponse:
-        engine = self._engine
-        is_healthy = engine.fault is None and engine.stale is None
+        region = self._engine.region
+        is_healthy = region.refuses_writes is None
         body = {
-            "region": self._region,
+            "region": region.replica.region,
             "healthy": is_healthy,
-            "fault": engine.fault,
-            "stale": engine.stale,
-            "database_uid": shown_uid(engine.replica.database_uid) or None,
-            "vv": {str(region): n for region, n in sorted(engine.durable_vv.items())},
+            "fault": region.fault,
+            "stale": region.opening.obstacle,
+            "database_uid": shown_uid(region.replica.database_uid) or None,
+            "vv": {str(origin): n for origin, n in sorted(region.outstanding.durable_vv.items())},
         }
         return JSONResponse(body, status_code=200 if is_healthy else 503)
 

@@ -1,7 +1,7 @@
 """The ``Admin`` service: this node's status, its links, its tunables, its digest."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,15 +9,14 @@ import grpc
 
 from crdtstream.admin.tunables import ALLOWED, Tunables, TuneError
 from crdtstream.commands.streams.xinfo import lag
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Region as RegionId
 from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine import Engine
 from crdtstream.region.links.link import LinkState
-from crdtstream.replication.applier import Applier
-from crdtstream.replication.puller import Puller
-from crdtstream.replication.server import ReplicationService
+from crdtstream.region.links.pull import Pull
 from crdtstream.settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb
@@ -40,9 +39,6 @@ class NodeParts:
     settings: NodeSettings
     engine: Engine
     tunables: Tunables
-    pullers: Mapping[Region, Puller]
-    applier: Applier
-    replication: ReplicationService
     version: str
     started_ms: Millis
     clients: Callable[[], int]
@@ -54,32 +50,35 @@ class AdminService(rpc.AdminServicer):
 
     def __init__(self, parts: NodeParts) -> None:
         self._parts = parts
+        self._region = parts.engine.region
+        self._now = parts.engine.now
 
     async def Status(  # noqa: N802 - gRPC's name
         self,
         request: pb.StatusRequest,
         _context: "grpc.aio.ServicerContext[pb.StatusRequest, pb.StatusReply]",
     ) -> pb.StatusReply:
-        parts, engine, settings = self._parts, self._parts.engine, self._parts.settings
-        replica = engine.replica
-        inbox_batches, inbox_bytes = parts.applier.waiting
+        parts, settings = self._parts, self._parts.settings
+        region = self._region
+        replica = region.replica
+        inbox_batches, inbox_bytes = region.links.waiting
         return pb.StatusReply(
             region=replica.region,
             database_id=settings.database_id,
             database_uid=shown_uid(replica.database_uid),
             version=parts.version,
             started_ms=parts.started_ms,
-            now_ms=engine.now(),
+            now_ms=self._now(),
             pid=os.getpid(),
             resp_address=f"{settings.host}:{settings.resp_port}",
             grpc_address=f"{settings.host}:{settings.grpc_port}",
             http_address=f"{settings.host}:{settings.http_port}",
             vv=encode_vv(replica.vv),
-            durable_vv=encode_vv(engine.durable_vv),
+            durable_vv=encode_vv(region.outstanding.durable_vv),
             digest=replica.digest().decode() if request.with_digest else "",
             links=self._links(),
             tunables=self._tunables(),
-            fault=engine.fault or engine.stale or "",
+            fault=region.refuses_writes or "",
             keys=len(replica),
             clients=parts.clients(),
             effects_issued=replica.issued,
@@ -96,21 +95,21 @@ class AdminService(rpc.AdminServicer):
         request: pb.SetLinksRequest,
         context: "grpc.aio.ServicerContext[pb.SetLinksRequest, pb.SetLinksReply]",
     ) -> pb.SetLinksReply:
-        pullers = self._parts.pullers
-        peers = [Region(peer) for peer in request.peers] or sorted(pullers)
+        pulls = self._region.links.pulls
+        peers = [RegionId(peer) for peer in request.peers] or sorted(pulls)
         for peer in peers:
-            if peer not in pullers:
-                known = ", ".join(str(region) for region in sorted(pullers)) or "none"
+            if peer not in pulls:
+                known = ", ".join(str(region) for region in sorted(pulls)) or "none"
                 await context.abort(
                     grpc.StatusCode.INVALID_ARGUMENT,
-                    f"region {peer} is no peer of region {self._parts.engine.replica.region}; "
+                    f"region {peer} is no peer of region {self._region.replica.region}; "
                     f"its peers are {known}",
                 )
         for peer in peers:
             if request.paused:
-                pullers[peer].pause()
+                pulls[peer].pause(self._now())
             else:
-                pullers[peer].resume()
+                pulls[peer].resume(self._now())
         return pb.SetLinksReply(links=self._links())
 
     async def Tune(  # noqa: N802
@@ -131,26 +130,26 @@ class AdminService(rpc.AdminServicer):
         request: pb.DigestRequest,
         _context: "grpc.aio.ServicerContext[pb.DigestRequest, pb.DigestReply]",
     ) -> pb.DigestReply:
-        replica = self._parts.engine.replica
+        replica = self._region.replica
         digest = replica.digest(request.key if request.HasField("key") else None)
         return pb.DigestReply(digest=digest.decode(), vv=encode_vv(replica.vv))
 
     # --- Parts of the status ------------------------------------------------------------------
 
     def _links(self) -> list[pb.LinkStatus]:
-        return [self._link(peer, puller) for peer, puller in sorted(self._parts.pullers.items())]
+        return [self._link(pull) for _, pull in sorted(self._region.links.pulls.items())]
 
-    def _link(self, peer: Region, puller: Puller) -> pb.LinkStatus:
-        pulled, served = puller.stats, self._parts.replication.stats[peer]
+    def _link(self, pull: Pull) -> pb.LinkStatus:
+        peer, pulled, served = pull.peer, pull.stats, self._region.links.serve_stats[pull.peer]
         p50, p95, p99, highest = pulled.lag.percentiles(0.5, 0.95, 0.99, 1.0)
         return pb.LinkStatus(
             peer=peer,
-            address=puller.address,
-            state=LINK_STATES[puller.link.state],
-            paused=puller.link.state is LinkState.PAUSED,
-            error="" if puller.link.is_up else puller.link.error,
-            lag_ms=puller.lag_ms,
-            lag_effects=puller.lag_effects,
+            address=pull.address,
+            state=LINK_STATES[pull.link.state],
+            paused=pull.link.state is LinkState.PAUSED,
+            error="" if pull.link.is_up else pull.link.error,
+            lag_ms=pull.lag_ms(self._now()),
+            lag_effects=pull.lag_effects,
             lag_ms_p50=p50,
             lag_ms_p95=p95,
             lag_ms_p99=p99,
@@ -165,8 +164,8 @@ class AdminService(rpc.AdminServicer):
             peer_vv=encode_vv(pulled.peer_vv),
             heard_ms=pulled.heard_ms,
             clock_skew_ms=pulled.clock_skew_ms,
-            reconnects=puller.link.reconnects,
-            relayed_origins=sorted(puller.origins - {peer}),
+            reconnects=pull.link.reconnects,
+            relayed_origins=sorted(pull.origins - {peer}),
         )
 
     def _tunables(self) -> list[pb.Tunable]:
@@ -176,7 +175,7 @@ class AdminService(rpc.AdminServicer):
         ]
 
     def _streams(self) -> list[pb.StreamStatus]:
-        replica = self._parts.engine.replica
+        replica = self._region.replica
         found = []
         for key in sorted(replica):
             stream = replica.stream(key)

@@ -36,7 +36,7 @@ from crdtstream.core.wire.codec import (
     encode_vv,
     unpack,
 )
-from crdtstream.engine import Engine
+from crdtstream.engine import Engine, OutcomeUnknownError
 from crdtstream.query import planning
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.query.credentials import Credentials
@@ -58,8 +58,6 @@ PIECE_BYTES: Final = 1 << 20
 PENDING_ROWS: Final = 1_000
 TRIM_NODES: Final = 500
 STEP_KEYS: Final = 200
-# CLIENT PAUSE is looked at again after this.
-PAUSED_SECONDS: Final = 0.05
 PATTERNS_MAX: Final = 100
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -70,6 +68,7 @@ class QueryService(rpc.QueryServicer):
 
     def __init__(self, engine: Engine, settings: NodeSettings) -> None:
         self._engine = engine
+        self._region = engine.region
         self._database_id = settings.database_id
         self._credentials = Credentials(settings.requirepass)
         self._arrow: ModuleType | None = None
@@ -78,7 +77,7 @@ class QueryService(rpc.QueryServicer):
         """End a call of somebody without the right password, or of who means another database."""
         await self._credentials.check(context)
         given = dict(context.invocation_metadata() or ()).get(DATABASE_KEY)
-        own = shown_uid(self._engine.replica.database_uid)
+        own = shown_uid(self._region.replica.database_uid)
         if given is not None and given != own:
             meant = given if isinstance(given, str) else given.decode("ascii", "backslashreplace")
             await context.abort(
@@ -97,14 +96,14 @@ class QueryService(rpc.QueryServicer):
         return self._position()
 
     def _position(self) -> pb.Position:
-        engine = self._engine
+        region = self._region
         return pb.Position(
-            region=engine.replica.region,
+            region=region.replica.region,
             database_id=self._database_id,
-            durable_vv=encode_vv(engine.durable_vv),
-            now_ms=engine.now(),
-            fault=engine.fault or engine.stale or "",
-            database_uid=engine.replica.database_uid,
+            durable_vv=encode_vv(region.outstanding.durable_vv),
+            now_ms=self._engine.now(),
+            fault=region.refuses_writes or "",
+            database_uid=region.replica.database_uid,
         )
 
     async def ListStreams(  # noqa: N802
@@ -113,7 +112,7 @@ class QueryService(rpc.QueryServicer):
         await self._admit(context)
         position: pb.Position | None = self._position()
         for key in await self._keys(request.patterns, context):
-            stream = self._engine.replica.held_stream(key)
+            stream = self._region.replica.held_stream(key)
             if stream is not None:
                 description = _described(key, stream)
                 for name in sorted(stream.groups) if request.with_groups else ():
@@ -134,7 +133,7 @@ class QueryService(rpc.QueryServicer):
         if len(patterns) > PATTERNS_MAX:
             await _refuse(context, f"patterns: at most {PATTERNS_MAX}; use a wildcard")
         keys: list[bytes] = []
-        await _in_turns(planning.matching_keys(self._engine.replica, patterns, keys))
+        await _in_turns(planning.matching_keys(self._region.replica, patterns, keys))
         return keys
 
     # --- Planning -----------------------------------------------------------------------------
@@ -143,7 +142,7 @@ class QueryService(rpc.QueryServicer):
         await self._admit(context)
         if request.entries_max and not request.only_end:
             await _refuse(context, "entries_max: only with only_end; plan up to that end then")
-        replica = self._engine.replica
+        replica = self._region.replica
         bounds = await self._bounds(request, context)
         counts: list[LaneCount] = []
         if request.entries_max or not request.only_end:
@@ -171,7 +170,7 @@ class QueryService(rpc.QueryServicer):
 
     async def _bounds(self, request: pb.PlanRequest, context: Context) -> Bounds:
         # Before the keys: of a stream that begins meanwhile everything lies beyond.
-        upto: VersionVector = dict(self._engine.durable_vv)
+        upto: VersionVector = dict(self._region.outstanding.durable_vv)
         keys = await self._keys(request.patterns, context)
         try:
             above = decode_vv(request.above)
@@ -190,9 +189,9 @@ class QueryService(rpc.QueryServicer):
 
     async def _must_have(self, vv: VersionVector, context: Context) -> None:
         """Refuse a call that names effects which are not durable here (yet)."""
-        durable = self._engine.durable_vv
+        durable = self._region.outstanding.durable_vv
         if not covers(durable, vv):
-            here = f"region {self._engine.replica.region} has {format_vv(durable) or 'nothing'}"
+            here = f"region {self._region.replica.region} has {format_vv(durable) or 'nothing'}"
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"behind: {here} durably, and was asked for {format_vv(vv)};"
@@ -205,18 +204,18 @@ class QueryService(rpc.QueryServicer):
         self, request: pb.ScanRequest, context: Context
     ) -> AsyncIterator[pb.ScanPiece]:
         await self._admit(context)
-        engine, key, origin = self._engine, request.key, Region(request.origin)
+        region, key, origin = self._region, request.key, Region(request.origin)
         await self._must_have({origin: request.upto_n} if request.upto_n else {}, context)
-        upto_n = request.upto_n or engine.durable_vv.get(origin, 0)
+        upto_n = request.upto_n or region.outstanding.durable_vv.get(origin, 0)
         within = Within(request.above_n, upto_n, *_id_bounds(request))
         arrow = await self._load_arrow()
         yield pb.ScanPiece(
             data=arrow.schema_message(arrow.ENTRIES),
-            lost_n=engine.replica.lost(key).get(origin, 0),
+            lost_n=region.replica.lost(key).get(origin, 0),
         )
         while True:
             # Anew each time: while the reader was waited for, the lane may have changed, or gone.
-            stream = engine.replica.held_stream(key)
+            stream = region.replica.held_stream(key)
             lane = None if stream is None else stream.lanes.get(origin)
             if lane is None:
                 break
@@ -232,7 +231,7 @@ class QueryService(rpc.QueryServicer):
             for piece in _pieces(message):
                 yield piece
         # What was lost while it was read.
-        yield pb.ScanPiece(lost_n=engine.replica.lost(key).get(origin, 0))
+        yield pb.ScanPiece(lost_n=region.replica.lost(key).get(origin, 0))
 
     async def ScanPending(  # noqa: N802
         self, request: pb.ScanPendingRequest, context: Context
@@ -254,14 +253,14 @@ class QueryService(rpc.QueryServicer):
         self, key: bytes, *, deliveries_min: int
     ) -> Iterator[list[tuple[bytes, bytes, Nack]]]:
         """Pending entries of a stream, a step at a time; a step may find none."""
-        stream = self._engine.replica.held_stream(key)
+        stream = self._region.replica.held_stream(key)
         if stream is None:
             return
         for name, region in [(name, lane) for name in stream.groups for lane in stream.lanes]:
             above = ID_MIN
             while True:
                 # The stream and the group may have gone since the last step.
-                stream = self._engine.replica.held_stream(key)
+                stream = self._region.replica.held_stream(key)
                 group = None if stream is None else stream.groups.get(name)
                 if group is None:
                     break
@@ -324,38 +323,20 @@ class QueryService(rpc.QueryServicer):
         return pb.TrimReadReply(removed=removed)
 
     async def _change(self, change: Callable[[Replica, Millis], int], context: Context) -> int:
-        """Change the replica; answers once everything seen and done is durable.
+        """Change the replica; answers once everything seen and done is in the log.
 
         Raises:
             StaleBatchError: as ``change`` does.
         """
-        engine = self._engine
-        while engine.congested or engine.database.pause is not None:  # noqa: ASYNC110 - nobody tells when it is over
-            await asyncio.sleep(PAUSED_SECONDS)
         try:
-            result = engine.database.change(engine.now(), change)
+            return await self._engine.change(change)
         except CommandError as error:
             # The disk refuses, or this region must not issue: another one may take it.
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-        finally:
-            # Also what was done before an error has to be told and logged.
-            engine.settle()
-            engine.schedule()
-        durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def tell(ok: bool) -> None:
-            # Who asked may have gone.
-            if not durable.done():
-                durable.set_result(ok)
-
-        engine.defer(tell)
-        if not await durable:
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE,
-                "the disk refused; whether it is written is unknown: ask again, the same",
-            )
-            raise AssertionError("abort raises")
-        return result
+            reason = str(error)
+        except OutcomeUnknownError:
+            reason = "the disk refused; whether it is written is unknown: ask again, the same"
+        await context.abort(grpc.StatusCode.UNAVAILABLE, reason)
+        raise AssertionError("abort raises")
 
 
 async def _in_turns(steps: Steps) -> None:

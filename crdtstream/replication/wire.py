@@ -7,25 +7,36 @@ What a peer sent is checked here, before the core sees it: the numbers by the co
 hiredis, because the core hands them out to clients as they are.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, assert_never
 
 import hiredis
 import zstandard
 from google.protobuf.message import DecodeError
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.effects import EffectBatch
-from crdtstream.core.ids import REGION_MAX, Millis, Region
+from crdtstream.core.ids import REGION_MAX, Millis
+from crdtstream.core.ids import Region as RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.core.wire.codec import BatchError, decode_batch, decode_vv, encode_vv
+from crdtstream.region.links.errors import PeerError
+from crdtstream.region.links.messages import (
+    PROTOCOL_VERSION,
+    Batches,
+    FromServer,
+    Open,
+    Progress,
+    Publications,
+    Received,
+    Standing,
+    ToPuller,
+    ToServer,
+    Welcome,
+)
 from crdtstream.region.links.publications import PUBLICATION_BYTES_MAX, Publication
 from crdtstream.region.links.readiness import DatabaseIdentity
-from crdtstream.replication.errors import PeerError
 from crdtstream.v1 import replication_pb2 as pb
-
-PROTOCOL_VERSION: Final = 2
 
 # The level with the best speed for its size on entries of 50 to 500 bytes; see benchmarks.
 ZSTD_LEVEL: Final = 1
@@ -46,7 +57,7 @@ class BatchPacker:
 class BatchUnpacker:
     """Messages to batches, with a bound on what comes out."""
 
-    def __init__(self, region: Region, *, bytes_max: int) -> None:
+    def __init__(self, region: RegionId, *, bytes_max: int) -> None:
         self._region = region
         self._bytes_max = bytes_max
         self._decompressor = zstandard.ZstdDecompressor()
@@ -70,7 +81,7 @@ class BatchUnpacker:
             raise PeerError(self._region, f"batches.zstd: {error}") from error
 
 
-def checked_batch(region: Region, encoded: bytes, origins: frozenset[Region]) -> EffectBatch:
+def checked_batch(region: RegionId, encoded: bytes) -> EffectBatch:
     """A batch that a peer sent, if everything in it can be trusted to be well-formed.
 
     Raises:
@@ -80,10 +91,6 @@ def checked_batch(region: Region, encoded: bytes, origins: frozenset[Region]) ->
         batch = decode_batch(encoded)
     except BatchError as error:
         raise PeerError(region, f"batch of {len(encoded)} bytes: {error}") from error
-    if batch.origin not in origins:
-        raise PeerError(
-            region, f"batch {batch.origin}:{batch.first_n}: origin: not asked for on this link"
-        )
     wrong = _wrong_append(batch)
     if wrong is not None:
         raise PeerError(
@@ -132,14 +139,6 @@ def _slice_end(lengths: Sequence[int], index: int, start: int) -> int:
     return end
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What a region says of itself (see the message of that name)."""
-
-    database: DatabaseIdentity
-    recovering: bool
-
-
 def encode_standing(standing: Standing) -> pb.Standing:
     return pb.Standing(
         database_uid=standing.database.uid,
@@ -148,7 +147,7 @@ def encode_standing(standing: Standing) -> pb.Standing:
     )
 
 
-def decode_standing(region: Region, message: pb.Standing) -> Standing:
+def decode_standing(region: RegionId, message: pb.Standing) -> Standing:
     """The inverse.
 
     Raises:
@@ -158,18 +157,6 @@ def decode_standing(region: Region, message: pb.Standing) -> Standing:
     if uid and len(uid) != UID_BYTES:
         raise PeerError(region, f"standing.database_uid: {len(uid)} bytes instead of {UID_BYTES}")
     return Standing(DatabaseIdentity(uid, message.declared), message.recovering)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a region stands (see the message of that name)."""
-
-    durable_vv: VersionVector
-    now: Millis
-    standing: Standing
-    others: Mapping[Region, VersionVector] = field(default_factory=dict)
-    taken_bytes: int = 0
-    taken_publication_bytes: int = 0
 
 
 def encode_progress(progress: Progress) -> pb.Progress:
@@ -186,7 +173,7 @@ def encode_progress(progress: Progress) -> pb.Progress:
     )
 
 
-def decode_progress(region: Region, message: pb.Progress) -> Progress:
+def decode_progress(region: RegionId, message: pb.Progress) -> Progress:
     """The inverse.
 
     Raises:
@@ -205,9 +192,9 @@ def decode_progress(region: Region, message: pb.Progress) -> Progress:
     )
 
 
-def encode_publications(origin: Region, publications: Sequence[Publication]) -> pb.Publications:
+def encode_publications(message: Publications) -> pb.Publications:
     return pb.Publications(
-        origin=origin,
+        origin=message.origin,
         publications=[
             pb.Publication(
                 channel=publication.channel,
@@ -215,12 +202,12 @@ def encode_publications(origin: Region, publications: Sequence[Publication]) -> 
                 sharded=publication.sharded,
                 after_n=publication.after_n,
             )
-            for publication in publications
+            for publication in message.publications
         ],
     )
 
 
-def checked_publications(region: Region, message: pb.Publications) -> list[Publication]:
+def decode_publications(region: RegionId, message: pb.Publications) -> Publications:
     """What the clients of ``region`` published.
 
     Raises:
@@ -238,17 +225,133 @@ def checked_publications(region: Region, message: pb.Publications) -> list[Publi
                 f"publications[{index}]: {size} bytes are not within {PUBLICATION_BYTES_MAX}",
             )
         publications.append(Publication(each.channel, each.payload, each.sharded, each.after_n))
-    return publications
+    return Publications(region, publications)
 
 
-def checked_vv(region: Region, message: object) -> MutableVersionVector:
+def checked_vv(region: RegionId, message: object) -> MutableVersionVector:
     try:
         return decode_vv(message)  # type: ignore[arg-type]
     except BatchError as error:
         raise PeerError(region, str(error)) from error
 
 
-def checked_region(region: Region, number: int) -> Region:
+def checked_region(region: RegionId, number: int) -> RegionId:
     if not 1 <= number <= REGION_MAX:
         raise PeerError(region, f"region number {number} is not in 1 to {REGION_MAX}")
-    return Region(number)
+    return RegionId(number)
+
+
+# --- Whole messages ---------------------------------------------------------------------------
+
+
+def encode_request(message: ToServer) -> pb.SyncRequest:
+    """What a puller sends."""
+    match message:
+        case Open():
+            return pb.SyncRequest(
+                open=pb.Open(
+                    protocol=message.protocol,
+                    region=message.region,
+                    database_id=message.database_id,
+                    origins=sorted(message.origins),
+                    vv=encode_vv(message.vv),
+                    run_id=message.run_id,
+                    standing=encode_standing(message.standing),
+                )
+            )
+        case Progress():
+            return pb.SyncRequest(ack=encode_progress(message))
+        case _:
+            assert_never(message)
+
+
+def decode_open(message: pb.Open) -> Open:
+    """The first message of a puller.
+
+    What a puller of another protocol version wants is left out: it is refused, whatever it wants.
+
+    Raises:
+        PeerError: a version vector or region number that cannot be.
+    """
+    region = RegionId(message.region)
+    is_ours = message.protocol == PROTOCOL_VERSION
+    return Open(
+        region=region,
+        database_id=message.database_id,
+        run_id=message.run_id,
+        origins=frozenset(
+            checked_region(region, origin) for origin in (message.origins if is_ours else ())
+        ),
+        vv=checked_vv(region, message.vv) if is_ours else {},
+        standing=decode_standing(region, message.standing if is_ours else pb.Standing()),
+        protocol=message.protocol,
+    )
+
+
+def decode_ack(region: RegionId, message: pb.SyncRequest) -> Progress:
+    """A later message of a puller.
+
+    Raises:
+        PeerError: it is no ack, or what it says cannot be.
+    """
+    if message.WhichOneof("kind") != "ack":
+        raise PeerError(region, "only acks may follow open")
+    return decode_progress(region, message.ack)
+
+
+def encode_response(message: ToPuller, packer: BatchPacker) -> pb.SyncResponse:
+    """What a server sends."""
+    match message:
+        case Batches(batches):
+            return pb.SyncResponse(batches=pb.Batches(zstd=packer.pack(batches)))
+        case Progress():
+            return pb.SyncResponse(heartbeat=encode_progress(message))
+        case Publications():
+            return pb.SyncResponse(publications=encode_publications(message))
+        case Welcome():
+            return pb.SyncResponse(
+                welcome=pb.Welcome(
+                    protocol=message.protocol,
+                    region=message.region,
+                    vv=encode_vv(message.vv),
+                    run_id=message.run_id,
+                    standing=encode_standing(message.standing),
+                    own_n=message.own_n,
+                    told_vv=encode_vv(message.told_vv),
+                )
+            )
+        case _:
+            assert_never(message)
+
+
+def decode_response(
+    region: RegionId, message: pb.SyncResponse, unpacker: BatchUnpacker
+) -> FromServer:
+    """A message of a server.
+
+    Raises:
+        PeerError: naming what is wrong with it.
+    """
+    match message.WhichOneof("kind"):
+        case "batches":
+            encoded_batches = unpacker.unpack(message.batches.zstd)
+            return Received(
+                [(checked_batch(region, encoded), encoded) for encoded in encoded_batches]
+            )
+        case "heartbeat":
+            return decode_progress(region, message.heartbeat)
+        case "welcome":
+            welcome = message.welcome
+            return Welcome(
+                region=RegionId(welcome.region),
+                run_id=welcome.run_id,
+                vv=checked_vv(region, welcome.vv),
+                standing=decode_standing(region, welcome.standing),
+                own_n=welcome.own_n,
+                told_vv=checked_vv(region, welcome.told_vv),
+                protocol=welcome.protocol,
+            )
+        case "publications":
+            return decode_publications(region, message.publications)
+        case _:
+            raise PeerError(region, "a message of a kind this version does not know")

@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from crdtstream.commands.reply import Reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import Row, Session
 from crdtstream.engine import Engine
@@ -22,7 +21,6 @@ from crdtstream.resp.clients.introspection import Introspection
 from crdtstream.resp.clients.limits import connection_limits
 from crdtstream.resp.clients.pause import ClientPause
 from crdtstream.resp.clients.pubsub import Delivery
-from crdtstream.resp.clients.wait import Wait
 from crdtstream.resp.operator.acl import AclCommands
 from crdtstream.resp.operator.config import Config
 from crdtstream.resp.operator.info import Info
@@ -58,7 +56,7 @@ class RespServer:
     Idle it does nothing at all: no task runs and no timer is set.
 
     Attributes:
-        engine, database: what the commands work on.
+        engine, region, database: what the commands work on.
         settings: as the node was started.
         config_file: where the settings came from, for CONFIG REWRITE; None: from no file.
         connections: everyone who is connected, by session id.
@@ -75,8 +73,10 @@ class RespServer:
     def __init__(
         self, engine: Engine, settings: NodeSettings, *, config_file: Path | None = None
     ) -> None:
-        database = engine.database
+        region = engine.region
+        database = region.database
         self.engine = engine
+        self.region = region
         self.database = database
         self.settings = settings
         self.config_file = config_file
@@ -111,16 +111,13 @@ class RespServer:
         database.clock = time.perf_counter_ns
         database.on_slow = self._note_slow
         self.watch_slowness()
-        engine.deliver = self.deliver
         database.channels.deliver = Delivery(self.connections)
-        engine.on_relief.append(self._resume_all)
         for commands in (
             ConnectionCommands(self),
             ClientCommands(self),
             Introspection(database),
             Config(self),
             Info(self),
-            Wait(engine),
             ServerCommands(self),
             MemoryCommands(self),
             AclCommands(settings.requirepass.encode()),
@@ -140,7 +137,7 @@ class RespServer:
         """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(self), host, port, backlog=BACKLOG
+            lambda: Connection(self, self.region, self.engine.now), host, port, backlog=BACKLOG
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -218,7 +215,7 @@ class RespServer:
             "rejected_connections": self._rejected,
             "client_output_buffer_limit_disconnections": self.cut_off_unread,
             "total_error_replies": self.database.statistics.errors,
-            "expired_keys": self.engine.replica.expired_count,
+            "expired_keys": self.region.replica.expired_count,
         }
 
     def sample_rates(self, now: Millis) -> None:
@@ -269,25 +266,9 @@ class RespServer:
         if self._stopping and not self.connections:
             self._all_gone.set()
 
-    def settle(self, now: Millis) -> None:
-        """Hand on the answers of those for whom something changed."""
-        for session, reply in self.database.settle(now):
-            self.deliver(session, reply)
-
-    def deliver(self, session: Session, reply: Reply) -> None:
-        """Hand on what a command that was blocked has come to."""
-        connection = self.connections.get(session.id)
-        # A session that is not ours belongs to whoever else calls the database.
-        if connection is not None:
-            connection.deliver(reply)
-
     def go_on(self) -> None:
-        """CLIENT PAUSE is over: serve the blocked, then run what was postponed."""
-        for session, reply in self.database.serve_all(self.engine.now()):
-            self.deliver(session, reply)
-        self.engine.schedule()
-        for connection in self._connections():
-            connection.go_on()
+        """CLIENT PAUSE is over."""
+        self.region.end_pause(self.engine.now())
 
     # --- Idle clients -------------------------------------------------------------------------
 
@@ -317,10 +298,6 @@ class RespServer:
             or self.monitors.includes(session)
             or self.database.is_waiting(session)
         )
-
-    def _resume_all(self) -> None:
-        for connection in self._connections():
-            connection.resume()
 
     def _connections(self) -> Iterator[Connection]:
         yield from list(self.connections.values())

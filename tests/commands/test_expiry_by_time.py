@@ -6,17 +6,15 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from crdtstream.commands.reply import CommandError, Reply
-from crdtstream.core.effects import ExpireKey
+from crdtstream.core.effects import ExpireKey, Record
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.keyspace.expiry import EXPIRED_AT_ONCE_MAX
-from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
-from crdtstream.database.database import WAITING, Database
-from crdtstream.database.session import Session
+from crdtstream.database.database import WAITING
 from crdtstream.engine import Engine
 from crdtstream.sim.node import NodeSettings, SimNode
-from crdtstream.store.log import Fsync, MemoryLog
+from crdtstream.store.log import MemoryLog
+from tests.harness.driven import Capture, Told, make_region
 
 PATIENCE_S = 10.0
 START_MS = 1_000_000
@@ -28,14 +26,13 @@ class Region1:
     The engine's timers are those of the event loop.
     """
 
-    def __init__(self, log: MemoryLog, clock_ms: int) -> None:
+    def __init__(self, log: MemoryLog, records: list[Record], clock_ms: int) -> None:
         self.clock_ms = clock_ms
-        self.replica = Replica(Region(1))
-        self.database = Database(self.replica)
-        self.engine = Engine(
-            self.replica, self.database, log, fsync=Fsync.ALWAYS, peers=[], now=self.now
-        )
-        self.client = self.database.open_session()
+        self.capture = Capture()
+        region = make_region(1, (), log=records, encode=self.capture)
+        self.replica = region.replica
+        self.engine = Engine(region, log, now=self.now)
+        self.client = Told(region)
 
     def now(self) -> Millis:
         return Millis(self.clock_ms)
@@ -45,11 +42,8 @@ class Region1:
         await asyncio.sleep(0)
         self.clock_ms += ms
 
-    def call(self, line: str, session: Session | None = None) -> object:
-        reply = self.database.call(session or self.client, self.now(), line.encode().split())
-        self.engine.settle()
-        self.engine.schedule()
-        return reply
+    def call(self, line: str, client: Told | None = None) -> object:
+        return self.capture.call((client or self.client).client, self.now(), *line.encode().split())
 
 
 async def deletes_in(log: MemoryLog) -> list[bytes]:
@@ -66,8 +60,9 @@ async def deletes_in(log: MemoryLog) -> list[bytes]:
 
 @contextlib.asynccontextmanager
 async def running(log: MemoryLog, *, clock_ms: int = START_MS) -> AsyncIterator[Region1]:
-    region = Region1(log, clock_ms)
-    await region.engine.recover()
+    rows = await log.read_from(1, bytes_max=1 << 30)
+    region = Region1(log, [row.record for row in rows], clock_ms)
+    await region.engine.begin()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(region.engine.run())
         yield region
@@ -148,20 +143,16 @@ async def test_the_engine_comes_back_to_many_keys_that_end_at_once() -> None:
 
 
 async def test_a_client_that_waits_is_answered_when_its_key_ends() -> None:
-    served: list[tuple[Session, Reply]] = []
     async with running(MemoryLog()) as region:
-        region.engine.deliver = lambda session, reply: served.append((session, reply))
-        reader = region.database.open_session()
+        reader = Told(region.engine.region)
         region.call("XADD x * f v")
         region.call("XGROUP CREATE x g $")
         assert region.call("XREADGROUP GROUP g c BLOCK 0 STREAMS x >", reader) is WAITING
         region.call("PEXPIRE x 30")
         await region.let_pass(30)
-        await until(lambda: bool(served))
-    ((session, reply),) = served
-    assert session is reader
-    assert isinstance(reply, CommandError)
-    assert reply.text.startswith("NOGROUP")
+        await until(lambda: bool(reader.told))
+    ((reply, _),) = reader.told
+    assert reply.startswith(b"-NOGROUP")
 
 
 # --- The simulator -----------------------------------------------------------------------------

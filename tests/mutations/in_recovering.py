@@ -89,16 +89,15 @@ RECOVERIES: Final = (
     # --- What peers do before they answer ---
     Mutation(
         "a-peer-keeps-what-it-holds-unapplied",
-        "crdtstream/replication/puller.py",
-        "        self._is_interrupted = True\n        self.arrivals.inbox.discard()\n"
-        "        self._changed.set()\n",
-        "        self._is_interrupted = True\n        self._changed.set()\n",
+        "crdtstream/region/links/pull.py",
+        "        self.inbox.discard()\n        self._must_reopen",
+        "        self._must_reopen",
         (BEFORE,),
         "rule 18: a peer applies effects of an earlier run after it has answered",
     ),
     Mutation(
         "relayed-effects-are-not-forgotten",
-        "crdtstream/replication/puller.py",
+        "crdtstream/region/links/pull.py",
         "        if origin in self.origins:\n            self.reopen()",
         "        if origin == self.peer:\n            self.reopen()",
         (BEFORE,),
@@ -138,7 +137,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "a-loss-does-not-take-the-proof-back",
-        "crdtstream/replication/gate.py",
+        "crdtstream/region/opening.py",
         "            self._must_revoke = True\n",
         "",
         (RECOVERING + "test_a_region_that_found_a_loss_is_not_taken_for_whole_by_its_next_start",),

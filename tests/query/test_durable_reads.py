@@ -14,8 +14,6 @@ import pyarrow as pa
 import pytest
 
 from crdtstream.core.ids import Region
-from crdtstream.core.replica import Replica
-from crdtstream.database.database import Database
 from crdtstream.engine import SYNC_SECONDS, Engine
 from crdtstream.query.service import QueryService
 from crdtstream.settings import NodeSettings
@@ -23,6 +21,7 @@ from crdtstream.store.log import Fsync
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
+from tests.harness.driven import Told, make_region
 from tests.store.held_log import HeldLog
 
 R1 = Region(1)
@@ -38,19 +37,19 @@ class Queried:
 
     async def add(self, count: int) -> None:
         """Append entries and wait until they are in the log."""
-        session = self.engine.database.open_session()
-        for _ in range(count):
-            argv = [b"XADD", b"s", b"*", b"f", b"v"]
-            self.engine.database.call(session, self.engine.now(), argv)
-        self.engine.schedule()
+        client = Told(self.engine.region).client
+        argv = [b"XADD", b"s", b"*", b"f", b"v"]
+        client.run(iter([argv] * count), self.engine.now(), bytes_max=1 << 20)
+        region = self.engine.region
         async with asyncio.timeout(10):
-            while self.engine.logged_vv != self.engine.replica.vv:
+            while region.outstanding.logged_vv != region.replica.vv:
                 await asyncio.sleep(0.001)
 
     async def made_durable(self) -> None:
         self.log.let_go()
         async with asyncio.timeout(10):
-            while self.engine.durable_vv != self.engine.replica.vv:
+            region = self.engine.region
+            while region.outstanding.durable_vv != region.replica.vv:
                 await asyncio.sleep(0.001)
 
 
@@ -73,8 +72,8 @@ async def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[
     """A region with three durable entries and two that are not."""
     monkeypatch.setitem(SYNC_SECONDS, Fsync.EVERYSEC, 0.005)
     log = HeldLog(Fsync.EVERYSEC)
-    replica = Replica(R1)
-    engine = Engine(replica, Database(replica), log, fsync=Fsync.EVERYSEC)
+    engine = Engine(make_region(1, ()), log, fsync=Fsync.EVERYSEC)
+    await engine.begin()
     async with asyncio.TaskGroup() as tasks, serving(engine, tmp_path) as stub:
         tasks.create_task(engine.run())
         queried = Queried(engine, log, stub)

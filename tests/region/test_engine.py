@@ -1,22 +1,25 @@
-"""The engine: ticks, group commits, and what may be told when."""
+"""The engine: when a tick ends, group commits, a disk that refuses, syncs, stopping."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from itertools import count
 
 import pytest
 
+from crdtstream.commands.reply import CommandError
+from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.fields import encode_fields
+from crdtstream.core.ids import Millis, make_id
+from crdtstream.core.ids import Region as RegionId
 from crdtstream.core.replica import Replica
-from crdtstream.core.wire.codec import decode_batch
-from crdtstream.database.database import WAITING, Database
-from crdtstream.database.session import Session
-from crdtstream.engine import SYNC_SECONDS, Engine
+from crdtstream.engine import SYNC_SECONDS, Engine, OutcomeUnknownError, replay_log
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, MemoryLog
+from tests.harness.driven import Told, make_region
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1 = RegionId(1)
 
 
 class GatedLog(MemoryLog):
@@ -46,35 +49,36 @@ class GatedLog(MemoryLog):
 class Region1:
     """Region 1's engine over a gated log, with a client."""
 
-    def __init__(self, fsync: Fsync = Fsync.ALWAYS, now: int = 1000) -> None:
+    def __init__(self, fsync: Fsync = Fsync.ALWAYS, records: Sequence[Record] = ()) -> None:
         self.log = GatedLog()
-        self.clock = now
-        replica = Replica(R1)
-        database = Database(replica)
-        self.engine = Engine(replica, database, self.log, fsync=fsync, peers=[R2, R3], now=self.now)
-        self.client = database.open_session()
-        self.told: list[tuple[str, bool]] = []
+        self.clock = 1000
+        self.region = make_region(log=records)
+        self.engine = Engine(self.region, self.log, fsync=fsync, now=self.now)
+        self.client = Told(self.region)
 
     def now(self) -> Millis:
         return Millis(self.clock)
 
-    def call(self, *argv: str, session: Session | None = None) -> object:
+    def call(self, *argv: str) -> None:
         arguments = [argument.encode() for argument in argv]
-        reply = self.engine.database.call(session or self.client, self.now(), arguments)
-        self.engine.settle()
-        return reply
-
-    def tell(self, name: str) -> None:
-        self.engine.defer(lambda ok: self.told.append((name, ok)))
+        self.client.client.run(iter([arguments]), self.now(), bytes_max=1 << 20)
 
     def write(self, name: str) -> None:
-        """A client's XADD, whose reply is ``name``."""
         self.call("XADD", "s", "*", "field", name)
-        self.tell(name)
+
+    @property
+    def certainties(self) -> list[bool]:
+        """Of each parcel told so far, whether its outcome was known."""
+        return [certain for _, certain in self.client.told]
+
+    @property
+    def durable_vv(self) -> VersionVector:
+        return self.region.outstanding.durable_vv
 
 
 @contextlib.asynccontextmanager
 async def running(region: Region1) -> AsyncIterator[Region1]:
+    await region.engine.begin()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(region.engine.run())
         yield region
@@ -100,55 +104,20 @@ async def test_a_write_is_told_of_after_its_commit(region: Region1) -> None:
     region.log.gate.clear()
     region.write("a")
     await ticks()
-    assert region.told == []
-    assert region.engine.logged_vv == region.engine.durable_vv == {}
+    assert region.client.told == []
     region.log.gate.set()
     await ticks()
-    assert region.told == [("a", True)]
-    assert region.engine.durable_vv == {R1: 1}
+    assert region.certainties == [True]
+    assert region.durable_vv == {R1: 1}
 
 
-async def test_a_tick_with_nothing_to_wait_for_is_told_of_at_its_end(region: Region1) -> None:
-    region.tell("read")
-    assert region.told == []
+async def test_a_tick_ends_once_after_what_the_event_loop_has_ready(region: Region1) -> None:
+    region.call("XLEN", "s")
+    region.call("XLEN", "s")
+    assert region.client.told == []
     await asyncio.sleep(0)
-    assert region.told == [("read", True)]
+    assert region.certainties == [True, True]
     assert region.log.attempts == []
-
-
-async def test_replies_of_a_tick_wait_for_all_commits_they_could_have_seen(
-    region: Region1,
-) -> None:
-    """Rule 19: a read sees what the tick before wrote, so it waits for that commit too."""
-    region.log.gate.clear()
-    region.write("a")
-    await ticks()
-    region.tell("read of a")
-    await ticks()
-    region.write("b")
-    region.tell("read of b")
-    await ticks()
-    assert region.told == []
-
-    region.log.gate.set()
-    await ticks(10)
-    assert region.told == [(name, True) for name in ("a", "read of a", "b", "read of b")]
-
-
-async def test_a_read_waits_for_the_write_queued_last_not_for_the_one_under_way(
-    region: Region1,
-) -> None:
-    region.log.gate.clear()
-    region.write("first")
-    await ticks()
-    region.write("second")
-    await ticks()
-    region.tell("read of second")
-    await ticks()
-    assert len(region.log.attempts) == 1
-    region.log.gate.set()
-    await ticks(10)
-    assert [name for name, _ in region.told] == ["first", "second", "read of second"]
 
 
 async def test_ticks_during_a_commit_share_the_next_one(region: Region1) -> None:
@@ -162,10 +131,10 @@ async def test_ticks_during_a_commit_share_the_next_one(region: Region1) -> None
     region.log.gate.set()
     await ticks(10)
     assert [len(commit) for commit in region.log.commits] == [1, 10]
-    assert len(region.told) == 11
+    assert len(region.client.told) == 11
 
 
-async def test_one_tick_of_many_clients_is_one_record(region: Region1) -> None:
+async def test_one_tick_of_many_commands_is_one_record(region: Region1) -> None:
     for index in range(100):
         region.write(str(index))
     await ticks(10)
@@ -177,25 +146,16 @@ async def test_a_failed_commit_is_repeated_with_the_same_content(region: Region1
     region.log.failure = "disk full"
     region.write("a")
     await ticks()
-    assert region.told == [("a", False)]
-    assert region.engine.fault == region.engine.database.fault == "disk full"
-    assert str(region.call("XADD", "s", "*", "f", "v")).startswith("MISCONF disk full")
-
-    # Reads go on, and what they see was told to be of unknown outcome.
-    assert region.call("XLEN", "s") == 1
-    region.tell("read")
-    await ticks()
-    assert region.told[-1] == ("read", True)
-
+    assert region.certainties == [False]
+    assert region.region.fault == "disk full"
     region.log.failure = None
-    while region.engine.fault is not None:
+    while region.region.fault is not None:
         await asyncio.sleep(0.01)
     assert len({tuple(map(repr, attempt)) for attempt in region.log.attempts}) == 1
-    assert region.engine.database.fault is None
-    assert region.engine.durable_vv == {R1: 1}
+    assert region.durable_vv == {R1: 1}
     region.write("b")
     await ticks(10)
-    assert region.told[-1] == ("b", True)
+    assert region.certainties == [False, True]
     assert [record.first_n for commit in region.log.commits for record in commit] == [1, 2]
 
 
@@ -205,17 +165,17 @@ async def test_what_was_queued_behind_a_failed_commit_hears_of_it(region: Region
     region.write("a")
     await ticks()
     region.write("b")
-    region.tell("read")
+    region.call("XLEN", "s")
     await ticks()
     region.log.gate.set()
     await ticks()
-    assert region.told == [("a", False), ("b", False), ("read", False)]
+    assert region.certainties == [False, False, False]
     region.log.failure = None
-    while region.engine.fault is not None:
+    while region.region.fault is not None:
         await asyncio.sleep(0.01)
     await ticks(10)
-    assert region.engine.durable_vv == {R1: 2}
-    assert len(region.told) == 3
+    assert region.durable_vv == {R1: 2}
+    assert len(region.client.told) == 3
 
 
 @pytest.mark.parametrize("fsync", [Fsync.EVERYSEC, Fsync.NO])
@@ -224,21 +184,21 @@ async def test_without_fsync_replies_wait_for_the_log_but_not_for_the_disk(fsync
         region.log.gate.clear()
         region.write("a")
         await ticks()
-        assert region.told == []
-        assert region.engine.logged_vv == {}
+        assert region.client.told == []
+        assert region.region.outstanding.logged_vv == {}
         region.log.gate.set()
         await ticks()
-        assert region.told == [("a", True)]
+        assert region.certainties == [True]
         # Committed, so links may send it; but only a sync makes it proof against a power cut.
-        assert region.engine.logged_vv == {R1: 1}
-        assert region.engine.durable_vv == {}
+        assert region.region.outstanding.logged_vv == {R1: 1}
+        assert region.durable_vv == {}
 
 
 async def test_everysec_syncs_about_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SYNC_SECONDS, Fsync.EVERYSEC, 0.01)
     async with running(Region1(Fsync.EVERYSEC)) as region:
         region.write("a")
-        while region.engine.durable_vv != {R1: 1}:
+        while region.durable_vv != {R1: 1}:
             await asyncio.sleep(0.001)
         syncs = region.log.syncs
         await asyncio.sleep(0.05)
@@ -251,92 +211,36 @@ async def test_recovery_lives_through_the_log_again(region: Region1) -> None:
         await ticks()
     region.call("XGROUP", "CREATE", "s", "g", "0")
     region.call("XREADGROUP", "GROUP", "g", "alice", "COUNT", "2", "STREAMS", "s", ">")
-    region.engine.schedule()
     await ticks(10)
 
-    again = Region1()
-    again.engine.log = region.log
-    await again.engine.recover()
-    assert again.engine.replica.vv == again.engine.durable_vv == {R1: 4}
-    assert again.engine.replica.digest() == region.engine.replica.digest()
-    assert again.call("XPENDING", "s", "g") == region.call("XPENDING", "s", "g")
-
-
-async def test_too_much_queued_for_the_disk_is_congestion() -> None:
-    region = Region1()
-    region.engine._queue_records_max = 4
-    relieved = []
-    region.engine.on_relief.append(lambda: relieved.append(region.engine.congested))
-    async with running(region):
-        region.log.gate.clear()
-        for index in range(5):
-            region.write(str(index))
-            await ticks(2)
-        assert region.engine.congested
-        region.log.gate.set()
-        await ticks(10)
-        assert not region.engine.congested
-        assert relieved == [False]
-
-
-async def test_a_blocked_reader_is_served_by_a_remote_batch_after_its_commit(
-    region: Region1,
-) -> None:
-    delivered: list[object] = []
-    region.engine.deliver = lambda _session, reply: region.engine.defer(
-        lambda ok: delivered.append(reply)
-    )
-    other = Replica(R2)
-    assert region.call("XREAD", "BLOCK", "0", "STREAMS", "s", "$") is WAITING
-    Database(other).call(Session(1), Millis(5), [b"XADD", b"s", b"*", b"f", b"v"])
-    (record,) = other.take_records(Millis(5))
-    assert record.batch is not None
-    region.log.gate.clear()
-    region.engine.apply(decode_batch(record.batch), record.batch)
-    region.engine.settle()
-    await ticks()
-    assert delivered == []
-    region.log.gate.set()
-    await ticks()
-    assert len(delivered) == 1
-    # The very bytes that came are what is logged.
-    assert region.log.commits[0][0].batch == record.batch
+    again = Replica(R1)
+    await replay_log(region.log, again)
+    assert again.vv == region.durable_vv == {R1: 4}
+    assert again.digest() == region.region.replica.digest()
 
 
 async def test_a_blocked_reader_whose_time_is_over_is_answered(region: Region1) -> None:
-    delivered: list[object] = []
-    region.engine.deliver = lambda _session, reply: delivered.append(reply)
-    assert region.call("XREAD", "BLOCK", "20", "STREAMS", "s", "$") is WAITING
-    region.engine.schedule()
+    region.call("XREAD", "BLOCK", "20", "STREAMS", "s", "$")
     await asyncio.sleep(0.005)
-    assert delivered == []
+    assert region.client.told == []
     region.clock += 20
-    while not delivered:
+    while not region.client.told:
         await asyncio.sleep(0.001)
 
 
-async def test_what_peers_have_only_grows(region: Region1) -> None:
-    region.engine.learn_peer_vv(R2, {R1: 3})
-    region.engine.learn_peer_vv(R2, {R1: 2})
-    region.engine.learn_peer_vv(R1, {R1: 9})
-    assert region.engine.peer_vvs() == {R2: {R1: 3}}
+async def test_a_program_that_asks_while_the_disk_refuses_hears_so(region: Region1) -> None:
+    ids = count(1)
 
+    def append(replica: Replica, _now: Millis) -> str:
+        replica.append(b"s", make_id(next(ids), 0), encode_fields([b"f", b"v"]))
+        return "done"
 
-async def test_older_news_of_a_peer_add_to_what_is_known_and_take_nothing_back(
-    region: Region1,
-) -> None:
-    region.engine.learn_peer_vv(R2, {R1: 3})
-    region.engine.learn_peer_vv(R2, {R1: 2, R2: 5})
-    assert region.engine.peer_vvs() == {R2: {R1: 3, R2: 5}}
-
-
-async def test_a_stale_region_refuses_writes_until_it_has_its_effects(region: Region1) -> None:
-    region.engine.set_stale("effects of this region are out there")
-    assert str(region.call("XADD", "s", "*", "f", "v")).startswith("MISCONF effects of this")
-    region.engine.set_stale(None)
-    region.write("a")
-    await ticks(10)
-    assert region.told == [("a", True)]
+    assert await region.engine.change(append) == "done"
+    region.log.failure = "disk full"
+    with pytest.raises(OutcomeUnknownError):
+        await region.engine.change(append)
+    with pytest.raises(CommandError, match="MISCONF disk full"):
+        await region.engine.change(append)
 
 
 async def test_a_bug_in_a_tick_stops_the_engine() -> None:
@@ -345,16 +249,18 @@ async def test_a_bug_in_a_tick_stops_the_engine() -> None:
     def broken(_now: Millis) -> list[Record]:
         raise AssertionError("a bug")
 
-    region.engine.replica.take_records = broken  # type: ignore[method-assign]
-    region.tell("never")
+    await region.engine.begin()
+    region.region.replica.take_records = broken  # type: ignore[method-assign]
+    region.write("never")
     with pytest.raises(BaseExceptionGroup) as group:
         await asyncio.wait_for(region.engine.run(), 5)
     assert group.group_contains(AssertionError, match="a bug")
-    assert region.told == []
+    assert region.client.told == []
 
 
 async def test_stopping_commits_what_is_queued() -> None:
     region = Region1()
+    await region.engine.begin()
     running_engine = asyncio.create_task(region.engine.run())
     region.log.gate.clear()
     region.write("a")
@@ -365,54 +271,4 @@ async def test_stopping_commits_what_is_queued() -> None:
     assert not running_engine.done()
     region.log.gate.set()
     await asyncio.wait_for(running_engine, 5)
-    assert region.told == [("a", True), ("b", True)]
-
-
-async def test_a_client_that_waits_for_a_token_is_served_by_a_remote_batch(
-    region: Region1,
-) -> None:
-    delivered: list[object] = []
-    region.engine.deliver = lambda _session, reply: delivered.append(reply)
-    other = Replica(R2)
-    Database(other).call(Session(1), Millis(5), [b"XADD", b"s", b"*", b"f", b"v"])
-    (record,) = other.take_records(Millis(5))
-    assert record.batch is not None
-    assert region.call("CRDT.WAITFOR", "2:1", "0") is WAITING
-    region.engine.apply(decode_batch(record.batch), record.batch)
-    assert delivered == []
-    region.engine.settle()
-    assert delivered == [1]
-
-
-async def test_idempotency_records_go_when_every_region_has_them(region: Region1) -> None:
-    """Also where nothing was deleted, so that there is nothing else to forget."""
-    replica = region.engine.replica
-    region.call("XADD", "s", "IDMP", "producer", "1", "*", "f", "v")
-    region.tell("added")
-    await ticks(10)
-    assert region.told == [("added", True)]
-    region.engine.learn_peer_vv(R2, {R1: 1})
-    assert (replica.idempotency_record_count, replica.tombstone_count) == (1, 0)
-    region.engine.learn_peer_vv(R3, {R1: 1})
-    assert replica.idempotency_record_count == 0
-
-
-async def test_a_key_whose_time_came_while_writes_were_refused_is_deleted_afterwards(
-    region: Region1,
-) -> None:
-    replica = region.engine.replica
-    region.call("XADD", "s", "*", "f", "v")
-    region.call("PEXPIRE", "s", "10")
-    region.engine.schedule()
-    await ticks(10)
-    region.engine.set_stale("effects of this region are out there")
-    region.clock += 10
-    async with asyncio.timeout(10):
-        while not replica.has_due:
-            await asyncio.sleep(0.001)
-    # The timer has been, and in vain.
-    await ticks()
-    assert replica.known_keys() == [b"s"]
-    region.engine.set_stale(None)
-    await ticks()
-    assert replica.known_keys() == []
+    assert region.certainties == [True, True]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from crdtstream.commands.reply import CommandError, Push
 from crdtstream.core.ids import Region
 from crdtstream.core.wire.codec import encode_vv
+from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import LinkState
+from crdtstream.region.links.messages import PROTOCOL_VERSION, Publications
 from crdtstream.region.links.publications import (
     OUTBOX_BYTES_MAX,
     OVERHEAD_BYTES,
@@ -20,11 +23,9 @@ from crdtstream.region.links.publications import (
     Outbox,
     Publication,
 )
-from crdtstream.replication.errors import PeerError
-from crdtstream.replication.wire import PROTOCOL_VERSION, checked_publications, encode_publications
+from crdtstream.replication.wire import decode_publications, encode_publications
 from crdtstream.scenario.replies import WAITING
 from crdtstream.scenario.rows import Settings
-from crdtstream.settings import Limits
 from crdtstream.sim.simulator import Simulator
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
@@ -33,7 +34,7 @@ from tests.replication.regions import LIMITS, LiveRegion, addresses, converged, 
 R1, R2, R3 = Region(1), Region(2), Region(3)
 NOBODY = "127.0.0.1:1"
 # Patient, so that nothing but what a test does ends a link.
-PATIENT = Limits(**{**LIMITS.model_dump(), "link_silence_ms_max": 60_000})
+PATIENT = replace(LIMITS, link_silence_ms_max=60_000)
 
 
 def listen(region: LiveRegion, *channels: str) -> list[tuple[bytes, bytes]]:
@@ -48,9 +49,9 @@ def listen(region: LiveRegion, *channels: str) -> list[tuple[bytes, bytes]]:
 
     for channel in channels:
         region.call("SUBSCRIBE", channel)
-    region.engine.database.channels.deliver = hear
+    region.region.database.channels.deliver = hear
     # LiveRegion.call is the only client there, and subscribers may not publish in RESP2.
-    region.client.protocol = 3
+    region.session.protocol = 3
     return heard
 
 
@@ -61,7 +62,7 @@ async def linked(regions: Iterable[LiveRegion]) -> None:
         lambda: all(
             puller.link.state is LinkState.LIVE
             for region in regions
-            for puller in region.pullers.values()
+            for puller in region.pulls.values()
         )
     )
 
@@ -81,8 +82,10 @@ async def test_every_region_hears_once_and_in_order() -> None:
         expected = [(b"c", b"%d" % index) for index in range(500)]
         await until(lambda: all(len(each) >= 500 for each in heard))
         assert heard == [expected] * 3
-        assert [session.publications for session in regions[0].service.stats.values()] == [500] * 2
-        assert regions[1].pullers[R1].stats.publications == 500
+        assert [
+            session.publications for session in regions[0].region.links.serve_stats.values()
+        ] == [500] * 2
+        assert regions[1].pulls[R1].stats.publications == 500
         assert [region.log.last_seq for region in regions] == [0, 0, 0]
 
 
@@ -106,8 +109,8 @@ async def test_a_transaction_publishes_when_it_is_executed() -> None:
         heard = listen(second, "c")
         for words in (("MULTI",), ("PUBLISH", "c", "one"), ("PUBLISH", "c", "two")):
             first.call(*words)
-        other = first.engine.database.open_session()
-        first.engine.database.call(other, first.engine.now(), [b"PUBLISH", b"c", b"zero"])
+        other = first.region.database.open_session()
+        first.region.database.call(other, first.engine.now(), [b"PUBLISH", b"c", b"zero"])
         await until(lambda: heard)
         assert first.call("EXEC") == [0, 0]
         await until(lambda: len(heard) == 3)
@@ -126,12 +129,12 @@ async def test_who_hears_of_an_entry_finds_it() -> None:
             entry_id = push.items[-1]
             assert isinstance(entry_id, bytes)
             argv = [b"XRANGE", b"s", entry_id, entry_id]
-            reply = second.engine.database.call(second.client, second.engine.now(), argv)
+            reply = second.region.database.call(second.session, second.engine.now(), argv)
             late.append(entry_id) if reply == [] else found.append(entry_id)
 
         found: list[bytes] = []
-        second.client.protocol = 3
-        second.engine.database.channels.deliver = hear
+        second.session.protocol = 3
+        second.region.database.channels.deliver = hear
         for index in range(300):
             entry_id = first.call("XADD", "s", "*", "field", "value")
             assert isinstance(entry_id, bytes)
@@ -149,21 +152,21 @@ async def test_a_publication_waits_for_effects_that_cannot_be_applied_yet() -> N
         first, second, third = regions
         await linked(regions)
         heard = listen(second, "c")
-        second.pullers[R3].pause()
-        await until(lambda: R2 not in third.service._sessions)
+        second.pause(R3)
+        await until(lambda: R2 not in third.serves)
         third.add(1)
         await until(lambda: first.replica.vv == {R3: 1})
         first.call("PUBLISH", "c", "before")
         first.add(1)
         first.call("PUBLISH", "c", "after")
-        link = second.pullers[R1]
+        link = second.pulls[R1]
         await until(lambda: link.stats.effects == 1)
         heard_ms = link.stats.heard_ms
-        await until(lambda: first.service.stats[R2].publications == 2)
+        await until(lambda: first.region.links.serve_stats[R2].publications == 2)
         await until(lambda: link.stats.heard_ms > heard_ms + 100)
         assert heard == [(b"c", b"before")]
         assert second.replica.vv == {}
-        second.pullers[R3].resume()
+        second.resume(R3)
         await until(lambda: len(heard) == 2)
         assert heard == [(b"c", b"before"), (b"c", b"after")]
         assert second.replica.vv == {R1: 1, R3: 1}
@@ -177,11 +180,11 @@ async def test_what_is_published_while_a_link_is_paused_is_lost() -> None:
     async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
         await linked([first, second])
         heard = listen(second, "c")
-        second.pullers[R1].pause()
-        await until(lambda: R2 not in first.service._sessions)
+        second.pause(R1)
+        await until(lambda: R2 not in first.serves)
         first.call("PUBLISH", "c", "lost")
-        assert first.service.stats[R2].publications_lost == 1
-        second.pullers[R1].resume()
+        assert first.region.links.serve_stats[R2].publications_lost == 1
+        second.resume(R1)
         await linked([first, second])
         first.call("PUBLISH", "c", "heard")
         await until(lambda: heard)
@@ -194,9 +197,9 @@ async def test_pausing_holds_back_what_is_on_its_way() -> None:
         await linked([first, second])
         heard = listen(second, "c")
         first.call("PUBLISH", "c", "on its way")
-        second.pullers[R1].pause()
-        await until(lambda: R2 not in first.service._sessions)
-        second.pullers[R1].resume()
+        second.pause(R1)
+        await until(lambda: R2 not in first.serves)
+        second.resume(R1)
         await linked([first, second])
         first.call("PUBLISH", "c", "heard")
         await until(lambda: heard)
@@ -210,9 +213,9 @@ async def test_nothing_is_repeated_when_a_link_comes_back() -> None:
         heard = listen(second, "c")
         first.call("PUBLISH", "c", "before")
         await until(lambda: heard)
-        before = second.pullers[R1].link.reconnects
-        second.pullers[R1]._reject("a test ends the link")
-        await until(lambda: second.pullers[R1].link.reconnects > before)
+        before = second.pulls[R1].link.reconnects
+        second.pulls[R1].reject("a test ends the link")
+        await until(lambda: second.pulls[R1].link.reconnects > before)
         await linked([first, second])
         first.call("PUBLISH", "c", "after")
         await until(lambda: len(heard) == 2)
@@ -237,7 +240,7 @@ async def test_publications_are_not_relayed() -> None:
         second.call("PUBLISH", "c", "from two")
         await until(lambda: at_third)
         assert at_third == [(b"c", b"from two")]
-        assert first.service.stats[R3].publications_lost == 1
+        assert first.region.links.serve_stats[R3].publications_lost == 1
 
 
 # --- Slow links -----------------------------------------------------------------------------------
@@ -287,8 +290,8 @@ async def test_a_flood_delays_no_batches_and_stays_within_bounds() -> None:
     first = LiveRegion(1, where, limits=PATIENT)
     payload = "x" * 10_000
     count = 2 * OUTBOX_BYTES_MAX // len(payload)
-    stats = first.service.stats[R2]
     async with first.running():
+        stats = first.region.links.serve_stats[R2]
         async with slow_puller(2, where[1]) as received:
             await until(lambda: any(message.HasField("heartbeat") for message in received))
             for index in range(count):
@@ -297,7 +300,7 @@ async def test_a_flood_delays_no_batches_and_stays_within_bounds() -> None:
                     first.add(1)
                     await asyncio.sleep(0)
             first.add(1)
-            outbox = first.service._sessions[R2].outbox
+            outbox = first.serves[R2].outbox
             await until(lambda: stats.effects == first.replica.issued)
             await until(lambda: received_weight(received) >= WINDOW_BYTES)
             assert received_weight(received) <= WINDOW_BYTES + len(payload) + OVERHEAD_BYTES
@@ -319,7 +322,7 @@ async def test_a_burst_goes_through_a_link_that_is_quick_enough() -> None:
         for _ in range(10_000):
             first.call("PUBLISH", "c", payload)
         await until(lambda: len(heard) == 10_000)
-        assert first.service.stats[R2].publications_lost == 0
+        assert first.region.links.serve_stats[R2].publications_lost == 0
 
 
 # --- Sizes ----------------------------------------------------------------------------------------
@@ -344,7 +347,8 @@ async def test_one_that_links_cannot_carry_is_refused_and_nobody_is_told() -> No
 
 async def test_a_region_without_peers_publishes_what_it_likes() -> None:
     alone = LiveRegion(1, {1: NOBODY})
-    assert alone.engine.database.channels.forward_bytes_max is None
+    await alone.begin()
+    assert alone.region.database.channels.forward_bytes_max is None
 
 
 # --- What peers send ------------------------------------------------------------------------------
@@ -356,24 +360,26 @@ def one(payload: bytes = b"payload", after_n: int = 0) -> Publication:
 
 def test_publications_survive_the_way() -> None:
     publications = [one(), Publication(b"", b"\xff\0", sharded=True, after_n=(1 << 64) - 1)]
-    message = pb.Publications.FromString(encode_publications(R2, publications).SerializeToString())
-    assert checked_publications(R2, message) == publications
+    message = pb.Publications.FromString(
+        encode_publications(Publications(R2, publications)).SerializeToString()
+    )
+    assert decode_publications(R2, message) == Publications(R2, publications)
 
 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (encode_publications(R3, [one()]), "publications.origin: 3"),
+        (encode_publications(Publications(R3, [one()])), "publications.origin: 3"),
         (pb.Publications(), "publications.origin: 0"),
         (
-            encode_publications(R2, [one(), one(bytes(PUBLICATION_BYTES_MAX))]),
+            encode_publications(Publications(R2, [one(), one(bytes(PUBLICATION_BYTES_MAX))])),
             r"publications\[1\]: 1048583 bytes",
         ),
     ],
 )
 def test_what_no_region_sends_is_refused(message: pb.Publications, reason: str) -> None:
     with pytest.raises(PeerError, match=f"region 2: {reason}"):
-        checked_publications(R2, message)
+        decode_publications(R2, message)
 
 
 @contextlib.asynccontextmanager
@@ -400,14 +406,13 @@ async def peer_that_sends(messages: list[pb.SyncResponse]) -> AsyncIterator[str]
 async def test_a_peer_that_sends_what_it_must_not_loses_the_link() -> None:
     where = addresses(2)
     second = LiveRegion(2, where, limits=PATIENT)
-    stolen = pb.SyncResponse(publications=encode_publications(R3, [one()]))
-    async with peer_that_sends([stolen]) as address:
-        second.pullers[R1].address = address
-        async with second.running():
-            heard = listen(second, "channel")
-            link = second.pullers[R1].link
-            await until(lambda: "publications.origin: 3" in link.error)
-            assert heard == []
+    stolen = pb.SyncResponse(publications=encode_publications(Publications(R3, [one()])))
+    async with peer_that_sends([stolen]) as address, second.running():
+        second.pulls[R1].address = address
+        heard = listen(second, "channel")
+        link = second.pulls[R1].link
+        await until(lambda: "publications.origin: 3" in link.error)
+        assert heard == []
 
 
 async def test_a_peer_that_ignores_the_window_fills_no_memory() -> None:
@@ -415,12 +420,11 @@ async def test_a_peer_that_ignores_the_window_fills_no_memory() -> None:
     where = addresses(2)
     second = LiveRegion(2, where, limits=PATIENT)
     waiting = one(bytes(100_000), after_n=1_000)
-    flood = [pb.SyncResponse(publications=encode_publications(R1, [waiting]))] * 10
-    async with peer_that_sends(flood) as address:
-        second.pullers[R1].address = address
-        async with second.running():
-            link = second.pullers[R1].link
-            await until(lambda: "more than their window allows" in link.error)
+    flood = [pb.SyncResponse(publications=encode_publications(Publications(R1, [waiting])))] * 10
+    async with peer_that_sends(flood) as address, second.running():
+        second.pulls[R1].address = address
+        link = second.pulls[R1].link
+        await until(lambda: "more than their window allows" in link.error)
 
 
 # --- Without IO -----------------------------------------------------------------------------------

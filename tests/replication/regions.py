@@ -2,30 +2,36 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from random import Random
+from time import perf_counter_ns
 
 import grpc
 
-from crdtstream.core.ids import Region
+from crdtstream.commands.reply import Reply
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.ids import Region as RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
-from crdtstream.database.database import Database
-from crdtstream.engine import Engine
-from crdtstream.region.links.readiness import DatabaseIdentity, Readiness
-from crdtstream.region.links.routes import Routes
-from crdtstream.replication.applier import Applier
-from crdtstream.replication.gate import Gate, random_uid
-from crdtstream.replication.puller import Identity, Puller
+from crdtstream.database.database import Database, Waiting
+from crdtstream.database.session import Session
+from crdtstream.engine import Engine, random_uid, replay_log, wall_clock
+from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.messages import Identity
+from crdtstream.region.links.pull import Pull
+from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.links.serve import Serve
+from crdtstream.region.region import Folder, Region
+from crdtstream.replication.puller import Puller
 from crdtstream.replication.server import ReplicationService
-from crdtstream.settings import Limits
-from crdtstream.store.log import Log, MemoryLog
+from crdtstream.store.log import Fsync, Log, MemoryLog
 from crdtstream.v1 import replication_pb2_grpc
 from tests.conftest import free_base_port
+from tests.harness.driven import UID, Capture, Told
 
 # As quick as can be: tests wait for what happens, not for the clock.
-UID = DatabaseUid(bytes(range(16)))
-LIMITS = Limits(
+LIMITS = RegionLimits(
     inbox_wait_ms_max=200,
     backoff_ms_min=10,
     backoff_ms_max=50,
@@ -43,7 +49,7 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
 
 
 class LiveRegion:
-    """One region: replica, engine, links, gRPC server; a client of it is ``call``."""
+    """One region: its value, engine, links and gRPC server; a client of it is ``call``."""
 
     def __init__(
         self,
@@ -54,61 +60,51 @@ class LiveRegion:
         database_id: str = "crdb",
         is_proven: bool = True,
         uid: DatabaseUid = UID,
-        limits: Limits = LIMITS,
+        limits: RegionLimits = LIMITS,
+        fsync: Fsync = Fsync.ALWAYS,
     ) -> None:
         """A region that goes on with its log; not ``is_proven``: it recovers first."""
-        self.region = Region(number)
+        self.number = RegionId(number)
         self.log = log or MemoryLog()
-        replica = Replica(self.region, peers=[Region(peer) for peer in addresses if peer != number])
-        self.replica = replica
-        peers = {Region(peer): address for peer, address in addresses.items() if peer != number}
-        self.engine = Engine(replica, Database(replica), self.log, peers=list(peers))
-        self.client = self.engine.database.open_session()
-        self.applier = Applier(self.engine)
-        identity = Identity.new(self.region, database_id)
-        database = DatabaseIdentity(uid)
-        readiness = Readiness(
-            self.region,
-            peers,
-            database=database,
-            is_proven=is_proven,
-            has_effects=False,
-            make_uid=random_uid,
-        )
-        self.gate = Gate(self.engine, readiness)
-        if uid:
-            self.gate.use_stored(database)
-        self.service = ReplicationService(identity, self.engine, sorted(peers), limits, self.gate)
-        self.routes = Routes(
-            self.region,
-            peers,
-            now=self.engine.now(),
-            relay_after_ms=limits.inbox_wait_ms_max,
-            is_held=self.gate.peer_runs.is_held,
-        )
-        self.pullers = {
-            peer: Puller(
-                peer,
-                address,
-                identity=identity,
-                engine=self.engine,
-                applier=self.applier,
-                routes=self.routes,
-                gate=self.gate,
-                limits=limits,
-                random=Random(number),
-            )
-            for peer, address in peers.items()
+        self._capture = Capture()
+        self._peers = {
+            RegionId(peer): address for peer, address in addresses.items() if peer != number
         }
-        self.gate.peer_runs.watch(puller.note_held for puller in self.pullers.values())
         self._address = addresses[number]
+        self._identity = Identity(self.number, database_id, secrets.randbits(63))
+        self._folder = Folder(is_proven=is_proven, database=DatabaseIdentity(uid))
+        self._limits = limits
+        self._fsync = fsync
+        self._has_begun = False
 
-    def call(self, *argv: str) -> object:
+    async def begin(self) -> None:
+        """Read the log; no links yet."""
+        self.replica = Replica(self.number, peers=list(self._peers))
+        await replay_log(self.log, self.replica)
+        self.region = Region(
+            self.replica,
+            Database(self.replica),
+            seq=self.log.last_seq,
+            folder=self._folder,
+            now=wall_clock(),
+            identity=self._identity,
+            addresses=self._peers,
+            encode=self._capture,
+            clock=perf_counter_ns,
+            uniform=Random(self.number).uniform,
+            make_uid=random_uid,
+            limits=self._limits,
+        )
+        self.engine = Engine(self.region, self.log, fsync=self._fsync)
+        self.service = ReplicationService(self.engine)
+        self._client = Told(self.region)
+        self._has_begun = True
+        await self.engine.begin()
+
+    def call(self, *argv: str) -> Reply | Waiting:
+        """Run a command; its reply as the commands know it, before it is durable."""
         arguments = [argument.encode() for argument in argv]
-        reply = self.engine.database.call(self.client, self.engine.now(), arguments)
-        self.engine.settle()
-        self.engine.schedule()
-        return reply
+        return self._capture.call(self._client.client, self.engine.now(), *arguments)
 
     def add(self, count: int = 1, key: str = "s") -> None:
         """Append entries, each in a tick of its own if awaited between."""
@@ -116,10 +112,56 @@ class LiveRegion:
             reply = self.call("XADD", key, "*", "field", "value")
             assert isinstance(reply, bytes), reply
 
+    @property
+    def answers(self) -> list[Reply]:
+        """Every reply so far."""
+        return self._capture.replies
+
+    @property
+    def session(self) -> Session:
+        return self._client.client.session
+
+    # --- What tests look at -------------------------------------------------------------------
+
+    @property
+    def obstacle(self) -> str | None:
+        return self.region.opening.obstacle
+
+    @property
+    def logged_vv(self) -> VersionVector:
+        return self.region.outstanding.logged_vv
+
+    @property
+    def durable_vv(self) -> VersionVector:
+        return self.region.outstanding.durable_vv
+
+    @property
+    def pulls(self) -> Mapping[RegionId, Pull]:
+        return self.region.links.pulls
+
+    @property
+    def serves(self) -> Mapping[RegionId, Serve]:
+        return self.region.links.serves
+
+    def knows_of(self, peer: RegionId) -> VersionVector:
+        """What it believes that a peer durably has."""
+        return self.region.knowledge.of(peer)
+
+    def pause(self, peer: RegionId) -> None:
+        self.pulls[peer].pause(self.engine.now())
+
+    def resume(self, peer: RegionId) -> None:
+        self.pulls[peer].resume(self.engine.now())
+
+    # --- Running ------------------------------------------------------------------------------
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["LiveRegion"]:
-        await self.engine.recover()
-        await self.gate.follow()
+        if not self._has_begun:
+            await self.begin()
+        pullers = [
+            Puller(pull, self.engine, batch_bytes_max=1 << 30) for pull in self.pulls.values()
+        ]
         server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         replication_pb2_grpc.add_ReplicationServicer_to_server(self.service, server)
         server.add_insecure_port(self._address)
@@ -127,11 +169,7 @@ class LiveRegion:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.engine.run())
-                background = [
-                    tasks.create_task(self.applier.run()),
-                    tasks.create_task(self.gate.run()),
-                ]
-                background += [tasks.create_task(puller.run()) for puller in self.pullers.values()]
+                background = [tasks.create_task(puller.run()) for puller in pullers]
                 try:
                     yield self
                 finally:
@@ -139,7 +177,7 @@ class LiveRegion:
                         task.cancel()
                     self.engine.stop()
         finally:
-            self.service.stop()
+            self.region.links.stop()
             await server.stop(grace=0)
 
 

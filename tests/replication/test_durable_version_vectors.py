@@ -27,9 +27,7 @@ def region_on_held_log(
     number: int, where: Mapping[int, str], fsync: Fsync
 ) -> tuple[LiveRegion, HeldLog]:
     log = HeldLog(fsync)
-    region = LiveRegion(number, where, log=log)
-    region.engine.fsync = fsync
-    return region, log
+    return LiveRegion(number, where, log=log, fsync=fsync), log
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +44,7 @@ async def said_again(last_heard: Callable[[], float]) -> None:
 
 def heard(region: LiveRegion, of: Region) -> VersionVector:
     """What a region believes that another one has durably."""
-    return region.engine.peer_vvs().get(of, {})
+    return region.knows_of(of)
 
 
 @HELD
@@ -56,12 +54,12 @@ async def test_an_ack_names_nothing_that_is_not_durable(fsync: Fsync) -> None:
     second, log = region_on_held_log(2, where, fsync)
     async with live_regions([first, second]):
         # What R1 hears of R2 are acks only.
-        first.pullers[R2].pause()
-        await until(lambda: R2 in first.service._sessions)
+        first.pause(R2)
+        await until(lambda: R2 in first.serves)
         log.hold()
         first.add(1)
         await until(lambda: second.replica.vv == {R1: 1})
-        await said_again(lambda: first.service._sessions[R2].heard)
+        await said_again(lambda: first.serves[R2]._heard_at)
         assert heard(first, R2) == {}
         log.let_go()
         await until(lambda: heard(first, R2) == {R1: 1})
@@ -74,13 +72,13 @@ async def test_a_heartbeat_names_nothing_that_is_not_durable(fsync: Fsync) -> No
     second, log = region_on_held_log(2, where, fsync)
     async with live_regions([first, second]):
         # What R1 hears of R2 are heartbeats only.
-        second.pullers[R1].pause()
-        await until(lambda: first.pullers[R2].link.is_up)
-        await until(lambda: R2 not in first.service._sessions)
+        second.pause(R1)
+        await until(lambda: first.pulls[R2].link.is_up)
+        await until(lambda: R2 not in first.serves)
         log.hold()
         second.add(1)
         await until(lambda: second.replica.vv == {R2: 1})
-        await said_again(lambda: first.pullers[R2].stats.heard_ms)
+        await said_again(lambda: first.pulls[R2].stats.heard_ms)
         assert heard(first, R2) == {}
         log.let_go()
         await until(lambda: heard(first, R2) == {R2: 1})
@@ -96,7 +94,7 @@ async def test_nothing_is_stable_that_is_not_durable_here() -> None:
         first.add(1)
         first.call("DEL", "s")
         await until(lambda: heard(first, R2) == heard(first, R3) == {R1: 2})
-        assert first.engine.logged_vv == {R1: 2}
+        assert first.logged_vv == {R1: 2}
         assert first.replica.tombstone_count == 1
         log.let_go()
         await until(lambda: first.replica.tombstone_count == 0)
@@ -110,9 +108,9 @@ async def test_what_is_committed_during_a_sync_waits_for_the_next_one() -> None:
         region.add(1)
         await until(lambda: log.is_syncing)
         region.add(1)
-        await until(lambda: region.engine.logged_vv == {R1: 2})
+        await until(lambda: region.logged_vv == {R1: 2})
         log.let_one_go()
-        await until(lambda: region.engine.durable_vv)
-        assert region.engine.durable_vv == {R1: 1}
+        await until(lambda: region.durable_vv)
+        assert region.durable_vv == {R1: 1}
         log.let_go()
-        await until(lambda: region.engine.durable_vv == {R1: 2})
+        await until(lambda: region.durable_vv == {R1: 2})

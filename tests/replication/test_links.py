@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from crdtstream.core.ids import Region
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.region.links.link import LinkState
-from crdtstream.settings import Limits
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
@@ -46,9 +46,9 @@ async def test_a_peer_that_starts_late_gets_what_it_missed() -> None:
             await asyncio.sleep(0)
         async with second.running():
             await converged([first, second])
-            await until(lambda: second.pullers[R1].link.state is LinkState.LIVE)
-            assert second.pullers[R1].lag_effects == 0
-            assert second.pullers[R1].stats.effects == 200
+            await until(lambda: second.pulls[R1].link.state is LinkState.LIVE)
+            assert second.pulls[R1].lag_effects == 0
+            assert second.pulls[R1].stats.effects == 200
 
 
 async def test_links_log_the_very_bytes_that_were_issued() -> None:
@@ -57,7 +57,7 @@ async def test_links_log_the_very_bytes_that_were_issued() -> None:
         first.call("XADD", "s", "*", "f", "v")
         first.call("DEL", "s")
         await converged([first, second])
-        await until(lambda: second.engine.logged_vv == {R1: 2})
+        await until(lambda: second.logged_vv == {R1: 2})
         issued = [row.record.batch for row in await first.log.read_from(1, bytes_max=1 << 20)]
         received = [row.record.batch for row in await second.log.read_from(1, bytes_max=1 << 20)]
         assert issued == received
@@ -68,9 +68,7 @@ async def test_acks_reach_the_issuer() -> None:
     async with live_regions(LiveRegion(number, where) for number in where) as regions:
         first = regions[0]
         first.add(5)
-        await until(
-            lambda: all(first.engine.peer_vvs().get(peer, {}).get(R1, 0) == 5 for peer in (R2, R3))
-        )
+        await until(lambda: all(first.knows_of(peer).get(R1, 0) == 5 for peer in (R2, R3)))
 
 
 async def test_tombstones_go_when_they_are_stable_everywhere() -> None:
@@ -87,10 +85,10 @@ async def test_an_idle_link_carries_no_batches() -> None:
     async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
         first.add(1)
         await converged([first, second])
-        before = second.pullers[R1].stats.batches
-        heard = second.pullers[R1].stats.heard_ms
-        await until(lambda: second.pullers[R1].stats.heard_ms > heard + 100)
-        assert second.pullers[R1].stats.batches == before == 1
+        before = second.pulls[R1].stats.batches
+        heard = second.pulls[R1].stats.heard_ms
+        await until(lambda: second.pulls[R1].stats.heard_ms > heard + 100)
+        assert second.pulls[R1].stats.batches == before == 1
 
 
 async def test_a_paused_link_pulls_nothing_until_it_is_resumed() -> None:
@@ -98,26 +96,26 @@ async def test_a_paused_link_pulls_nothing_until_it_is_resumed() -> None:
     async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
         first.add(1)
         await converged([first, second])
-        second.pullers[R1].pause()
-        await until(lambda: R2 not in first.service._sessions)
+        second.pause(R1)
+        await until(lambda: R2 not in first.serves)
         first.add(1)
         second.add(1)
         await until(lambda: first.replica.vv == {R1: 2, R2: 1})
         assert second.replica.vv == {R1: 1, R2: 1}
-        assert second.pullers[R1].link.state is LinkState.PAUSED
-        second.pullers[R1].resume()
+        assert second.pulls[R1].link.state is LinkState.PAUSED
+        second.resume(R1)
         await converged([first, second])
 
 
 async def test_pausing_and_resuming_at_once_leaves_a_working_link() -> None:
     where = addresses(2)
     async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
-        await until(lambda: second.pullers[R1].link.state is LinkState.LIVE)
-        second.pullers[R1].pause()
-        second.pullers[R1].resume()
+        await until(lambda: second.pulls[R1].link.state is LinkState.LIVE)
+        second.pause(R1)
+        second.resume(R1)
         first.add(1)
         await converged([first, second])
-        await until(lambda: second.pullers[R1].link.state is LinkState.LIVE)
+        await until(lambda: second.pulls[R1].link.state is LinkState.LIVE)
 
 
 async def test_effects_are_relayed_while_the_direct_link_is_down() -> None:
@@ -127,30 +125,30 @@ async def test_effects_are_relayed_while_the_direct_link_is_down() -> None:
     async with live_regions([first, second, third]) as regions:
         first.add(3)
         await converged(regions)
-        assert third.pullers[R2].origins == {R1, R2}
+        assert third.pulls[R2].origins == {R1, R2}
 
         # The way is free again: the direct link takes over, and relaying ends.
-        third.pullers[R1].address = where[1]
-        await until(lambda: third.pullers[R2].origins == {R2})
-        batches = third.pullers[R2].stats.batches
+        third.pulls[R1].address = where[1]
+        await until(lambda: third.pulls[R2].origins == {R2})
+        batches = third.pulls[R2].stats.batches
         first.add(3)
         await converged(regions)
-        assert third.pullers[R1].stats.batches == 1
-        assert third.pullers[R2].stats.batches == batches
+        assert third.pulls[R1].stats.batches == 1
+        assert third.pulls[R2].stats.batches == batches
 
 
 async def test_a_paused_origin_is_not_relayed() -> None:
     where = addresses()
     async with live_regions(LiveRegion(number, where) for number in where) as regions:
         first, second, third = regions
-        third.pullers[R1].pause()
+        third.pause(R1)
         first.add(1)
         await until(lambda: second.replica.vv == {R1: 1})
-        heard = third.pullers[R2].stats.heard_ms
-        await until(lambda: third.pullers[R2].stats.heard_ms > heard + 2 * LIMITS.inbox_wait_ms_max)
-        assert third.pullers[R2].origins == {R2}
+        heard = third.pulls[R2].stats.heard_ms
+        await until(lambda: third.pulls[R2].stats.heard_ms > heard + 2 * LIMITS.inbox_wait_ms_max)
+        assert third.pulls[R2].origins == {R2}
         assert third.replica.vv == {}
-        third.pullers[R1].resume()
+        third.resume(R1)
         await converged(regions)
 
 
@@ -158,12 +156,8 @@ async def test_a_link_that_waits_for_an_origin_asks_for_it_too() -> None:
     """Rule 2: batches of R2 wait for R1's, which R2's link is not asked for; they must neither
     block it for ever nor fill it."""
     where = addresses()
-    limits = Limits(
-        **{**LIMITS.model_dump(), "inbox_batches_max": 2, "link_silence_ms_max": 60_000}
-    )
+    limits = replace(LIMITS, inbox_batches_max=2, link_silence_ms_max=60_000)
     first, second = LiveRegion(1, where), LiveRegion(2, where)
-    # The direct link is up as far as anyone can tell, and brings nothing.
-    third = LiveRegion(3, where, limits=limits)
     async with contextlib.AsyncExitStack() as stack:
         for region in (first, second):
             await stack.enter_async_context(region.running())
@@ -173,11 +167,12 @@ async def test_a_link_that_waits_for_an_origin_asks_for_it_too() -> None:
             second.add(1)
             await asyncio.sleep(0.001)
         silent = await stack.enter_async_context(silent_peer())
-        third.pullers[R1].address = silent
+        # The direct link is up as far as anyone can tell, and brings nothing.
+        third = LiveRegion(3, {**where, 1: silent}, limits=limits)
         await stack.enter_async_context(third.running())
         await until(lambda: third.replica.vv == {R1: 1, R2: 10})
-        assert third.pullers[R1].link.is_up
-        assert third.pullers[R2].origins == {R1, R2}
+        assert third.pulls[R1].link.is_up
+        assert third.pulls[R2].origins == {R1, R2}
 
 
 @contextlib.asynccontextmanager
@@ -203,9 +198,7 @@ async def silent_peer(region: int = 1):  # type: ignore[no-untyped-def]
 
 async def test_a_large_backlog_goes_through_a_small_inbox() -> None:
     where = addresses(2)
-    limits = Limits(
-        **{**LIMITS.model_dump(), "inbox_batches_max": 1, "link_message_bytes_target": 1024}
-    )
+    limits = replace(LIMITS, inbox_batches_max=1, link_message_bytes_target=1024)
     first, second = (LiveRegion(number, where, limits=limits) for number in where)
     async with first.running():
         for _ in range(500):
@@ -229,7 +222,7 @@ async def test_a_stranger_is_refused_and_told_why(
     first = LiveRegion(1, where)
     stranger = LiveRegion(number, {1: where[1], number: where[2]}, database_id=database_id)
     async with live_regions([first, stranger]):
-        link = stranger.pullers[R1].link
+        link = stranger.pulls[R1].link
         await until(lambda: link.state is LinkState.REFUSED)
         assert reason in link.error
 
@@ -240,7 +233,7 @@ async def test_the_same_region_on_both_sides_is_refused() -> None:
     # It believes that the other one is region 2, but that is region 1 like itself.
     twin = LiveRegion(1, {1: where[2], 2: where[1]})
     async with live_regions([first, twin]):
-        link = twin.pullers[R2].link
+        link = twin.pulls[R2].link
         await until(lambda: link.state is LinkState.REFUSED)
         assert "both sides are region 1; each region needs a number of its own" in link.error
 
@@ -250,7 +243,7 @@ async def test_a_peer_of_another_number_than_expected_is_refused() -> None:
     second = LiveRegion(2, where)
     third = LiveRegion(3, {1: where[2], 2: NOBODY, 3: where[3]})
     async with live_regions([second, third]):
-        link = third.pullers[R1].link
+        link = third.pulls[R1].link
         await until(lambda: link.state is LinkState.REFUSED)
         assert "is region 2, not region 1; correct the peer's address" in link.error
 
@@ -264,9 +257,10 @@ async def test_a_region_that_lost_its_log_takes_its_effects_back_before_issuing(
             first.add(7)
             await converged([first, second])
         restored = LiveRegion(1, where, log=MemoryLog(), is_proven=False)
+        await restored.begin()
         assert "waits for region 2" in str(restored.call("XADD", "s", "*", "f", "v"))
         async with restored.running():
-            await until(lambda: restored.engine.stale is None)
+            await until(lambda: restored.obstacle is None)
             assert restored.replica.vv == {R1: 7}
             restored.add(1)
             await converged([restored, second])

@@ -2,8 +2,9 @@
 
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.uid import DatabaseUid
+from crdtstream.region.links.messages import Progress, Standing
 from crdtstream.region.links.readiness import DatabaseIdentity
-from crdtstream.replication.wire import Progress, Standing, decode_progress, encode_progress
+from crdtstream.replication.wire import decode_progress, encode_progress
 
 R1, R2, R3 = Region(1), Region(2), Region(3)
 UID = DatabaseUid(bytes(range(16)))

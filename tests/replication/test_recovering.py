@@ -42,7 +42,7 @@ def refusal(region: LiveRegion) -> str:
 async def test_fresh_regions_answer_each_other_and_agree_on_one_database() -> None:
     where = addresses()
     async with live_regions(fresh(number, where) for number in where) as regions:
-        await until(lambda: all(one.engine.stale is None for one in regions))
+        await until(lambda: all(one.obstacle is None for one in regions))
         assert len({one.replica.database_uid for one in regions}) == 1
         assert regions[0].replica.database_uid
         for region in regions:
@@ -59,11 +59,11 @@ async def test_a_fresh_region_whose_peers_are_away_waits_and_says_for_whom() -> 
     where = addresses()
     first, second, third = (fresh(number, where) for number in where)
     async with first.running(), second.running():
-        await until(lambda: "waits for region 3" in str(first.engine.stale))
+        await until(lambda: "waits for region 3" in str(first.obstacle))
         assert "MISCONF" in refusal(first)
         assert "--new-database" in refusal(first)
         async with third.running():
-            await until(lambda: first.engine.stale is None)
+            await until(lambda: first.obstacle is None)
             first.add(1)
             await converged([first, second, third])
 
@@ -74,7 +74,7 @@ async def test_a_restored_copy_takes_no_writes_while_a_member_is_away() -> None:
     first, second = (LiveRegion(number, where) for number in where)
     async with second.running(), first.running():
         first.add(5)
-        await until(lambda: first.engine.logged_vv == {R1: 5})
+        await until(lambda: first.logged_vv == {R1: 5})
         assert isinstance(first.log, MemoryLog)
         copy = await copy_of(first.log)
         first.add(3)
@@ -86,7 +86,7 @@ async def test_a_restored_copy_takes_no_writes_while_a_member_is_away() -> None:
             assert "waits for region 2" in refusal(restored)
             await asyncio.sleep(0)
         async with again.running():
-            await until(lambda: restored.engine.stale is None)
+            await until(lambda: restored.obstacle is None)
             assert restored.replica.vv == {R1: 8}
             restored.add(2)
             await converged([restored, again])
@@ -104,7 +104,7 @@ async def test_a_wiped_region_takes_its_effects_back_before_it_issues() -> None:
         wiped = fresh(1, where)
         async with wiped.running():
             assert "MISCONF" in refusal(wiped)
-            await until(lambda: wiped.engine.stale is None)
+            await until(lambda: wiped.obstacle is None)
             assert wiped.replica.vv == {R1: 7}
             assert wiped.replica.database_uid == second.replica.database_uid
             wiped.add(1)
@@ -119,7 +119,7 @@ async def batches_of(count: int) -> AsyncIterator[list[Record]]:
     async with region.running():
         for n in range(1, count + 1):
             region.add(1)
-            await until(lambda n=n: region.engine.logged_vv == {R1: n})
+            await until(lambda n=n: region.logged_vv == {R1: n})
         yield [row.record for row in await region.log.read_from(1, bytes_max=1 << 20)]
 
 
@@ -128,16 +128,16 @@ async def test_a_peer_forgets_what_it_holds_unapplied_before_it_answers() -> Non
     where = addresses()
     second, third = LiveRegion(2, where), LiveRegion(3, where)
     async with batches_of(3) as records, second.running(), third.running():
-        await until(lambda: second.pullers[R3].link.state is LinkState.LIVE)
+        await until(lambda: second.pulls[R3].link.state is LinkState.LIVE)
         # Region 3's link had been asked for region 1's effects, too: 2 and 3 came, 1 did not.
-        puller = second.pullers[R3]
+        puller = second.pulls[R3]
         puller.origins = frozenset({R1, R3})
         hold_back(second, puller.peer, records[1:])
-        assert len(puller.arrivals.inbox) == 2
+        assert len(puller.inbox) == 2
         restored = LiveRegion(1, where, is_proven=False)
         async with restored.running():
-            await until(lambda: restored.engine.stale is None)
-            assert len(puller.arrivals.inbox) == 0
+            await until(lambda: restored.obstacle is None)
+            assert len(puller.inbox) == 0
             restored.add(2)
             await converged([restored, second, third])
             assert second.replica.vv == {R1: restored.replica.issued}
@@ -149,17 +149,18 @@ async def test_what_is_held_unapplied_goes_before_the_answer_can_leave(peer: Reg
     where = addresses()
     second = LiveRegion(2, where)
     async with batches_of(3) as records:
-        puller = second.pullers[peer]
+        await second.begin()
+        puller = second.pulls[peer]
         puller.origins = frozenset({R1, peer})
         hold_back(second, peer, records[1:])
-        second.gate.peer_runs.note_start(R1, 7, recovering=True)
-        assert len(puller.arrivals.inbox) == 0
+        second.region.opening.peer_runs.note_start(R1, 7, recovering=True)
+        assert len(puller.inbox) == 0
 
 
 def hold_back(region: LiveRegion, peer: Region, records: Sequence[Record]) -> None:
     for record in records:
         assert record.batch is not None
-        region.pullers[peer].arrivals.inbox.offer(decode_batch(record.batch), record.batch)
+        region.pulls[peer].inbox.offer(decode_batch(record.batch), record.batch)
 
 
 async def test_effects_of_a_peer_that_recovers_are_not_taken() -> None:
@@ -171,9 +172,9 @@ async def test_effects_of_a_peer_that_recovers_are_not_taken() -> None:
         await copy.append(records)
         restored = LiveRegion(1, where, log=copy, is_proven=False)
         async with restored.running():
-            await until(lambda: second.pullers[R1].link.state is LinkState.LIVE)
-            await until(lambda: second.pullers[R1].origins == frozenset())
-            await until(lambda: "waits for region 3" in str(restored.engine.stale))
+            await until(lambda: second.pulls[R1].link.state is LinkState.LIVE)
+            await until(lambda: second.pulls[R1].origins == frozenset())
+            await until(lambda: "waits for region 3" in str(restored.obstacle))
             assert second.replica.vv == {}
             async with LiveRegion(3, where).running():
                 await until(lambda: second.replica.vv == {R1: 3})
@@ -205,7 +206,7 @@ async def test_two_regions_that_recover_at_the_same_time_help_each_other(kind: s
             ]
         )
         async with live_regions(restored):
-            await until(lambda: all(one.engine.stale is None for one in restored))
+            await until(lambda: all(one.obstacle is None for one in restored))
             for region in restored:
                 region.add(1)
             await converged([*restored, third])
@@ -224,7 +225,7 @@ async def test_healthy_regions_relay_effects_of_one_that_recovers_and_waits(coun
         third.add(count)
         async with fresh(2, where).running() as wiped, first.running():
             await until(lambda: first.replica.vv == third.replica.vv)
-            assert "waits for region 4" in str(wiped.engine.stale)
+            assert "waits for region 4" in str(wiped.obstacle)
 
 
 async def test_a_region_that_found_a_loss_is_not_taken_for_whole_by_its_next_start(
@@ -249,8 +250,8 @@ async def test_a_region_that_found_a_loss_is_not_taken_for_whole_by_its_next_sta
         assert log.is_proven
         behind = LiveRegion(1, where, log=log, is_proven=log.is_proven)
         async with behind.running():
-            await until(lambda: behind.gate.readiness.is_recovering)
-            await until(lambda: "waits for region 3" in str(behind.engine.stale))
+            await until(lambda: behind.region.opening.readiness.is_recovering)
+            await until(lambda: "waits for region 3" in str(behind.obstacle))
         await log.close()
     log = await opened()
     assert not log.is_proven
@@ -265,7 +266,7 @@ async def test_regions_of_two_databases_do_not_link_and_say_both_identities() ->
     first, second = LiveRegion(1, where), LiveRegion(2, where, uid=OTHER)
     async with live_regions([first, second]):
         for region, peer in ((first, R2), (second, R1)):
-            link = region.pullers[peer].link
+            link = region.pulls[peer].link
             await until(lambda link=link: link.state is LinkState.REFUSED)
             for uid in (first.replica.database_uid, OTHER):
                 assert shown_uid(uid) in link.error
@@ -290,6 +291,6 @@ async def test_a_region_that_learns_of_own_effects_it_lacks_recovers(count: int)
         restored = LiveRegion(1, where, log=snapshot)
         async with restored.running():
             await until(lambda: restored.replica.issued == 7)
-            await until(lambda: restored.engine.stale is None)
+            await until(lambda: restored.obstacle is None)
             restored.add(count)
             await converged([restored, second])

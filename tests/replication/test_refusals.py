@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from crdtstream.replication.wire import PROTOCOL_VERSION
+from crdtstream.region.links.messages import PROTOCOL_VERSION
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
 from tests.replication.regions import LiveRegion, addresses

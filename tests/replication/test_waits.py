@@ -4,19 +4,10 @@ import asyncio
 
 from crdtstream.core.ids import IdMode, Region
 from crdtstream.database.database import WAITING
-from crdtstream.resp.clients.wait import Wait
 from crdtstream.store.log import Fsync, MemoryLog
 from tests.replication.regions import LiveRegion, addresses, live_regions, until
 
 R1, R2 = Region(1), Region(2)
-
-
-def with_wait(region: LiveRegion) -> list[object]:
-    """Let the region's client call WAIT; returns where the answers of blocked calls come in."""
-    region.engine.database.register(Wait(region.engine).commands())
-    answers: list[object] = []
-    region.engine.deliver = lambda _session, reply: answers.append(reply)
-    return answers
 
 
 async def group_with_pending(first: LiveRegion, second: LiveRegion) -> None:
@@ -24,8 +15,8 @@ async def group_with_pending(first: LiveRegion, second: LiveRegion) -> None:
     first.call("XADD", "s", "1-1", "f", "v")
     first.call("XGROUP", "CREATE", "s", "g", "0")
     first.call("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
-    await until(lambda: first.engine.peer_vvs().get(R2, {}).get(R1, 0) == 2)
-    second.pullers[R1].pause()
+    await until(lambda: first.knows_of(R2).get(R1, 0) == 2)
+    second.pause(R1)
 
 
 async def test_wait_waits_for_what_an_xack_tells() -> None:
@@ -33,15 +24,16 @@ async def test_wait_waits_for_what_an_xack_tells() -> None:
     for same_tick in (True, False):
         where = addresses(2)
         async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
-            answers = with_wait(first)
             await group_with_pending(first, second)
             assert first.call("XACK", "s", "g", "1-1") == 1
             if not same_tick:
-                await until(lambda first=first: first.engine.logged_vv.get(R1) == 3)
+                await until(lambda first=first: first.logged_vv.get(R1) == 3)
             assert first.call("WAIT", "1", "0") is WAITING
+            answers = first.answers
+            answers.clear()
             await asyncio.sleep(0)
             assert answers == []
-            second.pullers[R1].resume()
+            second.resume(R1)
             await until(lambda answers=answers: answers == [1])
             assert second.replica.vv[R1] == 3
 
@@ -62,20 +54,22 @@ async def test_waitaof_waits_for_an_xack_that_tells_nobody_anything() -> None:
     where = addresses(1)
     log = UnsyncedLog()
     log.allowed.set()
-    region = LiveRegion(1, where, log=log)
-    region.engine.fsync = Fsync.EVERYSEC
+    region = LiveRegion(1, where, log=log, fsync=Fsync.EVERYSEC)
     async with region.running():
-        answers = with_wait(region)
         for _ in range(2):
             region.add()
         region.call("XGROUP", "CREATE", "s", "g", "0")
         reply = region.call("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
-        await until(lambda: region.engine.durable_records == region.replica.record_count > 0)
+        await until(
+            lambda: region.region.outstanding.durable_records == region.replica.record_count > 0
+        )
         log.allowed.clear()
         rows = region.call("XPENDING", "s", "g", "-", "+", "10")
         assert isinstance(rows, list), reply
         assert region.call("XACK", "s", "g", rows[1][0].decode()) == 1
         assert region.call("WAITAOF", "1", "0", "0") is WAITING
+        answers = region.answers
+        answers.clear()
         await until(lambda: region.engine.stats.records_committed == region.replica.record_count)
         assert answers == []
         log.allowed.set()

@@ -11,7 +11,7 @@ from crdtstream.core.effects import AppendColumns, EffectBatch
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, Region
 from crdtstream.core.wire.codec import encode_batch
-from crdtstream.replication.errors import PeerError
+from crdtstream.region.links.errors import PeerError
 from crdtstream.replication.wire import FEED_BYTES, BatchPacker, BatchUnpacker, checked_batch
 from crdtstream.v1 import effects_pb2
 
@@ -42,14 +42,14 @@ def batch_of(*fields: bytes, lengths: list[int] | None = None) -> bytes:
 
 
 def test_a_good_batch_passes() -> None:
-    batch = checked_batch(R2, batch_of(GOOD, GOOD), frozenset({R2}))
+    batch = checked_batch(R2, batch_of(GOOD, GOOD))
     assert (batch.origin, batch.count) == (R2, 2)
 
 
 @given(st.lists(st.lists(st.binary(), min_size=2, max_size=8), min_size=1, max_size=5))
 def test_whatever_xadd_makes_passes(entries: list[list[bytes]]) -> None:
     fields = [encode_fields(entry[: len(entry) // 2 * 2]) for entry in entries]
-    assert checked_batch(R2, batch_of(*fields), frozenset({R2})).count == len(fields)
+    assert checked_batch(R2, batch_of(*fields)).count == len(fields)
 
 
 @pytest.mark.parametrize(
@@ -84,30 +84,25 @@ def test_fields_that_are_no_even_array_of_bulk_strings_are_refused(
     appends = {"alone": [fields], "first": [fields, GOOD], "last": [GOOD, fields]}[place]
     wrong = 1 if place == "last" else 0
     with pytest.raises(PeerError, match=f"region 2: batch 2:1: fields: append {wrong} is not"):
-        checked_batch(R2, batch_of(*appends), frozenset({R2}))
+        checked_batch(R2, batch_of(*appends))
 
 
 def test_lengths_that_cut_between_appends_are_refused() -> None:
     size = len(GOOD)
     data = batch_of(GOOD, GOOD, lengths=[size - 1, size + 1])
     with pytest.raises(PeerError, match="append 0"):
-        checked_batch(R2, data, frozenset({R2}))
+        checked_batch(R2, data)
 
 
 def test_a_wrong_append_is_found_in_whichever_slice_it_stands() -> None:
     large = b"*2\r\n$1\r\na\r\n$%d\r\n%b\r\n" % (FEED_BYTES, b"x" * FEED_BYTES)
     appends = [large, *[GOOD] * 2000, large, GOOD, large]
-    checked_batch(R2, batch_of(*appends), frozenset({R2}))
+    checked_batch(R2, batch_of(*appends))
     for wrong in (0, 1, 700, 1999, 2000, 2001, 2002, 2003):
         spoilt = [*appends]
         spoilt[wrong] = spoilt[wrong][:-2] + b"\n\n"
         with pytest.raises(PeerError, match=f"append {wrong} is not"):
-            checked_batch(R2, batch_of(*spoilt), frozenset({R2}))
-
-
-def test_an_origin_that_was_not_asked_for_is_refused() -> None:
-    with pytest.raises(PeerError, match="batch 2:1: origin: not asked for"):
-        checked_batch(R2, batch_of(GOOD), frozenset({R1}))
+            checked_batch(R2, batch_of(*spoilt))
 
 
 @pytest.mark.parametrize(
@@ -133,12 +128,12 @@ def test_numbers_that_cannot_be_are_refused(change: dict[str, object], reason: s
         message.ClearField(name)  # type: ignore[arg-type]
     message.MergeFrom(effects_pb2.EffectBatch(**change))  # type: ignore[arg-type]
     with pytest.raises(PeerError, match=reason):
-        checked_batch(R2, message.SerializeToString(), frozenset({R1, R2}))
+        checked_batch(R2, message.SerializeToString())
 
 
 def test_bytes_that_are_no_batch_are_refused() -> None:
     with pytest.raises(PeerError, match="region 2: batch of 7 bytes: batch: no protobuf"):
-        checked_batch(R2, b"\xff" * 7, frozenset({R2}))
+        checked_batch(R2, b"\xff" * 7)
 
 
 def test_batches_survive_packing() -> None:

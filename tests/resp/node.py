@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -12,14 +13,12 @@ from typing import Any, TypeVar
 import uvloop
 
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Region
-from crdtstream.core.replica import Replica
-from crdtstream.database.database import Database
 from crdtstream.engine import Engine
 from crdtstream.resp.server import RespServer
 from crdtstream.settings import Limits, NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import MemoryLog
+from tests.harness.driven import make_region
 
 T = TypeVar("T")
 PATIENCE_S = 10.0
@@ -47,9 +46,10 @@ class Node:
     def __init__(self, settings: NodeSettings, config_file: Path | None = None) -> None:
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self.log = ObstinateLog()
-        self.replica = Replica(Region(settings.region))
-        self.database = Database(self.replica)
-        self.engine = Engine(self.replica, self.database, self.log)
+        self.region = make_region(settings.region, (), clock=time.perf_counter_ns)
+        self.replica = self.region.replica
+        self.database = self.region.database
+        self.engine = Engine(self.region, self.log)
         self.server = RespServer(self.engine, settings, config_file=config_file)
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self._is_up = threading.Event()
@@ -103,6 +103,7 @@ class Node:
     async def _main(self) -> None:
         await self.server.start("127.0.0.1", 0)
         self._is_up.set()
+        await self.engine.begin()
         await self.engine.run()
 
 

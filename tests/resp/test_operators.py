@@ -77,14 +77,14 @@ def test_a_node_whose_disk_refuses_wants_force() -> None:
         node.log.refusal = "the disk is full"
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         client.expect(b"-MISCONF")
-        wait_until(node, "engine.fault is not None")
+        wait_until(node, "region.fault is not None")
         with node.client() as other:
             other.ask(request(b"SHUTDOWN"), b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n")
             other.send(request(b"SHUTDOWN", b"FORCE"))
             other.expect_closed()
         assert told == [b"stop"]
         node.log.refusal = None
-        wait_until(node, "engine.fault is None")
+        wait_until(node, "region.fault is None")
 
 
 def test_nobody_stops_or_delays_a_node_without_its_password() -> None:
@@ -213,7 +213,7 @@ def test_waitaof_counts_this_disk_and_those_of_other_regions() -> None:
         client.ask(request(b"WAITAOF", b"1", b"1", b"20"), b"*2\r\n:1\r\n:0\r\n")
         client.send(request(b"WAITAOF", b"1", b"1", b"0"))
         wait_until(node, "database.waiting_count == 1")
-        node.call(lambda: node.engine.learn_peer_vv(Region(2), {Region(1): 1}))
+        node.call(lambda: node.region.learn(Region(2), {Region(1): 1}))
         client.expect(b"*2\r\n:1\r\n:1\r\n")
 
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import Millis, Region
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database
+from crdtstream.region.ready import Parcel
 from tests.resp.node import Node, RawClient, request, running
 from tests.resp.test_protocol import wait_until
 
@@ -149,6 +150,16 @@ def test_a_blocked_write_is_served_when_the_pause_is_over() -> None:
             reader.expect(b"*1\r\n*2\r\n$1\r\ns\r\n")
 
 
+class Nobody:
+    """Receives what nobody asked for."""
+
+    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
+
 def bring_entry(node: Node) -> None:
     """An entry that another region appended."""
     replica = Replica(Region(2))
@@ -160,11 +171,10 @@ def bring_entry(node: Node) -> None:
     encoded = record.batch
     assert encoded is not None
 
-    def apply() -> None:
-        node.engine.apply(decode_batch(encoded), encoded)
-        node.engine.settle()
+    def apply(replica: Replica, now: Millis) -> None:
+        replica.receive(decode_batch(encoded), encoded, now)
 
-    node.call(apply)
+    node.call(lambda: node.region.change(node.engine.now(), apply, Nobody()))
 
 
 def test_a_blocked_command_s_time_passes_during_a_pause(
@@ -182,7 +192,7 @@ def test_wait_is_answered_during_a_pause() -> None:
         client.send(words(b"WAIT 1 0"))
         wait_until(node, "database.waiting_count == 1")
         operator.ask(words(b"CLIENT PAUSE %b" % LONG), OK)
-        node.call(lambda: node.engine.learn_peer_vv(Region(2), {Region(1): 1}))
+        node.call(lambda: node.region.learn(Region(2), {Region(1): 1}))
         client.expect(b":1\r\n")
         node.call(node.server.pause.end)
 

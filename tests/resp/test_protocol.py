@@ -15,7 +15,11 @@ PONG = b"+PONG\r\n"
 def wait_until(node: Node, condition: str) -> None:
     """Until a Python expression over ``server`` holds on the node's loop."""
     deadline = time.monotonic() + 10
-    names = {"server": node.server, "engine": node.engine, "database": node.database}
+    names = {
+        "server": node.server,
+        "region": node.region,
+        "database": node.database,
+    }
     while not node.call(lambda: eval(condition, {}, names)):
         assert time.monotonic() < deadline, condition
         time.sleep(0.005)
@@ -114,7 +118,7 @@ def test_replies_wait_for_the_disk_and_commands_do_not() -> None:
     with running() as node, node.client() as writer, node.client() as other:
         node.call(node.log.gate.clear)
         writer.send(request(b"XADD", b"s", b"5", b"f", b"v") + PING)
-        wait_until(node, "engine.replica.stream(b's') is not None")
+        wait_until(node, "region.replica.stream(b's') is not None")
         other.send(request(b"XLEN", b"s"))
         writer.socket.settimeout(0.05)
         other.socket.settimeout(0.05)
@@ -137,7 +141,7 @@ def test_a_blocked_connection_runs_nothing_until_it_is_served(node: Node) -> Non
         writer.send(request(b"XADD", b"pipe", b"*", b"f", b"v"))
         writer.read(4)
         reader.expect(b"*1\r\n*2\r\n$4\r\npipe\r\n")
-        wait_until(node, "engine.replica.stream(b'later') is not None")
+        wait_until(node, "region.replica.stream(b'later') is not None")
 
 
 def test_malformed_input_behind_a_blocked_command_waits_its_turn(node: Node) -> None:
@@ -234,7 +238,7 @@ def test_stopping_lets_replies_out() -> None:
     with running() as node, node.client() as client:
         node.call(node.log.gate.clear)
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
-        wait_until(node, "engine.replica.stream(b's') is not None")
+        wait_until(node, "region.replica.stream(b's') is not None")
         node.loop.call_soon_threadsafe(node.loop.call_later, 0.05, node.log.gate.set)
         node.run(node.server.stop(patience_ms=5000))
         assert client.read(100).startswith(b"$")
@@ -259,7 +263,7 @@ def test_replies_of_a_failed_commit_say_that_the_outcome_is_unknown() -> None:
         client.ask(request(b"XLEN", b"s"), b":1\r\n")
 
         node.log.refusal = None
-        wait_until(node, "engine.fault is None")
+        wait_until(node, "region.fault is None")
         client.ask(request(b"XADD", b"s", b"*", b"f", b"v"), b"$")
 
 

@@ -329,7 +329,7 @@ def test_a_disk_that_refuses_stops_no_messages() -> None:
         publisher.send(words("PUBLISH a one"))
         raw.expect(ONE)
         node.log.refusal = None
-        wait_until(lambda: node.engine.fault is None, "the disk takes more")
+        wait_until(lambda: node.region.fault is None, "the disk takes more")
 
 
 # --- What listening costs others ------------------------------------------------------------------

@@ -172,14 +172,14 @@ def test_a_refused_write_is_rejected_and_an_unknown_outcome_is_an_error() -> Non
         node.log.refusal = "the disk is full"
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         client.expect(b"-MISCONF the disk refused")
-        wait_until(node, "engine.fault is not None")
+        wait_until(node, "region.fault is not None")
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         wait_until(node, "database.statistics.errors == 2")
         with contextlib.closing(redis.Redis(port=node.port, protocol=2)) as r:
             assert counts(r, "xadd") == (1, 1, 0)
             assert r.info("errorstats") == {"errorstat_MISCONF": {"count": 2}}
         node.log.refusal = None
-        wait_until(node, "engine.fault is None")
+        wait_until(node, "region.fault is None")
 
 
 def test_malformed_input_is_an_error_of_no_command(node: Node, r: Any) -> None:

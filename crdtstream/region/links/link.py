@@ -8,7 +8,7 @@
                                                                WAITING with the longest pause
     any ── Pause ──> PAUSED ── Resume ──> CONNECTING
 
-The loop around it (``puller.py``) makes the calls and tells what came of them.
+``pull.py`` decides what happens in each state.
 """
 
 from collections.abc import Callable
@@ -45,9 +45,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The peer wants no link with us."""
+    """The peer wants no link with us; ``is_duplicate``: another node is linked as our region."""
 
     reason: str
+    is_duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Link:
         if after is None:
             return False
         match event:
-            case Failed(reason) | Refused(reason):
+            case Failed(reason) | Refused(reason, _):
                 self.reconnects += self.is_up
                 self.error = reason
                 self.failures += 1

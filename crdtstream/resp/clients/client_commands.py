@@ -222,11 +222,7 @@ class ClientCommands:
         if reason not in (b"timeout", b"error"):
             raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
         session_id = integer(argv[2])
-        served = self._server.database.unblock(session_id, with_error=reason == b"error")
-        if served is None:
-            return 0
-        self._server.deliver(*served)
-        return 1
+        return int(self._server.region.unblock(session_id, with_error=reason == b"error"))
 
     def _pause(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT PAUSE ms [WRITE|ALL]: stop what writes, or every command, of all clients.

@@ -93,7 +93,7 @@ class Info:
             "redis_mode": "standalone",
             "server_name": "crdtstream",
             "crdtstream_version": importlib.metadata.version("crdtstream"),
-            "database_uid": shown_uid(server.engine.replica.database_uid),
+            "database_uid": shown_uid(server.region.replica.database_uid),
             "os": f"{platform.system()} {platform.release()} {platform.machine()}",
             "arch_bits": 64,
             "process_id": os.getpid(),
@@ -161,12 +161,12 @@ class Info:
             "aof_rewrite_in_progress": 0,
             "aof_rewrite_scheduled": 0,
             "aof_last_bgrewrite_status": "ok",
-            "aof_last_write_status": "ok" if engine.fault is None else "err",
+            "aof_last_write_status": "ok" if self._server.region.fault is None else "err",
             "appendfsync": engine.fsync.value,
             "log_commits": engine.stats.commits,
             "log_records_committed": engine.stats.records_committed,
             "log_commit_failures": engine.stats.commit_failures,
-            "writes_refused": _one_line(engine.fault or engine.stale or "no"),
+            "writes_refused": _one_line(self._server.region.refuses_writes or "no"),
         }
 
     def _about_stats(self, now: Millis) -> Fields:
@@ -254,7 +254,7 @@ class Info:
         return fields
 
     def _about_keyspace(self, now: Millis) -> Fields:
-        replica = self._server.engine.replica
+        replica = self._server.region.replica
         count = len(replica)
         mean = replica.mean_deadline()
         mean_ms = 0 if mean is None else max(0, mean - now)
@@ -263,19 +263,19 @@ class Info:
 
     def _about_crdt(self, _now: Millis) -> Fields:
         """The regions: what is applied and durable here, and how far behind us each peer is."""
-        engine = self._server.engine
-        replica = engine.replica
+        region = self._server.region
+        replica, durable_vv = region.replica, region.outstanding.durable_vv
         fields: Fields = {
             "crdt_region": replica.region,
             "crdt_database_id": self._server.settings.database_id,
             "crdt_vv": format_vv(replica.vv),
-            "crdt_durable_vv": format_vv(engine.durable_vv),
+            "crdt_durable_vv": format_vv(durable_vv),
             "crdt_tombstones": replica.tombstone_count,
             "crdt_xadd_id_uniqueness_mode": replica.id_mode.value,
         }
-        for region, vv in sorted(engine.peer_vvs().items()):
-            behind = missing(vv, engine.durable_vv)
-            fields[f"crdt_peer_{region}"] = f"effects_behind={behind},durable_vv={format_vv(vv)}"
+        for peer, vv in sorted(region.knowledge.vvs.items()):
+            behind = missing(vv, durable_vv)
+            fields[f"crdt_peer_{peer}"] = f"effects_behind={behind},durable_vv={format_vv(vv)}"
         return fields
 
 

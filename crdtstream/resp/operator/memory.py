@@ -80,7 +80,7 @@ class MemoryCommands:
             (b"clients.normal", buffered_bytes(self._server)),
             (b"cluster.links", 0),
             (b"aof.buffer", 0),
-            (b"keys.count", len(self._server.engine.replica)),
+            (b"keys.count", len(self._server.region.replica)),
         )
         return RespMap([*numbers])
 

@@ -222,7 +222,7 @@ def _of_observation(server: "RespServer") -> dict[str, Parameter]:
 
 
 def _of_streams(server: "RespServer") -> dict[str, Parameter]:
-    replica = server.engine.replica
+    replica = server.region.replica
     nodes = replica.node_limits
 
     def set_entries_max(value: int) -> None:

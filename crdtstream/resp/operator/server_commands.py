@@ -92,7 +92,7 @@ class ServerCommands:
         if b"abort" in words:
             raise CommandError("ERR No shutdown in progress.")
         server = self._server
-        if server.shut_down is None or (server.engine.fault is not None and b"force" not in words):
+        if server.shut_down is None or (server.region.fault is not None and b"force" not in words):
             raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.")
         session.closing = True
         server.shut_down()
@@ -113,7 +113,7 @@ class ServerCommands:
 
 def applied_effects(server: "RespServer") -> int:
     """How many effects of all regions have been applied here: what comes nearest to an offset."""
-    return sum(server.engine.replica.vv.values())
+    return sum(server.region.replica.vv.values())
 
 
 def _seconds(text: bytes) -> float:

@@ -4,15 +4,19 @@ from crdtstream.commands.arguments import integer, parse_i64, timeout_ms
 from crdtstream.commands.reply import Blocked, CommandError, Reply
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
+from crdtstream.database.database import Database
 from crdtstream.database.session import Session, SessionCommand
-from crdtstream.engine import Engine
+from crdtstream.region.knowledge import Knowledge
+from crdtstream.region.outstanding import Outstanding
 
 
 class Wait:
     """What a client asks about time and about other regions."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, outstanding: Outstanding, knowledge: Knowledge) -> None:
+        self._database = database
+        self._outstanding = outstanding
+        self._knowledge = knowledge
 
     def commands(self) -> list[SessionCommand]:
         blocking = frozenset({"blocking"})
@@ -37,14 +41,14 @@ class Wait:
         """
         wanted = integer(argv[1])
         timeout = timeout_ms(argv[2], now)
-        self._engine.database.measure_writes(session)
+        self._database.measure_writes(session)
         wrote_n = session.wrote_n
 
         def retry(_replica: Replica, _now: Millis) -> Reply | Blocked:
             reached = self._peers_with(wrote_n)
             return reached if reached >= wanted else Blocked((), timeout, retry, on_timeout=reached)
 
-        return retry(self._engine.replica, now)
+        return retry(self._database.replica, now)
 
     def _waitaof(self, session: Session, now: Millis, argv: list[bytes]) -> Reply | Blocked:
         """WAITAOF numlocal numregions timeout-ms: as WAIT, and whether a power cut here would
@@ -63,7 +67,7 @@ class Wait:
         if wanted is None or wanted < 0:
             raise CommandError("ERR value is out of range, must be positive")
         timeout = timeout_ms(argv[3], now)
-        self._engine.database.measure_writes(session)
+        self._database.measure_writes(session)
         wrote_n, wrote_record = session.wrote_n, session.wrote_record
 
         def retry(_replica: Replica, _now: Millis) -> Reply | Blocked:
@@ -73,13 +77,12 @@ class Wait:
                 return [here, elsewhere]
             return Blocked((), timeout, retry, on_timeout=[here, elsewhere])
 
-        return retry(self._engine.replica, now)
+        return retry(self._database.replica, now)
 
     def _is_durable_here(self, n: int, record: int) -> bool:
-        engine = self._engine
-        durable_n = engine.durable_vv.get(engine.replica.region, 0)
-        return durable_n >= n and engine.durable_records >= record
+        outstanding = self._outstanding
+        durable_n = outstanding.durable_vv.get(self._database.replica.region, 0)
+        return durable_n >= n and outstanding.durable_records >= record
 
     def _peers_with(self, n: int) -> int:
-        region = self._engine.replica.region
-        return sum(vv.get(region, 0) >= n for vv in self._engine.peer_vvs().values())
+        return self._knowledge.count_with(self._database.replica.region, n)

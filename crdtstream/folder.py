@@ -1,0 +1,81 @@
+"""What a node's folder says of its region: which database it is, and whether the node goes on."""
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from crdtstream.core.uid import NO_UID, DatabaseUid, parse_uid, shown_uid
+from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity
+from crdtstream.region.region import Folder
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Log
+
+UID_KEY: Final = "database_uid"
+DECLARED_KEY: Final = "database_declared"
+
+
+async def read_folder(log: Log, *, is_proven: bool) -> Folder:
+    """What a folder says when its node starts.
+
+    Args:
+        is_proven: as the log found it.
+
+    Raises:
+        StoreError: the identity is damaged.
+    """
+    return Folder(is_proven=is_proven, database=await _stored_identity(log))
+
+
+async def begin_database(log: Log, make_uid: Callable[[], DatabaseUid]) -> Folder:
+    """Begin a new database in an empty folder, as its operator declared.
+
+    Raises:
+        StoreError: the folder holds a database, or cannot be written.
+    """
+    stored = await _stored_identity(log)
+    if stored.uid or log.last_seq:
+        raise StoreError(
+            f"the folder holds database {shown_uid(stored.uid) or 'of an earlier version'}, so "
+            "no new one can begin in it: start without --new-database, or with an empty folder"
+        )
+    database = DatabaseIdentity(make_uid(), declared=True)
+    await _store_identity(log, database)
+    await log.confirm()
+    return Folder(is_proven=True, database=database)
+
+
+async def write_change(log: Log, change: FolderChange) -> None:
+    """Have the folder say it, durably.
+
+    Raises:
+        StoreError: it cannot be written.  The same call may be made again.
+    """
+    match change:
+        case Revoke():
+            await log.revoke()
+        case StoreIdentity(database):
+            await _store_identity(log, database)
+        case Confirm():
+            await log.confirm()
+        case _:
+            assert_never(change)
+
+
+async def _stored_identity(log: Log) -> DatabaseIdentity:
+    text = await log.get_meta(UID_KEY)
+    if text is None:
+        return DatabaseIdentity()
+    uid = parse_uid(text)
+    if uid is None:
+        raise StoreError(
+            f"meta {UID_KEY}: {text!r} is no identity of a database; start this region again from "
+            "a backup of its folder"
+        )
+    return DatabaseIdentity(uid, await log.get_meta(DECLARED_KEY) == "yes")
+
+
+async def _store_identity(log: Log, database: DatabaseIdentity) -> None:
+    assert database.uid != NO_UID
+    await log.set_meta(DECLARED_KEY, "yes" if database.declared else "no")
+    await log.set_meta(UID_KEY, shown_uid(database.uid))
+    await log.sync()

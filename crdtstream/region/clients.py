@@ -1,0 +1,271 @@
+"""One client of a region: its requests run in order, its replies leave in order.
+
+    run(requests) ── Database.call ── encode ──> parcels of the open tick ··> ``Receiver.receive``
+
+It knows no socket.  A connection feeds it requests and gets parcels back when what they tell is in
+the log.  The client says when it must not run more: it is blocked, postponed by CLIENT PAUSE, its
+replies pile up, or its turn is over.
+
+Messages of channels come from other clients' requests and leave by the same way.  Always so: a
+message leaves after the replies that were owed before it, and never between the parts of one.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Final
+
+from crdtstream.commands.reply import CommandError, Pushes, Reply
+from crdtstream.core.ids import Millis
+from crdtstream.database.database import WAITING, Database, PostponedError
+from crdtstream.database.session import Session, Talk
+from crdtstream.region.ready import Parcel, Receiver
+from crdtstream.region.tick import Tick
+
+Encode = Callable[[Reply, int, list[bytes]], None]
+
+# Replies are weighed after so many pieces, or when one is large.
+MEASURE_CHUNKS: Final = 64
+MEASURE_BYTES: Final = 4096
+# A client with more to run than this takes turns with the others.
+TURN_NS: Final = 5_000_000
+# Web pages can make a browser send commands; these words are its, no client's (as in Redis).
+FOREIGN_WORDS: Final = frozenset({b"post", b"host:"})
+
+
+class Stop(Enum):
+    """Why ``run`` ended."""
+
+    END = "end of the requests"
+    BLOCKED = "a command waits"
+    POSTPONED = "CLIENT PAUSE"
+    FULL = "its replies pile up"
+    TURN = "others have their turn"
+    CLOSING = "it is to be hung up on"
+    FOREIGN = "it speaks HTTP"
+
+
+class Client:
+    """A client, from its first request to its last reply.
+
+    Attributes:
+        session: the client as the commands see it.
+        receiver: who gets its parcels.
+        is_blocked: a command of it waits.
+        is_postponed: its next command waits for the end of CLIENT PAUSE; ``postponed`` is that
+            command.
+        commands: how many it asked for.
+        owed_parcels, owed_replies, owed_bytes: run, and not told yet.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_database",
+        "_encode",
+        "_has_ended",
+        "_is_running",
+        "_pushes",
+        "_settle",
+        "_shown",
+        "_tick",
+        "commands",
+        "is_blocked",
+        "is_postponed",
+        "owed_bytes",
+        "owed_parcels",
+        "owed_replies",
+        "postponed",
+        "receiver",
+        "session",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        receiver: Receiver,
+        *,
+        database: Database,
+        tick: Tick,
+        settle: Callable[[Millis], None],
+        encode: Encode,
+        clock: Callable[[], int],
+    ) -> None:
+        self.session = session
+        self.is_blocked = False
+        self.is_postponed = False
+        self.postponed: list[bytes] | None = None
+        self.commands = 0
+        self.owed_parcels = self.owed_replies = self.owed_bytes = 0
+        self.receiver = receiver
+        self._database = database
+        self._tick = tick
+        self._settle = settle
+        self._encode = encode
+        self._clock = clock
+        self._has_ended = False
+        # What the command that is running told this very client, besides its reply.
+        self._is_running = False
+        self._pushes: list[bytes] = []
+        self._shown: list[bytes] = []
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing of it is run any more."""
+        return self._has_ended
+
+    def run(self, requests: Iterator[list[bytes]], now: Millis, *, bytes_max: int) -> Stop:
+        """Run requests until they end, or the client has to wait.
+
+        What is left in ``requests`` is to be run later; with POSTPONED, ``postponed`` before it.
+
+        Args:
+            bytes_max: replies owed, beyond which it stops.
+
+        Raises:
+            Exception: what ``requests`` raises, after what was run before is owed.
+        """
+        session, encode = self.session, self._encode
+        call, replica, clock = self._database.call, self._database.replica, self._clock
+        room = bytes_max - self.owed_bytes
+        chunks: list[bytes] = []
+        replies = size = measured = 0
+        turn_ends = clock() + TURN_NS
+        stop = Stop.END
+        self._is_running = True
+        try:
+            for argv in requests:
+                self.commands += 1
+                reply = call(session, now, argv)
+                if replica.touched:
+                    self._settle(now)
+                if self._shown:
+                    chunks += self._shown
+                    self._shown.clear()
+                if reply is WAITING:
+                    self.is_blocked = True
+                    self._tick.open()
+                    stop = Stop.BLOCKED
+                    break
+                is_silent = session.talk is not Talk.ON and self._is_silenced()
+                if reply.__class__ is Pushes:
+                    self._pushes.append(self._encoded(reply))
+                elif not is_silent:
+                    encode(reply, session.protocol, chunks)
+                    replies += 1
+                if reply.__class__ is CommandError and argv[0].lower() in FOREIGN_WORDS:
+                    return Stop.FOREIGN
+                if session.closing:
+                    stop = Stop.CLOSING
+                    break
+                if self._pushes:
+                    self._owe_with_pushes(chunks, replies)
+                    chunks, replies, size, measured = [], 0, 0, 0
+                    room = bytes_max - self.owed_bytes
+                    if self._has_ended or room < 0:
+                        stop = Stop.FULL
+                        break
+                # Measured now and then: it costs more than a PING.
+                if len(chunks) - measured >= MEASURE_CHUNKS or (
+                    chunks and len(chunks[-1]) > MEASURE_BYTES
+                ):
+                    size += sum(map(len, chunks[measured:]))
+                    measured = len(chunks)
+                    if size > room:
+                        stop = Stop.FULL
+                        break
+                if clock() > turn_ends:
+                    stop = Stop.TURN
+                    break
+        except PostponedError:
+            self.is_postponed = True
+            self.commands -= 1
+            self.postponed = argv
+            stop = Stop.POSTPONED
+        finally:
+            self._is_running = False
+            if chunks:
+                self._owe(chunks, replies, size + sum(map(len, chunks[measured:])))
+        return stop
+
+    def _is_silenced(self) -> bool:
+        """CLIENT REPLY: whether this command goes unanswered; SKIP spares it and the next."""
+        session = self.session
+        if session.talk is Talk.SKIP_NEXT:
+            session.talk = Talk.SKIP_THIS
+        elif session.talk is Talk.SKIP_THIS:
+            session.talk = Talk.ON
+        return True
+
+    # --- Replies and messages -----------------------------------------------------------------
+
+    def answer(self, reply: Reply) -> None:
+        """The reply of the blocked command."""
+        assert self.is_blocked
+        self.is_blocked = False
+        if self.session.talk is Talk.ON or not self._is_silenced():
+            chunks: list[bytes] = []
+            self._encode(reply, self.session.protocol, chunks)
+            self._owe(chunks, 1, sum(map(len, chunks)))
+        # Not at once: this may be in the middle of another client's requests.
+        self._tick.wake(self.receiver)
+
+    def refuse(self, error: bytes) -> None:
+        """One last reply, to what is no request."""
+        self._owe([error], 1, len(error))
+
+    def push(self, message: bytes) -> None:
+        """Send a message of a channel, behind all that this client is owed by now.
+
+        One that the client's own command publishes stands behind the reply of that command.
+        """
+        if self._has_ended:
+            return
+        if self._is_running:
+            self._pushes.append(message)
+        else:
+            self._owe([message], 0, len(message))
+
+    def show(self, line: bytes) -> None:
+        """Send a line of MONITOR: as ``push``, but its own command's before that one's reply."""
+        if self._is_running and not self._has_ended:
+            self._shown.append(line)
+        else:
+            self.push(line)
+
+    def _owe_with_pushes(self, chunks: list[bytes], replies: int) -> None:
+        """Owe the replies so far, and what the last command told this client besides."""
+        if chunks:
+            self._owe(chunks, replies, sum(map(len, chunks)))
+        pushes, self._pushes = self._pushes, []
+        for message in pushes:
+            self._owe([message], 0, len(message))
+
+    def _owe(self, chunks: list[bytes], replies: int, size: int) -> None:
+        self.owed_parcels += 1
+        self.owed_replies += replies
+        self.owed_bytes += size
+        self._tick.owe(Parcel(self.receiver, chunks, replies, size))
+
+    def note_told(self, parcel: Parcel) -> None:
+        """A parcel of it has left."""
+        self.owed_parcels -= 1
+        self.owed_replies -= parcel.replies
+        self.owed_bytes -= parcel.size
+
+    def _encoded(self, reply: Reply) -> bytes:
+        chunks: list[bytes] = []
+        self._encode(reply, self.session.protocol, chunks)
+        return b"".join(chunks)
+
+    # --- Pausing and ending -------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """CLIENT PAUSE is over."""
+        if self.is_postponed:
+            self.is_postponed = False
+            self._tick.wake(self.receiver)
+
+    def end(self) -> None:
+        """It is gone, or is to be hung up on: it waits, watches, queues and listens no more."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._database.forget(self.session)

@@ -1,0 +1,238 @@
+"""All links of a region: those by which it pulls, and those of its peers to it.
+
+Batches of all pulling links are applied in one place, so that batches that free each other meet.
+Each link has an inbox of its own (``rules`` 2).
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from crdtstream.core.effects import EffectBatch
+from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.wire.codec import BatchError
+from crdtstream.region.links.messages import (
+    PROTOCOL_VERSION,
+    Open,
+    Refusal,
+    RefusalKind,
+)
+from crdtstream.region.links.own_side import OwnSide
+from crdtstream.region.links.publications import PUBLICATION_BYTES_MAX, Publication
+from crdtstream.region.links.pull import Pull
+from crdtstream.region.links.serve import Serve
+from crdtstream.region.links.stats import ServeStats
+
+# How long clients wait at most for a run of remote batches; a single batch may take longer.
+RUN_NS: Final = 4_000_000
+
+
+class Links:
+    """The links of one region.
+
+    Attributes:
+        pulls: by peer.
+        serves: the links of peers that pull now, by peer.
+        serve_stats: what each peer was sent, over all its links.
+        may_apply: something arrived that may be applied.
+    """
+
+    def __init__(
+        self,
+        own: OwnSide,
+        addresses: Mapping[RegionId, str],
+        *,
+        now: Millis,
+        uniform: Callable[[float, float], float],
+        clock: Callable[[], int],
+    ) -> None:
+        self.pulls = {
+            peer: Pull(peer, address, own, now=now, uniform=uniform)
+            for peer, address in sorted(addresses.items())
+        }
+        self.serves: dict[RegionId, Serve] = {}
+        self.serve_stats = {peer: ServeStats() for peer in self.pulls}
+        self.may_apply = False
+        self._own = own
+        self._clock = clock
+        # Applied, by the record that will have them: links hear of it when that is in the log.
+        self._applied: list[tuple[Pull, Millis]] = []
+        self._left: deque[tuple[int, list[tuple[Pull, Millis]]]] = deque()
+        opening = own.opening
+        opening.on_change.append(self._tell_standing)
+        opening.on_recovering.append(self._reopen)
+        opening.peer_runs.watch(pull.note_held for pull in self.pulls.values())
+        if self.pulls:
+            own.channels.forward = self._publish
+            own.channels.forward_bytes_max = PUBLICATION_BYTES_MAX
+
+    def _tell_standing(self) -> None:
+        for pull in self.pulls.values():
+            pull.ack_soon()
+        for serve in self.serves.values():
+            serve.tell_standing()
+
+    def _reopen(self) -> None:
+        for pull in self.pulls.values():
+            pull.reopen()
+
+    # --- Peers that pull ----------------------------------------------------------------------
+
+    def accept(self, opening: Open, at: float) -> Serve | Refusal:
+        """A peer opens a link; its earlier one is over."""
+        refusal = self._refusal(opening)
+        if refusal is None:
+            reason = self._own.opening.readiness.note_database(
+                opening.region, opening.standing.database
+            )
+            if reason is not None:
+                refusal = Refusal(RefusalKind.MISMATCH, reason)
+        if refusal is not None:
+            self._own.tick.notice(
+                "warning", "link refused", peer=opening.region, reason=refusal.reason
+            )
+            return refusal
+        own, region = self._own, opening.region
+        own.opening.look()
+        # Before the Welcome, which is the answer: what is held unapplied goes.
+        own.opening.peer_runs.note_start(
+            region, opening.run_id, recovering=opening.standing.recovering
+        )
+        before = self.serves.get(region)
+        if before is not None:
+            before.end()
+        stats = self.serve_stats[region]
+        serve = Serve(region, opening.run_id, opening.origins, opening.vv, own, stats, at=at)
+        self.serves[region] = serve
+        own.tick.open()
+        return serve
+
+    def _refusal(self, opening: Open) -> Refusal | None:
+        """Why there can be no link with this puller; None if there can."""
+        own = self._own.identity
+        if opening.protocol != PROTOCOL_VERSION:
+            return Refusal(
+                RefusalKind.MISMATCH,
+                f"region {own.region} speaks link protocol {PROTOCOL_VERSION}, not "
+                f"{opening.protocol}; run the same version everywhere",
+            )
+        if opening.database_id != own.database_id:
+            return Refusal(
+                RefusalKind.MISMATCH,
+                f"region {own.region} holds database {own.database_id!r}, not "
+                f"{opening.database_id!r}; correct database_id, or the peer's address",
+            )
+        if opening.region == own.region:
+            return Refusal(
+                RefusalKind.MISMATCH,
+                f"both sides are region {own.region}; each region needs a number of its own",
+            )
+        if opening.region not in self.serve_stats:
+            return Refusal(
+                RefusalKind.UNKNOWN,
+                f"region {opening.region} is no peer of region {own.region}; add it to its peers",
+            )
+        linked = self.serves.get(opening.region)
+        if linked is not None and not linked.is_over and linked.run_id != opening.run_id:
+            # Two nodes that number effects as one region would give the same dots to different
+            # ones.  A node that was restarted is let in: its old link ended with its process.
+            return Refusal(
+                RefusalKind.DUPLICATE,
+                f"another node is linked to region {own.region} as region {opening.region}; "
+                "stop one of the two, or give it a region number of its own",
+            )
+        return None
+
+    def hang_up(self, serve: Serve, failure: str | None = None) -> None:
+        """The puller's call is over."""
+        serve.end(failure)
+        if self.serves.get(serve.region) is serve:
+            del self.serves[serve.region]
+
+    def stop(self) -> None:
+        """End all links of peers: the node stops."""
+        for serve in self.serves.values():
+            serve.end()
+
+    def _publish(self, channel: bytes, payload: bytes, *, sharded: bool) -> None:
+        """Send a publication to every peer that is linked; for the others it is lost."""
+        publication = Publication(channel, payload, sharded, self._own.replica.issued)
+        for peer, stats in self.serve_stats.items():
+            serve = self.serves.get(peer)
+            if serve is None or not serve.publish(publication):
+                stats.publications_lost += 1
+
+    # --- Applying -----------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many batches wait in all inboxes, and their bytes."""
+        inboxes = [pull.inbox for pull in self.pulls.values()]
+        return sum(map(len, inboxes)), sum(inbox.bytes_waiting for inbox in inboxes)
+
+    def apply(self, now: Millis) -> bool:
+        """Apply what has arrived, until nothing more can be applied or time is up.
+
+        Returns:
+            Whether anything was applied.  ``may_apply`` says whether there may be more.
+        """
+        ends = self._clock() + RUN_NS
+        pulls = self.pulls.values()
+        applied: list[tuple[Pull, Millis]] = []
+        is_last = False
+        while not is_last and self._clock() <= ends:
+            before = len(applied)
+            for pull in pulls:
+                self._apply_ready(pull, applied, now)
+            is_last = len(applied) == before
+        self.may_apply = not is_last
+        self._applied += applied
+        progressed = {id(pull) for pull, _ in applied}
+        for pull in pulls:
+            pull.note_room()
+            if not len(pull.inbox):
+                pull.waits_since = None
+            elif pull.waits_since is None or id(pull) in progressed:
+                pull.waits_since = now
+        return bool(applied)
+
+    def _apply_ready(self, pull: Pull, applied: list[tuple[Pull, Millis]], now: Millis) -> None:
+        for batch, encoded in pull.inbox.pop_ready():
+            # Another link may have brought the same batch a moment ago.
+            if not self._own.replica.ready(batch):
+                continue
+            if not self._apply(pull, batch, encoded, now):
+                return
+            applied.append((pull, batch.issued_ms))
+
+    def _apply(self, pull: Pull, batch: EffectBatch, encoded: bytes, now: Millis) -> bool:
+        try:
+            self._own.replica.receive(batch, encoded, now)
+        except BatchError as error:
+            pull.reject(f"batch {batch.origin}:{batch.first_n}: {error}")
+            return False
+        return True
+
+    # --- What the log says --------------------------------------------------------------------
+
+    def note_left(self, seq: int) -> None:
+        """A tick ended: what was applied is in records up to ``seq``."""
+        if self._applied:
+            self._left.append((seq, self._applied))
+            self._applied = []
+
+    def note_logged(self, seq: int, now: Millis) -> None:
+        """The log has everything up to ``seq``: there may be more to send and to acknowledge."""
+        progressed: dict[Pull, None] = {}
+        while self._left and self._left[0][0] <= seq:
+            for pull, issued_ms in self._left.popleft()[1]:
+                pull.stats.lag.note(now - issued_ms)
+                progressed[pull] = None
+        for pull in progressed:
+            pull.note_logged()
+        self.wake_serves()
+
+    def wake_serves(self) -> None:
+        for serve in self.serves.values():
+            serve.wake()

@@ -1,0 +1,133 @@
+"""What goes over a link, as values.
+
+puller                              server
+  Open ─────────────────────────────>
+  <───────────────────────── Welcome
+  <── Batches, Publications, Progress (heartbeats)
+  Progress (acks) ──────────────────>
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.effects import EffectBatch
+from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.region.links.publications import Publication
+from crdtstream.region.links.readiness import DatabaseIdentity
+
+PROTOCOL_VERSION: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a node is to peers; ``run_id`` differs from one start of the node to the next."""
+
+    region: RegionId
+    database_id: str
+    run_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a region says of itself (see the message of that name in the protocol)."""
+
+    database: DatabaseIdentity
+    recovering: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A puller's first message: who it is, what it has, what it wants."""
+
+    region: RegionId
+    database_id: str
+    run_id: int
+    origins: frozenset[RegionId]
+    vv: VersionVector
+    standing: Standing
+    protocol: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The server's first message; to a puller that recovers it is the answer.
+
+    Attributes:
+        own_n: how many of the puller's effects are applied here, logged or not.
+        told_vv: what the puller had, before this link, told to have durably.
+    """
+
+    region: RegionId
+    run_id: int
+    vv: VersionVector
+    standing: Standing
+    own_n: int
+    told_vv: VersionVector
+    protocol: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a region stands, and what it knows of others: acks and heartbeats.
+
+    Attributes:
+        durable_vv: what a power cut cannot take back.
+        now: the sender's clock.
+        others: the same of other regions, as far as known.
+        taken_bytes, taken_publication_bytes: in acks, what was taken since the link opened.
+    """
+
+    durable_vv: VersionVector
+    now: Millis
+    standing: Standing
+    others: Mapping[RegionId, VersionVector] = field(default_factory=dict)
+    taken_bytes: int = 0
+    taken_publication_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Encoded batches, in the order in which the server applied them."""
+
+    batches: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The same at the other end, each well-formed, decoded and as it came."""
+
+    batches: Sequence[tuple[EffectBatch, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Publications:
+    """What clients of ``origin``, the server's region, published."""
+
+    origin: RegionId
+    publications: Sequence[Publication]
+
+
+ToServer: TypeAlias = Open | Progress
+ToPuller: TypeAlias = Welcome | Progress | Batches | Publications
+FromServer: TypeAlias = Welcome | Progress | Received | Publications
+
+
+class RefusalKind(Enum):
+    """What is wrong with an Open."""
+
+    MALFORMED = "malformed"
+    MISMATCH = "mismatch"  # another protocol, another database, the same region
+    DUPLICATE = "duplicate"  # another node is linked as the same region
+    UNKNOWN = "unknown"  # no peer of this region
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why there can be no link; the reason says what to do."""
+
+    kind: RefusalKind
+    reason: str

@@ -1,0 +1,506 @@
+"""The link by which this region pulls from one peer, as a state machine without any IO.
+
+A loop asks ``next`` and does what it says; what comes of it goes into ``receive`` and ``lost``:
+
+    next ──> Connect   make the call
+             Send      write this message
+             HangUp    end the call
+             Sleep     ask again when woken, or at this time
+
+One call lasts from Connect to HangUp or ``lost``.  Its first message is Open; then come acks, soon
+after something became durable, and now and then.  ``link.py`` has the states between the calls.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, assert_never
+
+from crdtstream.core.clock import join, missing
+from crdtstream.core.effects import EffectBatch
+from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.inbox import Inbox
+from crdtstream.region.links.errors import PeerError, RefusedError
+from crdtstream.region.links.link import (
+    BackoffOver,
+    CaughtUp,
+    Failed,
+    Link,
+    LinkEvent,
+    LinkState,
+    Pause,
+    Refused,
+    Reopen,
+    Resume,
+    Welcomed,
+)
+from crdtstream.region.links.messages import (
+    FromServer,
+    Open,
+    Progress,
+    Publications,
+    Received,
+    Standing,
+    ToServer,
+    Welcome,
+)
+from crdtstream.region.links.own_side import OwnSide
+from crdtstream.region.links.publications import Arrived
+from crdtstream.region.links.readiness import Answer
+from crdtstream.region.links.stats import PullStats
+
+# Acks are gathered for so long: a busy link would otherwise send one per commit.
+ACK_SECONDS_MIN: Final = 0.005
+# How often a link looks at its routes and at silence.
+WATCH_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Make a call to the peer's address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write a message to the call."""
+
+    message: ToServer
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """End the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Nothing to do until the link is woken, or until this time; None: only when it is woken."""
+
+    until: float | None
+
+
+PullAction: TypeAlias = Connect | Send | HangUp | Sleep
+
+
+class Pull:
+    """What this region pulls from one peer.
+
+    Times named ``at`` are in seconds, by a clock that only goes forward.
+
+    Attributes:
+        peer, address: where it pulls from.
+        origins: whose effects the call asks for.
+        link: the state.
+        inbox: what came and cannot be applied yet.
+        waits_since: since when its first batch cannot be applied; None while nothing waits.
+    """
+
+    def __init__(
+        self,
+        peer: RegionId,
+        address: str,
+        own: OwnSide,
+        *,
+        now: Millis,
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        limits = own.limits
+        self.peer = peer
+        self.address = address
+        self.stats = PullStats()
+        self.origins = frozenset({peer})
+        self.link = Link(
+            uniform, backoff_ms_min=limits.backoff_ms_min, backoff_ms_max=limits.backoff_ms_max
+        )
+        self.inbox = Inbox(
+            own.replica,
+            batches_max=limits.inbox_batches_max,
+            bytes_max=limits.inbox_bytes_max,
+        )
+        self.waits_since: Millis | None = None
+        self._own = own
+        self._made_ms = now
+        self._publications = Arrived()
+        self._logged_error = ""
+        # Of the call.
+        self._has_call = False
+        self._must_hang_up = False
+        self._opened = False
+        self._asked = False
+        self._peer_run = 0
+        self._ack_due = False
+        self._acked_at = 0.0
+        self._heard_at: float | None = None
+        self._untaken_bytes = 0
+        self._taken_bytes = 0
+        self._must_reopen = False
+        self._rejected: str | None = None
+        # Between calls.
+        self._retry_at: float | None = None
+        self._skips_backoff = False
+
+    # --- What operators see and want ----------------------------------------------------------
+
+    def pause(self, now: Millis) -> None:
+        """Pull nothing until ``resume``; what waits in the inbox is forgotten, and comes again."""
+        self._end_call()
+        self._feed(Pause(), now)
+        self.inbox.discard()
+        self._publications.clear()
+
+    def resume(self, now: Millis) -> None:
+        self._feed(Resume(), now)
+
+    @property
+    def lag_effects(self) -> int:
+        """What the peer is known to have of the origins asked for, and is not applied here.
+
+        Known from the link itself, and, while it is paused or down, from the peer's acks.
+        """
+        known = dict(self.stats.peer_vv)
+        join(known, self._own.knowledge.of(self.peer))
+        wanted = {region: n for region, n in known.items() if region in self.origins}
+        return missing(self._own.replica.vv, wanted)
+
+    def lag_ms(self, now: Millis) -> int:
+        """How late the newest batch was; of a link that is not up, how long nothing was heard."""
+        if not self.lag_effects:
+            return 0
+        if self.link.is_up:
+            return self.stats.lag.newest
+        # A link that was never up has heard nothing since the node started.
+        heard_ms = self.stats.heard_ms or self._made_ms
+        return max(self.stats.lag.newest, now - heard_ms)
+
+    # --- What the region tells its links ------------------------------------------------------
+
+    def reopen(self) -> None:
+        """Begin again, and forget what the call brought and was not applied yet."""
+        self.inbox.discard()
+        self._must_reopen = self._skips_backoff = True
+        self._own.tick.wake_link(self)
+
+    def note_held(self, origin: RegionId) -> None:
+        """The effects of an origin are held from now on, or are not any more."""
+        if origin in self.origins:
+            self.reopen()
+        else:
+            self._skips_backoff = True
+            self._own.tick.wake_link(self)
+
+    def ack_soon(self) -> None:
+        """Something became durable, or the peer should hear how this region stands."""
+        self._ack_due = True
+        self._own.tick.wake_link(self)
+
+    def note_logged(self) -> None:
+        """Something that came by this link is in the log."""
+        self._hand_out_publications()
+        self.ack_soon()
+
+    def reject(self, reason: str) -> None:
+        """A batch that it brought cannot be applied."""
+        self.inbox.discard()
+        self._rejected = reason
+        self._own.tick.wake_link(self)
+
+    def note_room(self) -> None:
+        """A run of batches was applied: the link may read again if its inbox has room."""
+        if self._untaken_bytes and not self.inbox.full:
+            self._take_bytes()
+
+    # --- The loop's side ----------------------------------------------------------------------
+
+    @property
+    def may_read(self) -> bool:
+        """Whether the next message may be read: the inbox has room."""
+        return not self._untaken_bytes
+
+    def next(self, now: Millis, at: float) -> PullAction:
+        """What is to be done now."""
+        if self._must_hang_up:
+            self._must_hang_up = False
+            return HangUp()
+        state = self.link.state
+        if state is LinkState.PAUSED:
+            return Sleep(None)
+        if state in (LinkState.WAITING, LinkState.REFUSED):
+            if self._retry_at is None:
+                self._retry_at = at + self.link.backoff_seconds()
+            if at < self._retry_at and not self._skips_backoff:
+                return Sleep(self._retry_at)
+            self._feed(BackoffOver(), now)
+        if not self._has_call:
+            self._begin_call(now, at)
+            return Connect()
+        if not self._opened:
+            self._opened = True
+            self._acked_at = at
+            return Send(self._open())
+        return self._watch(now, at)
+
+    def receive(self, message: FromServer, now: Millis, at: float) -> None:
+        """The peer sent a message."""
+        if not self._has_call:
+            return
+        self._own.tick.open()
+        self._heard_at = at
+        try:
+            match message:
+                case Received(batches):
+                    self._take_batches(batches)
+                case Progress():
+                    self._take_progress(message, now)
+                case Welcome():
+                    self._take_welcome(message, now)
+                case Publications():
+                    self._take_publications(message)
+                case _:
+                    assert_never(message)
+        except RefusedError as error:
+            self._refuse(Refused(str(error)), now)
+        except PeerError as error:
+            self._fail(str(error), now)
+
+    def lost(self, event: Failed | Refused, now: Millis) -> None:
+        """The call ended, or what it brought cannot be read."""
+        if not self._has_call:
+            return
+        if isinstance(event, Refused):
+            self._refuse(event, now)
+        else:
+            self._fail(event.reason, now)
+
+    # --- Calls --------------------------------------------------------------------------------
+
+    def _begin_call(self, now: Millis, at: float) -> None:
+        self.origins = self._own.routes.wanted(self.peer, now)
+        self._has_call = True
+        self._opened = self._ack_due = False
+        self._must_reopen = self._skips_backoff = False
+        self._rejected = None
+        self._untaken_bytes = self._taken_bytes = 0
+        self._heard_at = at
+        self.inbox.discard()
+        self._publications.clear()
+
+    def _end_call(self) -> None:
+        if self._has_call:
+            self._has_call = False
+            self._must_hang_up = True
+            # Who waits for room in the inbox waits no longer.
+            self._untaken_bytes = 0
+        self._own.tick.wake_link(self)
+
+    def _fail(self, reason: str, now: Millis) -> None:
+        self._end_call()
+        self._feed(Failed(reason), now)
+
+    def _refuse(self, event: Refused, now: Millis) -> None:
+        readiness = self._own.opening.readiness
+        note = readiness.note_duplicate if event.is_duplicate else readiness.note_refusal
+        note(self.peer, event.reason)
+        self._own.opening.look()
+        self._end_call()
+        self._feed(event, now)
+
+    def _begin_again(self, now: Millis) -> None:
+        self._end_call()
+        self._feed(Reopen(), now)
+
+    def _feed(self, event: LinkEvent, now: Millis) -> None:
+        before = self.link.state
+        if not self.link.feed(event):
+            return
+        self._retry_at = None
+        tick = self._own.tick
+        tick.wake_link(self)
+        after = self.link.state
+        self._own.routes.note(
+            self.peer, is_up=self.link.is_up, paused=after is LinkState.PAUSED, now=now
+        )
+        about: dict[str, object] = {"peer": self.peer, "address": self.address}
+        match event:
+            # A peer that stays away is told of once, not at each attempt.
+            case Failed(reason) | Refused(reason, _) if reason != self._logged_error:
+                self._logged_error = reason
+                tick.notice("warning", "link down", reason=reason, **about)
+            case CaughtUp():
+                self._logged_error = ""
+                tick.notice("info", "link live", origins=sorted(self.origins), **about)
+            case _:
+                tick.notice("debug", "link", before=before.value, after=after.value, **about)
+
+    def _open(self) -> Open:
+        own = self._own
+        standing = own.standing()
+        self._asked = standing.recovering
+        return Open(
+            region=own.identity.region,
+            database_id=own.identity.database_id,
+            run_id=own.identity.run_id,
+            origins=self.origins,
+            vv=dict(own.replica.vv),
+            standing=standing,
+        )
+
+    # --- While the call lasts -----------------------------------------------------------------
+
+    def _watch(self, now: Millis, at: float) -> PullAction:
+        """Acknowledge; end the call when the peer is silent, its batches are bad, or others are
+        wanted."""
+        limits = self._own.limits
+        if self._must_reopen:
+            self._begin_again(now)
+            return self.next(now, at)
+        if self._rejected is not None:
+            self._fail(str(PeerError(self.peer, self._rejected)), now)
+            return self.next(now, at)
+        if self._heard_at is None:
+            self._heard_at = at
+        silence_seconds = limits.link_silence_ms_max / 1000
+        if self.may_read and at - self._heard_at > silence_seconds:
+            self._fail(str(PeerError(self.peer, f"silent for {silence_seconds:g} s")), now)
+            return self.next(now, at)
+        self._ask_for_what_is_waited_for(now)
+        # Only a link that is up begins again; another one asks for the right origins anyway.
+        if self.link.is_up and self._own.routes.wanted(self.peer, now) != self.origins:
+            self._begin_again(now)
+            return self.next(now, at)
+        heartbeat_at = self._acked_at + limits.heartbeat_interval_ms / 1000
+        ack_at = self._acked_at + ACK_SECONDS_MIN if self._ack_due else heartbeat_at
+        if at >= ack_at:
+            self._ack_due = False
+            self._acked_at = at
+            return Send(self._ack(now))
+        return Sleep(min(ack_at, at + WATCH_SECONDS))
+
+    def _ask_for_what_is_waited_for(self, now: Millis) -> None:
+        since = self.waits_since
+        if since is None or now - since <= self._own.limits.inbox_wait_ms_max:
+            return
+        self.waits_since = now
+        waited_for = self.inbox.waiting_for()
+        if self._own.routes.ask(self.peer, waited_for, now):
+            self._own.tick.notice(
+                "info",
+                "batches wait for other origins: asking this peer for them too",
+                peer=self.peer,
+                origins=sorted(waited_for),
+            )
+
+    def _ack(self, now: Millis) -> Progress:
+        own = self._own
+        return Progress(
+            durable_vv=own.outstanding.durable_vv,
+            now=now,
+            others=own.knowledge.vvs,
+            taken_bytes=self._taken_bytes,
+            taken_publication_bytes=self._publications.taken_bytes,
+            standing=own.standing(),
+        )
+
+    # --- Receiving ----------------------------------------------------------------------------
+
+    def _take_welcome(self, welcome: Welcome, now: Millis) -> None:
+        if welcome.region != self.peer:
+            raise RefusedError(
+                self.peer,
+                f"{self.address} is region {welcome.region}, not region {self.peer}; "
+                "correct the peer's address",
+            )
+        self.stats.peer_vv = welcome.vv
+        self._note_database(welcome.standing)
+        opening = self._own.opening
+        opening.readiness.note_welcome(self.peer)
+        if self._asked:
+            answer = Answer(welcome.own_n, self.stats.peer_vv, welcome.told_vv)
+            opening.note_answer(self.peer, answer)
+        self._feed(Welcomed(), now)
+        self._look_at_own_effects()
+        self._peer_run = welcome.run_id
+        opening.peer_runs.note_start(
+            self.peer, self._peer_run, recovering=welcome.standing.recovering
+        )
+
+    def _note_database(self, standing: Standing) -> None:
+        refusal = self._own.opening.readiness.note_database(self.peer, standing.database)
+        if refusal is not None:
+            raise RefusedError(self.peer, refusal)
+
+    def _take_progress(self, progress: Progress, now: Millis) -> None:
+        own = self._own
+        self.stats.heard_ms = now
+        self._note_skew(progress.now - now)
+        self.stats.peer_vv = progress.durable_vv
+        own.learn(self.peer, progress.durable_vv)
+        for region, vv in progress.others.items():
+            own.learn(region, vv)
+        self._note_database(progress.standing)
+        self._look_at_own_effects()
+        own.opening.peer_runs.note(
+            self.peer, self._peer_run, recovering=progress.standing.recovering
+        )
+        self._hand_out_publications()
+        if self.link.state is LinkState.CATCHING_UP and self.lag_effects == 0:
+            self._feed(CaughtUp(), now)
+
+    def _note_skew(self, skew_ms: int) -> None:
+        """Report a clock that is far from ours, once until it is near again."""
+        far = self._own.limits.skew_warning_ms
+        if far and abs(skew_ms) > far >= abs(self.stats.clock_skew_ms):
+            self._own.tick.notice("warning", "clocks differ", peer=self.peer, skew_ms=skew_ms)
+        self.stats.clock_skew_ms = skew_ms
+
+    def _look_at_own_effects(self) -> None:
+        """Stop issuing, or go on, by what the peers have of this region's effects."""
+        own = self._own
+        readiness = own.opening.readiness
+        readiness.note_known(self.peer, self.stats.peer_vv.get(own.identity.region, 0))
+        own.routes.own_lost = readiness.are_lost(own.replica.issued)
+        own.opening.look()
+
+    def _take_batches(self, batches: Sequence[tuple[EffectBatch, bytes]]) -> None:
+        if self._must_reopen:
+            return
+        stats = self.stats
+        for batch, encoded in batches:
+            if batch.origin not in self.origins:
+                raise PeerError(
+                    self.peer,
+                    f"batch {batch.origin}:{batch.first_n}: origin: not asked for on this link",
+                )
+            stats.batches += 1
+            stats.effects += batch.count
+            stats.bytes_uncompressed += len(encoded)
+            self.inbox.offer(batch, encoded)
+            self._untaken_bytes += len(encoded)
+        self._own.arrived()
+        if not self.inbox.full:
+            self._take_bytes()
+
+    def _take_bytes(self) -> None:
+        """The inbox has room: the peer's window moves, and the next message may be read."""
+        self._taken_bytes += self._untaken_bytes
+        self._untaken_bytes = 0
+        # It was not the peer who was silent meanwhile.
+        self._heard_at = None
+        self.ack_soon()
+
+    def _take_publications(self, message: Publications) -> None:
+        if self._must_reopen:
+            return
+        for publication in message.publications:
+            if not self._publications.offer(publication):
+                raise PeerError(self.peer, "publications: more than their window allows")
+        self._hand_out_publications()
+
+    def _hand_out_publications(self) -> None:
+        """Tell those who listen here what does not wait for effects of the peer any more."""
+        applied_n = self._own.replica.vv.get(self.peer, 0)
+        for publication in self._publications.take(applied_n):
+            self._own.channels.hand_out(
+                publication.channel, publication.payload, sharded=publication.sharded
+            )
+            self.stats.publications += 1
+            self.ack_soon()

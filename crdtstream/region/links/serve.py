@@ -1,0 +1,278 @@
+"""The other end of a link: serving a peer that pulls, as a state machine without any IO.
+
+What it sends lies beyond the puller's version vector, from the log, then live.  It stands at a
+record of the log and moves on; nothing is kept for it in memory but the message under way.  A slow
+puller therefore costs disk, not memory: beyond a window of bytes that it has not taken yet, the
+link rests.
+
+A loop asks ``next`` and does what it says:
+
+    next ──> Seek    find where to begin in the log, tell ``begin_at``
+             Send    write this message
+             Read    read records of the log, tell ``take``
+             Sleep   ask again when woken, or at this time
+             End     the link is over
+
+Publications, which are in no log, have a bounded outbox of their own in each link
+(``publications.py``), and take turns with the batches.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.region.links.errors import PeerError
+from crdtstream.region.links.messages import (
+    Batches,
+    Progress,
+    Publications,
+    Standing,
+    ToPuller,
+    Welcome,
+)
+from crdtstream.region.links.own_side import OwnSide
+from crdtstream.region.links.publications import Outbox, Publication
+from crdtstream.region.links.stats import ServeStats
+
+# Sent and not yet taken, uncompressed.
+WINDOW_BYTES: Final = 8 << 20
+# Between two messages of a live link: under load they gather more, an idle link waits for nothing.
+SEND_SECONDS_MIN: Final = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Find the first record with a batch of one of ``origins`` beyond ``vv``."""
+
+    vv: VersionVector
+    origins: frozenset[RegionId]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write a message to the call."""
+
+    message: ToPuller
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the log from ``seq`` on, about ``bytes_max``."""
+
+    seq: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Nothing to do until the link is woken, or until this time."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The link is over; ``failure`` says what the puller did wrong, if it did."""
+
+    failure: str | None = None
+
+
+ServeAction: TypeAlias = Seek | Send | Read | Sleep | End
+
+
+class Serve:
+    """What one puller is sent.
+
+    Times named ``at`` are in seconds, by a clock that only goes forward.
+
+    Attributes:
+        region, run_id: who pulls, and which start of its node this is.
+        origins: whose effects it wants.
+        sent_vv: what it has or was sent, per origin asked for.
+        outbox: publications that it is to be sent.
+        told_vv: what the puller had, before this link, told to have durably.
+        is_over: the puller came again, ended, or the node stops.
+    """
+
+    def __init__(
+        self,
+        region: RegionId,
+        run_id: int,
+        origins: frozenset[RegionId],
+        vv: VersionVector,
+        own: OwnSide,
+        stats: ServeStats,
+        *,
+        at: float,
+    ) -> None:
+        self.region = region
+        self.run_id = run_id
+        self.origins = origins
+        self.sent_vv: MutableVersionVector = {o: n for o, n in vv.items() if o in origins}
+        self.told_vv: VersionVector = dict(own.knowledge.of(region))
+        self.stats = stats
+        self.is_over = False
+        self._own = own
+        self._failure: str | None = None
+        self._seq: int | None = None
+        self._is_welcome = False
+        self._heartbeat_at = at
+        self._send_at = at
+        self._has_sent = False
+        self._batches: list[bytes] = []
+        self._sent_bytes = 0
+        self._taken_bytes = 0
+        self._heard_at = at
+        self.outbox = Outbox()
+
+    # --- From the region ----------------------------------------------------------------------
+
+    def wake(self) -> None:
+        self._own.tick.wake_link(self)
+
+    def tell_standing(self) -> None:
+        """The puller should hear at once how this region stands."""
+        self._heartbeat_at = 0.0
+        self.wake()
+
+    def publish(self, publication: Publication) -> bool:
+        """Send a publication; returns whether there was room."""
+        if self.is_over or not self.outbox.offer(publication):
+            return False
+        self.wake()
+        return True
+
+    def end(self, failure: str | None = None) -> None:
+        """The link is over; what its outbox holds is lost."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._failure = failure
+        self.stats.publications_lost += self.outbox.close()
+        self.wake()
+
+    # --- The loop's side ----------------------------------------------------------------------
+
+    def next(self, now: Millis, at: float) -> ServeAction:
+        """What is to be done now."""
+        if self.is_over:
+            return End(self._failure)
+        if self._seq is None:
+            return Seek(self.sent_vv, self.origins)
+        if not self._is_welcome:
+            self._is_welcome = True
+            return Send(self._welcome())
+        if at - self._heard_at > self._own.limits.link_silence_ms_max / 1000:
+            self._own.tick.notice("warning", "puller is silent: its link ends", peer=self.region)
+            self.end()
+            return End()
+        if at >= self._heartbeat_at:
+            self._heartbeat_at = at + self._own.limits.heartbeat_interval_ms / 1000
+            return Send(self._heartbeat(now))
+        if self._batches:
+            batches, self._batches = self._batches, []
+            return Send(Batches(batches))
+        if self._has_sent:
+            return self._rest(at)
+        if at < self._send_at:
+            return Sleep(min(self._send_at, self._heartbeat_at))
+        if self._sent_bytes - self._taken_bytes < WINDOW_BYTES and self._seq <= self._last_seq:
+            return Read(self._seq, self._own.limits.link_message_bytes_target)
+        return self._rest(at)
+
+    def _rest(self, at: float) -> ServeAction:
+        """After the batches: what clients published, and then a little time."""
+        publications = self.outbox.take(self.sent_vv.get(self._own.identity.region, 0))
+        if publications or self._has_sent:
+            self._has_sent = False
+            self._send_at = at + SEND_SECONDS_MIN
+        if publications:
+            self.stats.publications += len(publications)
+            return Send(Publications(self._own.identity.region, publications))
+        return Sleep(
+            min(self._send_at, self._heartbeat_at) if at < self._send_at else self._heartbeat_at
+        )
+
+    @property
+    def _last_seq(self) -> int:
+        """The last record that may be sent."""
+        outstanding = self._own.outstanding
+        if self.origins - {self._own.identity.region}:
+            # Relayed: only what this region cannot lose, as others rely on its answer (rule 18).
+            return outstanding.durable_seq
+        return outstanding.logged_seq
+
+    def begin_at(self, seq: int) -> None:
+        """Where the log has what the puller lacks."""
+        self._seq = seq
+
+    def take(self, records: Sequence[Record]) -> None:
+        """The records that were to be read: what the puller wants and has not got, goes next."""
+        assert self._seq is not None
+        # More than asked for may have been read, and less may be sent by now than was logged.
+        records = records[: max(0, self._last_seq - self._seq + 1)]
+        if not records:
+            return
+        self._seq += len(records)
+        self._has_sent = True
+        for record in records:
+            if record.batch is None or record.origin not in self.origins:
+                continue
+            if record.last_n > self.sent_vv.get(record.origin, 0):
+                self.sent_vv[record.origin] = record.last_n
+                self.stats.batches += 1
+                self.stats.effects += record.last_n - record.first_n + 1
+                self.stats.bytes_uncompressed += len(record.batch)
+                self._sent_bytes += len(record.batch)
+                self._batches.append(record.batch)
+
+    def receive(self, ack: Progress, at: float) -> None:
+        """The puller acknowledged."""
+        own = self._own
+        own.tick.open()
+        self._heard_at = at
+        if ack.taken_bytes > self._taken_bytes:
+            self._taken_bytes = ack.taken_bytes
+            self.wake()
+        if self.outbox.note_taken(ack.taken_publication_bytes):
+            self.wake()
+        own.learn(self.region, ack.durable_vv)
+        for region, vv in ack.others.items():
+            own.learn(region, vv)
+        self._take_standing(ack.standing)
+
+    def _take_standing(self, standing: Standing) -> None:
+        opening = self._own.opening
+        wrong_database = opening.readiness.note_database(self.region, standing.database)
+        if wrong_database is not None:
+            self.end(str(PeerError(self.region, wrong_database)))
+            return
+        opening.look()
+        opening.peer_runs.note(self.region, self.run_id, recovering=standing.recovering)
+
+    # --- Messages -----------------------------------------------------------------------------
+
+    def _welcome(self) -> Welcome:
+        own = self._own
+        return Welcome(
+            region=own.identity.region,
+            run_id=own.identity.run_id,
+            vv=dict(own.outstanding.logged_vv),
+            standing=own.standing(),
+            # What is applied and not in the log yet will be there: it counts.
+            own_n=own.replica.vv.get(self.region, 0),
+            told_vv=self.told_vv,
+        )
+
+    def _heartbeat(self, now: Millis) -> Progress:
+        own = self._own
+        return Progress(
+            durable_vv=own.outstanding.durable_vv,
+            now=now,
+            standing=own.standing(),
+            others=dict(own.knowledge.vvs),
+        )

@@ -1,0 +1,150 @@
+"""What opens the region for writes: ``links/readiness.py`` decides, the folder has to follow.
+
+Who hears something from a peer tells the readiness and calls ``look``.  Three things must be in
+the folder before anybody is told of them, one after the other:
+
+    Revoke          the folder lost something, so the next start must not take it for proven
+    StoreIdentity   which database this is
+    Confirm         the node goes on with this folder: from here on it issues effects
+"""
+
+from collections.abc import Callable
+
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.replica import Replica
+from crdtstream.core.uid import shown_uid
+from crdtstream.region.links.peer_runs import PeerRuns
+from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
+from crdtstream.region.outstanding import Outstanding
+from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity
+from crdtstream.region.tick import Tick
+
+
+class Opening:
+    """Keeps replica and folder in step with what the readiness says.
+
+    Attributes:
+        readiness: tell it what peers say, then call ``look``.
+        peer_runs: whose effects are held.
+        database: the identity as the folder has it; what peers and programs are told.
+        obstacle: why this region must not issue effects; None if it may.
+        on_change: called when peers should hear at once of another ``database``, or that all have
+            answered this region.
+        on_recovering: called when all peers must answer (again), so all links must begin again.
+        on_obstacle: called when effects may be issued again, or no longer.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        outstanding: Outstanding,
+        tick: Tick,
+        readiness: Readiness,
+        *,
+        stored: DatabaseIdentity,
+    ) -> None:
+        self.readiness = readiness
+        self.peer_runs = PeerRuns()
+        self.database = DatabaseIdentity()
+        self.obstacle: str | None = None
+        self.on_change: list[Callable[[], None]] = []
+        self.on_recovering: list[Callable[[], None]] = []
+        self.on_obstacle: Callable[[], None] = _nobody_asks
+        self._replica = replica
+        self._outstanding = outstanding
+        self._tick = tick
+        self._must_revoke = False
+        self._told_asking = readiness.is_asking
+        if stored.uid:
+            self._use(stored)
+
+    @property
+    def is_asking(self) -> bool:
+        return self.readiness.is_asking
+
+    def note_answer(self, peer: RegionId, answer: Answer) -> None:
+        """A peer's answer; see ``Readiness.note_answer``."""
+        if self.readiness.note_answer(peer, answer):
+            self._tick.notice(
+                "warning", "a peer has lost effects of this region: all are asked again", peer=peer
+            )
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        for restart in self.on_recovering:
+            restart()
+
+    def look(self) -> None:
+        """Something was heard from a peer, or logged: accept or refuse writes by it."""
+        if self.readiness.recover_if_behind(self._replica.issued):
+            self._tick.notice(
+                "error", "peers have effects of this region that it lost: it recovers"
+            )
+            self._must_revoke = True
+            self._ask_again()
+        self._set_obstacle(self.readiness.obstacle(self._replica.vv))
+        if self.readiness.is_asking != self._told_asking:
+            self._told_asking = self.readiness.is_asking
+            self._tell()
+        if self.folder_change is not None:
+            self._tick.open()
+
+    def note_logged(self) -> None:
+        """Something that was lost may be in the log again."""
+        if self.readiness.is_recovering:
+            self.look()
+
+    @property
+    def folder_change(self) -> FolderChange | None:
+        """What the folder is to say next; None: it says what it should."""
+        readiness = self.readiness
+        if self._must_revoke:
+            return Revoke()
+        if readiness.database != self.database:
+            return StoreIdentity(readiness.database)
+        if readiness.is_recovering and readiness.has_recovered(self._outstanding.logged_vv):
+            return Confirm()
+        return None
+
+    def note_folder(self, change: FolderChange) -> None:
+        """The folder says it, durably."""
+        match change:
+            case Revoke():
+                self._must_revoke = False
+            case StoreIdentity(database):
+                self._use(database)
+                self._notice("database", uid=shown_uid(database.uid), declared=database.declared)
+            case Confirm():
+                # What it waited for is still so: logged effects do not go, and a peer that lost
+                # some makes the readiness begin again.
+                if self.readiness.has_recovered(self._outstanding.logged_vv):
+                    self.readiness.finish()
+                    self._notice("ready", issued=self._replica.issued)
+        self.look()
+        self._tell()
+
+    def _use(self, database: DatabaseIdentity) -> None:
+        """The folder has this identity: peers and programs are told of it from here on."""
+        self.database = database
+        self._replica.database_uid = database.uid
+
+    def _set_obstacle(self, reason: str | None) -> None:
+        if (reason is None) is not (self.obstacle is None):
+            if reason is None:
+                self._notice("writes are accepted")
+            else:
+                self._tick.notice("warning", "writes are refused", reason=reason)
+        self.obstacle = reason
+        self._replica.may_issue = reason is None
+        self.on_obstacle()
+
+    def _tell(self) -> None:
+        for tell in self.on_change:
+            tell()
+
+    def _notice(self, text: str, **details: object) -> None:
+        self._tick.notice("info", text, **details)
+
+
+def _nobody_asks() -> None:
+    pass

@@ -1,0 +1,123 @@
+"""What a region gives out: one value per tick.
+
+    Ready
+      records   to be made durable behind all that earlier ticks left
+      parcels   may leave now: all that they tell of is in the log
+      woken     clients whose blocked command was answered: they may go on
+      links     links that have something to do
+      folder    what the folder is to say of this region, before it may say so itself
+      deadline  when time is to be passed to the region next
+
+A reply never leaves with the records that it tells of.  The region keeps it until it hears that
+they are in the log, and gives it out with the next Ready.  So a caller cannot tell too early: it
+does not have the reply yet.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import Millis
+from crdtstream.region.links.readiness import DatabaseIdentity
+
+
+class Receiver(Protocol):
+    """Who is told something: a client's connection, a program's call."""
+
+    def receive(self, parcel: "Parcel", *, certain: bool) -> None:
+        """Take what may leave now.
+
+        Args:
+            certain: False: the disk refused, and whether the tick survives a crash is unknown.
+        """
+
+    def resume(self) -> None:
+        """Its blocked command is over, or what held it back: it may go on."""
+
+
+@dataclass(slots=True, eq=False)
+class Parcel:
+    """What one tick has to tell to one receiver.
+
+    Attributes:
+        chunks: the bytes, in order; for a program its result alone.
+        replies: how many commands they answer; 0: messages that answer none.
+        size: of all chunks, in bytes.
+        after: the last record of the log that it may tell of; set when its tick ends.
+    """
+
+    receiver: Receiver
+    chunks: Sequence[Any]
+    replies: int
+    size: int
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something worth a line in the operator's log.
+
+    Attributes:
+        level: debug, info, warning or error.
+    """
+
+    level: str
+    text: str
+    details: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """The folder lost something: the next start must not take it for proven."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIdentity:
+    """Which database the folder belongs to."""
+
+    database: DatabaseIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """The node goes on with this folder: it is what the region now is."""
+
+
+FolderChange: TypeAlias = Revoke | StoreIdentity | Confirm
+
+NO_RECORDS: Final[Sequence[Record]] = ()
+
+
+@dataclass(slots=True)
+class Ready:
+    """The output of one tick.
+
+    Attributes:
+        records: to be appended to the log, in order; then ``Region.note_logged``.
+        parcels: to be told, in order.
+        uncertain: to be told as well, after them: the disk refused, their outcome is unknown.
+        woken: receivers that may go on.
+        links: whose ``next`` is to be asked now.
+        folder: to be written, durably; then ``Region.note_folder``.  It stays until that is done.
+        applies: batches have arrived that ``Region.apply_arrivals`` can apply.
+        deadline: when ``Region.pass_time`` is to be called next; None if nothing depends on time.
+        notices: for the operator's log.
+    """
+
+    records: Sequence[Record]
+    parcels: list[Parcel]
+    uncertain: list[Parcel]
+    woken: list[Any]
+    links: list[Any]
+    folder: FolderChange | None
+    applies: bool
+    deadline: Millis | None
+    notices: list[Notice]
+
+    def tell(self) -> None:
+        """Hand the parcels over."""
+        for parcel in self.parcels:
+            parcel.receiver.receive(parcel, certain=True)
+        for parcel in self.uncertain:
+            parcel.receiver.receive(parcel, certain=False)

@@ -1,0 +1,386 @@
+"""A region as one value: requests, messages and time in, one ``Ready`` per tick out.
+
+              clients' requests   peers' messages   time   what the log says
+                      │                 │             │          │
+                      v                 v             v          v
+    Region      ┌ database ──── replica ──── links, knowledge, opening ┐
+                └────────────────── the open tick ─────────────────────┘
+                                        │
+                                        v  ready()
+                records · parcels · woken · links · folder · deadline
+
+Everything that happens between two calls of ``ready`` is one *tick*: commands of many clients,
+batches of peers.  The order **run, log, then tell** lies in the type.  A reply goes into the open
+tick, and its parcel comes out of ``ready`` only after ``note_logged`` named the last record that it
+may tell of - a read's reply too (``rules`` 19).  A tick that left nothing while nothing is under
+way has nothing to wait for: its parcels are in its own Ready.
+
+When the disk refuses, who waits hears that the outcome is unknown, and further writes are refused.
+Reads are answered meanwhile: what they may see beyond the log are ticks whose clients were told so.
+
+No asyncio, no clock, no randomness, no file: a node's loop (``engine.py``) and the simulator drive
+the same object.  Same inputs, same outputs, byte for byte.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from crdtstream.commands.reply import Reply
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.replica import Replica
+from crdtstream.core.uid import DatabaseUid
+from crdtstream.database.database import Database
+from crdtstream.database.session import Session
+from crdtstream.region.clients import Client, Encode
+from crdtstream.region.knowledge import Knowledge
+from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.links import Links
+from crdtstream.region.links.messages import Identity
+from crdtstream.region.links.own_side import OwnSide
+from crdtstream.region.links.readiness import DatabaseIdentity, Readiness
+from crdtstream.region.links.routes import Routes
+from crdtstream.region.opening import Opening
+from crdtstream.region.outstanding import Mark, Outstanding
+from crdtstream.region.ready import NO_RECORDS, FolderChange, Parcel, Ready, Receiver
+from crdtstream.region.tick import Tick
+from crdtstream.region.wait import Wait
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What the folder of a region says of itself when its node starts.
+
+    Attributes:
+        is_proven: nothing of its log was lost, and it is the one that was last open here.
+        database: which database it belongs to, if it knows.
+    """
+
+    is_proven: bool = False
+    database: DatabaseIdentity = field(default_factory=DatabaseIdentity)
+
+
+class Region:
+    """One region of a database.
+
+    It is made of a replica that has replayed its log.  Every input opens a tick (``tick.on_open``
+    says so), and ``ready`` ends it.
+
+    Attributes:
+        replica: the state.
+        database: the commands of all clients on it.
+        tick: what is open.
+        outstanding: what waits for the log, and how far the log is.
+        knowledge: what other regions are known to have.
+        opening: whether effects may be issued, and of which database.
+        links: to the peers.
+        fault: why the disk refuses; None while it does not.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        database: Database,
+        *,
+        seq: int,
+        folder: Folder,
+        now: Millis,
+        identity: Identity,
+        addresses: Mapping[RegionId, str],
+        encode: Encode,
+        clock: Callable[[], int],
+        uniform: Callable[[float, float], float],
+        make_uid: Callable[[], DatabaseUid],
+        limits: RegionLimits | None = None,
+    ) -> None:
+        """A region whose log is read.
+
+        Args:
+            seq: the last record of the log; all of it is durable, and in the replica.
+            folder: what the folder says.
+            identity: who it is; its region is the replica's.
+            addresses: where its peers are.
+            encode: a reply to the bytes of a protocol version.
+            clock: nanoseconds that pass; for turns, not for anything that is decided.
+            uniform: a random number between two; for the pauses between attempts.
+            make_uid: 16 random bytes, for a database that begins.
+        """
+        assert identity.region == replica.region
+        replica.touched.clear()
+        self.replica = replica
+        self.database = database
+        self.limits = limits or RegionLimits()
+        self.tick = Tick()
+        self.outstanding = Outstanding(
+            seq, replica.vv, records_max=self.limits.commit_queue_records_max
+        )
+        self.knowledge = Knowledge(replica.region, addresses)
+        self.fault: str | None = None
+        self._encode = encode
+        self._clock = clock
+        self._clients: dict[int, Client] = {}
+        self._told: list[Parcel] = []
+        self._uncertain: list[Parcel] = []
+        self._was_refused = False
+        database.register(Wait(database, self.outstanding, self.knowledge).commands())
+        readiness = Readiness(
+            replica.region,
+            addresses,
+            database=folder.database,
+            is_proven=folder.is_proven,
+            has_effects=bool(replica.vv),
+            make_uid=make_uid,
+        )
+        self.opening = Opening(
+            replica, self.outstanding, self.tick, readiness, stored=folder.database
+        )
+        self.opening.on_obstacle = self._refuse_or_accept
+        own = OwnSide(
+            identity=identity,
+            replica=replica,
+            channels=database.channels,
+            outstanding=self.outstanding,
+            knowledge=self.knowledge,
+            opening=self.opening,
+            routes=Routes(
+                replica.region,
+                addresses,
+                now=now,
+                relay_after_ms=self.limits.inbox_wait_ms_max,
+                is_held=self.opening.peer_runs.is_held,
+            ),
+            tick=self.tick,
+            limits=self.limits,
+            learn=self.learn,
+            arrived=self._note_arrived,
+        )
+        self.links = Links(own, addresses, now=now, uniform=uniform, clock=clock)
+        self.opening.look()
+        # The clock goes on while a process is down: keys may be over that nobody asks for.
+        self.tick.open()
+
+    # --- Clients ------------------------------------------------------------------------------
+
+    def connect(self, receiver: Receiver) -> Client:
+        """A new client, whose replies ``receiver`` gets."""
+        client = Client(
+            self.database.open_session(),
+            receiver,
+            database=self.database,
+            tick=self.tick,
+            settle=self._settle,
+            encode=self._encode,
+            clock=self._clock,
+        )
+        self._clients[client.session.id] = client
+        return client
+
+    def disconnect(self, client: Client) -> None:
+        """The client is gone."""
+        client.end()
+        self._clients.pop(client.session.id, None)
+
+    def change(
+        self, now: Millis, change: Callable[[Replica, Millis], T], receiver: Receiver
+    ) -> None:
+        """Change the replica for a program that does not speak Redis's protocol.
+
+        Its result is the one chunk of the parcel that the receiver gets.
+
+        Raises:
+            CommandError: writes are refused; nothing has changed then.  Or what ``change`` raises.
+        """
+        try:
+            result = self.database.change(now, change)
+        finally:
+            # Also what was done before an error has to be told and logged.
+            self._settle(now)
+            self.tick.open()
+        self.tick.owe(Parcel(receiver, [result], 1, 0))
+
+    def unblock(self, session_id: int, *, with_error: bool) -> bool:
+        """CLIENT UNBLOCK: end a client's waiting; returns whether it waited."""
+        served = self.database.unblock(session_id, with_error=with_error)
+        if served is None:
+            return False
+        self._answer(*served)
+        return True
+
+    def end_pause(self, now: Millis) -> None:
+        """CLIENT PAUSE is over: serve the blocked, then run what was postponed."""
+        for session, reply in self.database.serve_all(now):
+            self._answer(session, reply)
+        for client in self._clients.values():
+            client.go_on()
+        self.tick.open()
+
+    def _settle(self, now: Millis) -> None:
+        """Something was changed: serve who waited for it."""
+        for session, reply in self.database.settle(now):
+            self._answer(session, reply)
+
+    def _settle_acks(self, now: Millis) -> None:
+        """Other regions, or the disk, have more: serve who waited for that."""
+        if not self.database.waiting_count:
+            return
+        for session, reply in self.database.settle_acks(now):
+            self._answer(session, reply)
+
+    def _answer(self, session: Session, reply: Reply) -> None:
+        client = self._clients.get(session.id)
+        # A session that is not ours belongs to whoever else calls the database.
+        if client is not None:
+            client.answer(reply)
+
+    # --- Peers --------------------------------------------------------------------------------
+
+    def learn(self, region: RegionId, durable_vv: VersionVector) -> None:
+        """A region's durable version vector, from its ack or heartbeat or by gossip."""
+        if self.knowledge.learn(region, durable_vv):
+            self._forget_stable()
+            self._settle_acks(self.replica.now)
+            self.tick.open()
+
+    def _note_arrived(self) -> None:
+        self.links.may_apply = True
+
+    def apply_arrivals(self, now: Millis) -> None:
+        """Apply what peers sent, for a few milliseconds; ``Ready.applies`` says if there is more.
+
+        It rests while the disk refuses or cannot keep up: what is applied must be logged.
+        """
+        if not self._may_apply():
+            return
+        if self.links.apply(now):
+            self._settle(now)
+            self._settle_acks(now)
+        self.tick.open()
+
+    def _may_apply(self) -> bool:
+        return self.links.may_apply and self.fault is None and not self.outstanding.is_congested
+
+    def _forget_stable(self) -> None:
+        """Drop what is kept only for effects that can no longer arrive."""
+        if self.replica.kept_until_stable:
+            self.replica.forget_stable(self.knowledge.stable(self.outstanding.durable_vv))
+
+    # --- The log ------------------------------------------------------------------------------
+
+    def note_logged(self, seq: int, now: Millis, *, durable: bool) -> None:
+        """The log has every record up to ``seq``.
+
+        Args:
+            durable: a power cut cannot take them back either.
+        """
+        outstanding = self.outstanding
+        self._told += outstanding.note_logged(seq)
+        if durable:
+            self.note_durable(outstanding.mark(), now)
+        self._accept_again()
+        if outstanding.relieve():
+            self._wake_clients()
+        self.opening.note_logged()
+        self.links.note_logged(seq, now)
+        self.tick.open()
+
+    def note_durable(self, mark: Mark, now: Millis) -> None:
+        """A sync that began at ``mark`` is done."""
+        self.outstanding.note_durable(mark)
+        self._accept_again()
+        self._forget_stable()
+        # WAITAOF may wait for nothing but this.
+        self._settle_acks(now)
+        self.tick.open()
+
+    def note_synced(self, mark: Mark, now: Millis) -> None:
+        """As ``note_durable``, and links are told of it."""
+        self.note_durable(mark, now)
+        self.opening.note_logged()
+        self.links.wake_serves()
+
+    def note_refused(self, reason: str) -> None:
+        """The disk refused, commits or a sync: who waits hears that the outcome is unknown."""
+        if self.fault is None:
+            self.tick.notice(
+                "error", "the log cannot be written; writes are refused", reason=reason
+            )
+        self.fault = reason
+        self._refuse_or_accept()
+        self._uncertain += self.outstanding.take_parcels()
+        # Their writes are refused from here on, and their reads are answered.
+        self._wake_clients()
+        self.tick.open()
+
+    @property
+    def is_congested(self) -> bool:
+        """More waits for the disk than should: take nothing new from clients."""
+        return self.outstanding.is_congested and self.fault is None
+
+    def _wake_clients(self) -> None:
+        for client in self._clients.values():
+            self.tick.wake(client.receiver)
+
+    def _accept_again(self) -> None:
+        if self.fault is not None:
+            self.tick.notice("info", "the log can be written again; writes are accepted")
+            self.fault = None
+            self._refuse_or_accept()
+
+    @property
+    def refuses_writes(self) -> str | None:
+        """Why writes are refused at present; None while they are accepted."""
+        return self.fault if self.fault is not None else self.opening.obstacle
+
+    def _refuse_or_accept(self) -> None:
+        refused_before = self.database.fault is not None
+        self.database.fault = self.refuses_writes
+        if refused_before and self.database.fault is None:
+            # Keys whose time came meanwhile are still to be deleted.
+            self._was_refused = True
+            self.tick.open()
+
+    def note_folder(self, change: FolderChange) -> None:
+        """The folder says it, durably."""
+        self.opening.note_folder(change)
+        self.tick.open()
+
+    # --- Time ---------------------------------------------------------------------------------
+
+    def pass_time(self, now: Millis) -> None:
+        """Do what the clock brings: keys expire, blocked commands end."""
+        for session, reply in self.database.expire(now):
+            self._answer(session, reply)
+        self.tick.open()
+
+    # --- Out ----------------------------------------------------------------------------------
+
+    def ready(self, now: Millis) -> Ready:
+        """End the tick; its output."""
+        if self._was_refused:
+            self._was_refused = False
+            self.pass_time(now)
+        records = self.replica.take_records(now)
+        self.database.note_sealed()
+        parcels, woken, links, notices = self.tick.close()
+        told, self._told = self._told, []
+        uncertain, self._uncertain = self._uncertain, []
+        if records:
+            self.outstanding.add(records, parcels)
+            self.links.note_left(self.outstanding.left_seq)
+        elif parcels and (self.fault is not None or not self.outstanding.hold(parcels)):
+            told += parcels
+        return Ready(
+            records=records or NO_RECORDS,
+            parcels=told,
+            uncertain=uncertain,
+            woken=woken,
+            links=links,
+            folder=self.opening.folder_change,
+            applies=self._may_apply(),
+            deadline=self.database.next_deadline(),
+            notices=notices,
+        )

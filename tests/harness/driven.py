@@ -1,0 +1,166 @@
+"""A region without a node: a test gives it inputs and takes its Ready, one tick at a time."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+
+import hiredis
+
+from crdtstream.commands.reply import Reply
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.replica import Replica
+from crdtstream.core.uid import DatabaseUid
+from crdtstream.database.database import WAITING, Database, Waiting
+from crdtstream.region.clients import Client, Encode
+from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.messages import Identity
+from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.ready import Parcel, Ready
+from crdtstream.region.region import Folder, Region
+from crdtstream.resp.wire.encode import encode
+
+UID = DatabaseUid(bytes(range(16)))
+PROVEN = Folder(is_proven=True, database=DatabaseIdentity(UID))
+
+
+def make_region(
+    number: int = 1,
+    peers: Iterable[int] = (2, 3),
+    *,
+    limits: RegionLimits | None = None,
+    database_id: str = "crdb",
+    run_id: int | None = None,
+    log: Sequence[Record] = (),
+    folder: Folder | None = None,
+    now: int = 1000,
+    clock: Callable[[], int] | None = None,
+    encode: Encode = encode,
+) -> Region:
+    """A region that has replayed this log."""
+    region = RegionId(number)
+    addresses = {RegionId(peer): f"region-{peer}" for peer in peers if peer != number}
+    replica = Replica(region, peers=list(addresses))
+    for record in log:
+        replica.replay(record)
+    return Region(
+        replica,
+        Database(replica),
+        seq=len(log),
+        folder=folder or PROVEN,
+        now=Millis(now),
+        identity=Identity(region, database_id, number if run_id is None else run_id),
+        addresses=addresses,
+        encode=encode,
+        clock=clock or count().__next__,
+        uniform=lambda low, high: high,
+        make_uid=lambda: UID,
+        limits=limits,
+    )
+
+
+class Told:
+    """A client: what it sends, and what it has been told."""
+
+    def __init__(self, region: Region) -> None:
+        self.client = region.connect(self)
+        self.told: list[tuple[bytes, bool]] = []
+        self.parcels: list[Parcel] = []
+        self.resumed = 0
+        self._reader = hiredis.Reader()
+
+    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+        self.client.note_told(parcel)
+        self.parcels.append(parcel)
+        data = b"".join(parcel.chunks)
+        self.told.append((data, certain))
+        self._reader.feed(data)
+
+    def resume(self) -> None:
+        self.resumed += 1
+
+    @property
+    def replies(self) -> list[object]:
+        """The replies told since this was last asked, as Python."""
+        found = []
+        while (reply := self._reader.gets()) is not False:
+            found.append(reply)
+        return found
+
+
+class Capture:
+    """Encodes replies, and keeps them as the commands made them."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+
+    def __call__(self, reply: Reply, protocol: int, chunks: list[bytes]) -> None:
+        self.replies.append(reply)
+        encode(reply, protocol, chunks)
+
+    def call(self, client: Client, now: Millis, *argv: bytes) -> Reply | Waiting:
+        """Run a command; its reply before it is in the log."""
+        before = len(self.replies)
+        client.run(iter([list(argv)]), now, bytes_max=1 << 20)
+        return self.replies[-1] if len(self.replies) > before else WAITING
+
+
+class Driven:
+    """A region whose log is a list, and whose disk does as the test says.
+
+    Attributes:
+        queue: records that ticks left and no commit took.
+        log: what is committed.
+        clock: what it is told the time is.
+    """
+
+    def __init__(self, region: Region | None = None) -> None:
+        self.region = region or make_region()
+        self.clock = 1000
+        self.queue: list[Record] = []
+        self.log: list[Record] = []
+        self.last: Ready
+        self.client = Told(self.region)
+        self.end_tick()
+
+    @property
+    def now(self) -> Millis:
+        return Millis(self.clock)
+
+    def call(self, *argv: str, client: Told | None = None) -> None:
+        """One request, in the open tick."""
+        arguments = [argument.encode() for argument in argv]
+        (client or self.client).client.run(iter([arguments]), self.now, bytes_max=1 << 20)
+
+    def write(self, name: str) -> None:
+        self.call("XADD", "s", "*", "field", name)
+
+    def end_tick(self) -> Ready:
+        """End the tick, and hand on what may leave."""
+        self.last = self.region.ready(self.now)
+        self.queue += self.last.records
+        self.last.tell()
+        for receiver in self.last.woken:
+            receiver.resume()
+        return self.last
+
+    def commit(self, *, count: int | None = None, durable: bool = True) -> Ready:
+        """Commit what is queued, or the first so many records, and tell."""
+        records = self.queue[:count]
+        del self.queue[: len(records)]
+        self.log += records
+        self.region.note_logged(len(self.log), self.now, durable=durable)
+        return self.end_tick()
+
+    def refuse(self, reason: str) -> Ready:
+        self.region.note_refused(reason)
+        return self.end_tick()
+
+    def ask(self, *argv: str) -> object:
+        """One request, its tick and its commit; the reply."""
+        self.call(*argv)
+        self.end_tick()
+        if self.queue:
+            self.commit()
+        (reply,) = self.client.replies
+        return reply

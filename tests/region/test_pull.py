@@ -1,0 +1,313 @@
+"""What a pulling link does: which action comes when, without any IO."""
+
+import pytest
+
+from crdtstream.core.effects import EffectBatch
+from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.replica import Replica
+from crdtstream.core.uid import NO_UID, DatabaseUid
+from crdtstream.core.wire.codec import decode_batch
+from crdtstream.database.database import Database
+from crdtstream.database.session import Session
+from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.link import Failed, LinkState, Refused
+from crdtstream.region.links.messages import Open, Progress, Received, Standing, Welcome
+from crdtstream.region.links.pull import (
+    ACK_SECONDS_MIN,
+    WATCH_SECONDS,
+    Connect,
+    HangUp,
+    Pull,
+    PullAction,
+    Send,
+    Sleep,
+)
+from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.region import Folder
+from tests.harness.driven import UID, Driven, make_region
+
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
+NOW = Millis(1000)
+STANDING = Standing(DatabaseIdentity(UID), recovering=False)
+LIMITS = RegionLimits(
+    heartbeat_interval_ms=250,
+    link_silence_ms_max=3_000,
+    backoff_ms_min=100,
+    backoff_ms_max=1_000,
+    inbox_batches_max=2,
+    inbox_wait_ms_max=500,
+)
+
+
+def batches(count: int, *, region: RegionId = R2) -> list[tuple[EffectBatch, bytes]]:
+    """The first batches of a region, one XADD each."""
+    replica = Replica(region)
+    database, session = Database(replica), Session(1)
+    for index in range(count):
+        database.call(session, Millis(5 + index), [b"XADD", b"s", b"*", b"f", b"v"])
+        replica.seal(Millis(5 + index))
+    encoded = [record.batch for record in replica.take_records(Millis(100))]
+    return [(decode_batch(data), data) for data in encoded if data is not None]
+
+
+class Puller:
+    """Region 1's link to region 2, whose loop is this test."""
+
+    def __init__(self, folder: Folder | None = None) -> None:
+        self.driven = Driven(make_region(limits=LIMITS, folder=folder))
+        self.pull: Pull = self.driven.region.links.pulls[R2]
+        self.at = 0.0
+
+    def next(self) -> PullAction:
+        return self.pull.next(self.driven.now, self.at)
+
+    def drain(self) -> list[PullAction]:
+        """Everything that it does before it sleeps."""
+        actions = []
+        while not isinstance(action := self.next(), Sleep):
+            actions.append(action)
+        return actions
+
+    def welcome(self, **vv: int) -> None:
+        self.receive(Welcome(R2, 7, counts(vv), STANDING, own_n=0, told_vv={}))
+
+    def heartbeat(self, **vv: int) -> None:
+        self.receive(Progress(counts(vv), self.driven.now, STANDING))
+
+    def receive(self, message: Welcome | Progress | Received) -> None:
+        self.pull.receive(message, self.driven.now, self.at)
+
+    def live(self) -> None:
+        """Up, and caught up."""
+        self.drain()
+        self.welcome()
+        self.heartbeat()
+        assert self.pull.link.state is LinkState.LIVE
+
+    def apply(self) -> None:
+        self.driven.region.apply_arrivals(self.driven.now)
+        self.driven.end_tick()
+
+    def acks(self) -> list[Progress]:
+        return [
+            action.message
+            for action in self.drain()
+            if isinstance(action, Send) and isinstance(action.message, Progress)
+        ]
+
+
+def counts(named: dict[str, int]) -> dict[RegionId, int]:
+    return {RegionId(int(name.removeprefix("r"))): n for name, n in named.items()}
+
+
+def test_a_call_begins_with_open() -> None:
+    puller = Puller()
+    connect, send = puller.drain()
+    assert connect == Connect()
+    assert isinstance(send, Send)
+    assert send.message == Open(R1, "crdb", 1, frozenset({R2}), {}, STANDING)
+    assert puller.pull.link.state is LinkState.CONNECTING
+
+
+def test_welcomed_it_catches_up_and_with_the_heartbeat_it_is_live() -> None:
+    puller = Puller()
+    puller.drain()
+    puller.welcome(r2=2)
+    assert puller.pull.link.state is LinkState.CATCHING_UP
+    puller.heartbeat(r2=2)
+    assert puller.pull.link.state is LinkState.CATCHING_UP
+    puller.receive(Received(batches(2)))
+    puller.apply()
+    puller.heartbeat(r2=2)
+    assert puller.pull.link.state is LinkState.LIVE
+
+
+def test_a_failed_call_is_tried_again_after_a_pause_that_doubles() -> None:
+    puller = Puller()
+    pauses = []
+    for _ in range(6):
+        puller.drain()
+        puller.pull.lost(Failed("no way"), NOW)
+        assert puller.next() == HangUp()
+        sleep = puller.next()
+        assert isinstance(sleep, Sleep)
+        assert sleep.until is not None
+        pauses.append(round(sleep.until - puller.at, 3))
+        puller.at = sleep.until
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_a_refusal_waits_the_longest_pause() -> None:
+    puller = Puller()
+    puller.drain()
+    puller.pull.lost(Refused("another database"), NOW)
+    assert puller.next() == HangUp()
+    assert puller.next() == Sleep(1.0)
+    assert puller.pull.link.error == "another database"
+
+
+def test_a_node_that_is_refused_as_a_duplicate_issues_nothing() -> None:
+    puller = Puller()
+    puller.drain()
+    puller.pull.lost(Refused("another node is linked as region 1", is_duplicate=True), NOW)
+    assert "another node" in str(puller.driven.region.refuses_writes)
+    puller.at = 1.0
+    puller.drain()
+    puller.at = 2.0
+    puller.drain()
+    puller.welcome()
+    assert puller.driven.region.refuses_writes is None
+
+
+@pytest.mark.parametrize(("after_s", "is_up"), [(2.9, True), (3.1, False)])
+def test_a_silent_peer_is_given_up(after_s: float, is_up: bool) -> None:
+    puller = Puller()
+    puller.live()
+    puller.at = after_s
+    puller.drain()
+    assert puller.pull.link.is_up is is_up
+
+
+def test_it_acknowledges_soon_after_something_is_durable_and_now_and_then() -> None:
+    puller = Puller()
+    puller.live()
+    puller.acks()
+    puller.at = 1.0
+    puller.receive(Received(batches(1)))
+    puller.apply()
+    (ack,) = puller.acks()
+    assert (ack.durable_vv, ack.taken_bytes > 0) == ({}, True)
+    assert puller.acks() == [], "they are gathered"
+    puller.driven.commit()
+    puller.at += ACK_SECONDS_MIN
+    (ack,) = puller.acks()
+    assert ack.durable_vv == {R2: 1}
+    sleep = puller.next()
+    assert sleep == Sleep(puller.at + WATCH_SECONDS)
+    puller.at += 0.25
+    assert len(puller.acks()) == 1
+
+
+def test_a_full_inbox_stops_the_reading_and_moves_no_window() -> None:
+    puller = Puller()
+    puller.live()
+    first, second, third = batches(3)
+    puller.receive(Received([second, third]))
+    assert not puller.pull.may_read
+    puller.at = 10.0
+    puller.drain()
+    assert puller.pull.link.is_up, "a peer that is not read is not silent"
+    (ack,) = puller.acks() or [None]
+    assert ack is None or ack.taken_bytes == 0
+    puller.pull.inbox.offer(*first)
+    puller.apply()
+    assert puller.pull.may_read
+    puller.at = 11.0
+    assert puller.acks()[-1].taken_bytes == len(second[1]) + len(third[1])
+
+
+def test_a_batch_of_an_origin_that_was_not_asked_for_ends_the_link() -> None:
+    puller = Puller()
+    puller.live()
+    puller.receive(Received(batches(1, region=R3)))
+    assert puller.next() == HangUp()
+    assert "batch 3:1: origin: not asked for" in puller.pull.link.error
+    assert puller.driven.region.links.waiting == (0, 0)
+
+
+def test_a_paused_link_does_nothing_until_it_is_resumed() -> None:
+    puller = Puller()
+    puller.live()
+    puller.receive(Received(batches(2)[1:]))
+    puller.pull.pause(NOW)
+    assert puller.next() == HangUp()
+    assert puller.next() == Sleep(None)
+    assert len(puller.pull.inbox) == 0
+    puller.pull.lost(Failed("the call that was hung up"), NOW)
+    assert puller.pull.link.state is LinkState.PAUSED
+    puller.receive(Received(batches(1)))
+    assert len(puller.pull.inbox) == 0
+    puller.pull.resume(NOW)
+    assert puller.next() == Connect()
+
+
+def test_batches_that_wait_for_another_origin_make_the_link_ask_for_it() -> None:
+    """Rule 2."""
+    driven_other = Driven(make_region(2, (1, 3)))
+    third = batches(1, region=R3)
+    driven_other.region.replica.receive(*third[0], driven_other.now)
+    driven_other.ask("XADD", "s", "*", "f", "v")
+    encoded = next(one.batch for one in driven_other.log if one.origin == R2)
+    assert encoded is not None
+
+    puller = Puller()
+    puller.live()
+    driven = puller.driven
+    # The direct link to region 3 is up, and brings nothing.
+    driven.region.links.pulls[R3]._own.routes.note(R3, is_up=True, paused=False, now=NOW)
+    puller.receive(Received([(decode_batch(encoded), encoded)]))
+    puller.apply()
+    assert puller.pull.waits_since == NOW
+    driven.clock += LIMITS.inbox_wait_ms_max + 1
+    assert [type(action) for action in puller.drain()] == [HangUp, Connect, Send]
+    assert puller.pull.origins == {R2, R3}
+    assert len(puller.pull.inbox) == 0
+
+
+def test_a_batch_that_cannot_be_applied_ends_the_link() -> None:
+    puller = Puller()
+    puller.live()
+    puller.pull.reject("batch 2:1: IDs do not ascend")
+    assert puller.next() == HangUp()
+    assert "IDs do not ascend" in puller.pull.link.error
+
+
+def test_a_region_that_recovers_asks_and_the_welcome_is_the_answer() -> None:
+    puller = Puller(Folder(is_proven=False, database=DatabaseIdentity(UID)))
+    _, send = puller.drain()
+    assert isinstance(send, Send)
+    assert isinstance(send.message, Open)
+    assert send.message.standing.recovering
+    puller.receive(Welcome(R2, 7, {R1: 2}, STANDING, own_n=2, told_vv={}))
+    assert "waits for region 3" in str(puller.driven.region.refuses_writes)
+
+
+def test_a_peer_of_another_database_is_refused() -> None:
+    puller = Puller()
+    puller.drain()
+    other = Standing(DatabaseIdentity(DatabaseUid(b"\xff" * 16)), recovering=False)
+    puller.receive(Welcome(R2, 7, {}, other, own_n=0, told_vv={}))
+    assert puller.next() == HangUp()
+    assert puller.pull.link.state is LinkState.REFUSED
+
+
+def test_a_peer_of_another_number_is_refused() -> None:
+    puller = Puller()
+    puller.drain()
+    puller.receive(Welcome(R3, 7, {}, STANDING, own_n=0, told_vv={}))
+    assert puller.pull.link.state is LinkState.REFUSED
+    assert "is region 3, not region 2" in puller.pull.link.error
+
+
+def test_effects_of_a_peer_that_recovers_are_not_asked_for() -> None:
+    puller = Puller()
+    puller.drain()
+    recovering = Standing(DatabaseIdentity(NO_UID), recovering=True)
+    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0, told_vv={}))
+    assert [type(action) for action in puller.drain()] == [HangUp, Connect, Send]
+    assert puller.pull.origins == frozenset()
+    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0, told_vv={}))
+    puller.heartbeat()
+    assert [type(action) for action in puller.drain()] == [HangUp, Connect, Send]
+    assert puller.pull.origins == {R2}
+
+
+def test_clocks_that_differ_much_are_told_once() -> None:
+    puller = Puller()
+    puller.live()
+    told = []
+    for skew in (0, 5_000, 5_100, 0, -5_000):
+        puller.receive(Progress({}, Millis(NOW + skew), STANDING))
+        told.append([n.text for n in puller.driven.end_tick().notices].count("clocks differ"))
+    assert told == [0, 1, 0, 0, 1]

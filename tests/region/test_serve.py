@@ -1,0 +1,214 @@
+"""What a link sends to a puller: which action comes when, without any IO."""
+
+import pytest
+
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.uid import DatabaseUid
+from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.messages import (
+    Batches,
+    Open,
+    Progress,
+    Publications,
+    Refusal,
+    RefusalKind,
+    Standing,
+    Welcome,
+)
+from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.links.serve import (
+    SEND_SECONDS_MIN,
+    WINDOW_BYTES,
+    End,
+    Read,
+    Seek,
+    Send,
+    Serve,
+    ServeAction,
+    Sleep,
+)
+from tests.harness.driven import UID, Driven, make_region
+
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
+NOW = Millis(1000)
+STANDING = Standing(DatabaseIdentity(UID), recovering=False)
+LIMITS = RegionLimits(heartbeat_interval_ms=1_000, link_silence_ms_max=3_000)
+
+LOG = [
+    Record(R1, 1, 1, b"1:1", None),
+    Record(R2, 1, 3, b"2:1-3", None),
+    Record(R1, 2, 1, None, b"local changes only"),
+    Record(R1, 2, 4, b"1:2-4", b"and local changes"),
+    Record(R2, 4, 4, b"2:4", None),
+]
+
+
+def opening(*origins: RegionId, region: RegionId = R3, run_id: int = 3, **has: int) -> Open:
+    """A puller that asks for these origins; ``r1=3``: it has three effects of region 1."""
+    vv = {RegionId(int(name.removeprefix("r"))): n for name, n in has.items()}
+    return Open(region, "crdb", run_id, frozenset(origins or (R1,)), vv, STANDING)
+
+
+def begun() -> Driven:
+    """A region whose log has LOG."""
+    driven = Driven(make_region(limits=LIMITS))
+    outstanding = driven.region.outstanding
+    outstanding.add(LOG, [])
+    outstanding.note_logged(len(LOG))
+    outstanding.note_durable(outstanding.mark())
+    return driven
+
+
+def serve_of(driven: Driven, request: Open, at: float = 0.0) -> Serve:
+    serve = driven.region.links.accept(request, at)
+    assert isinstance(serve, Serve)
+    return serve
+
+
+def welcomed(driven: Driven, request: Open) -> Serve:
+    """A link past its Welcome and its first heartbeat, at the beginning of the log."""
+    serve = serve_of(driven, request)
+    assert isinstance(serve.next(NOW, 0.0), Seek)
+    serve.begin_at(1)
+    assert isinstance(sent(serve.next(NOW, 0.0)), Welcome)
+    assert isinstance(sent(serve.next(NOW, 0.0)), Progress)
+    return serve
+
+
+def sent(action: ServeAction) -> object:
+    assert isinstance(action, Send), action
+    return action.message
+
+
+def batches(serve: Serve, at: float) -> list[bytes]:
+    """What one reading of the log makes it send."""
+    action = serve.next(NOW, at)
+    if not isinstance(action, Read):
+        return []
+    serve.take(LOG[action.seq - 1 :])
+    action = serve.next(NOW, at)
+    if not isinstance(action, Send):
+        return []
+    assert isinstance(action.message, Batches)
+    return list(action.message.batches)
+
+
+@pytest.mark.parametrize(
+    ("request_", "picked"),
+    [
+        (opening(R1), [b"1:1", b"1:2-4"]),
+        (opening(R2), [b"2:1-3", b"2:4"]),
+        (opening(R1, R2), [b"1:1", b"2:1-3", b"1:2-4", b"2:4"]),
+        (opening(R1, r1=1), [b"1:2-4"]),
+        (opening(R2, r2=3), [b"2:4"]),
+        (opening(R2, r2=4), []),
+    ],
+)
+def test_only_what_is_asked_for_and_lacks_is_sent(request_: Open, picked: list[bytes]) -> None:
+    assert batches(welcomed(begun(), request_), 0.0) == picked
+
+
+def test_a_batch_is_sent_once_and_then_the_link_rests() -> None:
+    serve = welcomed(begun(), opening(R1, R2))
+    assert len(batches(serve, 0.0)) == 4
+    assert serve.sent_vv == {R1: 4, R2: 4}
+    assert serve.next(NOW, 0.0) == Sleep(SEND_SECONDS_MIN)
+    assert serve.next(NOW, 0.1) == Sleep(1.0), "until the next heartbeat"
+
+
+def test_it_begins_where_the_puller_lacks_something() -> None:
+    serve = serve_of(begun(), opening(R1, r1=1, r2=9))
+    assert serve.next(NOW, 0.0) == Seek({R1: 1}, frozenset({R1}))
+
+
+@pytest.mark.parametrize(
+    ("origins", "sends"), [((R1,), True), ((R1, R2), False)], ids=["own", "relayed too"]
+)
+def test_what_is_relayed_is_durable_here(origins: tuple[RegionId, ...], sends: bool) -> None:
+    """Rule 18: others rely on a region's answer, and it counts what it had relayed."""
+    driven = Driven(make_region(limits=LIMITS))
+    driven.region.outstanding.add(LOG, [])
+    driven.region.outstanding.note_logged(len(LOG))
+    assert bool(batches(welcomed(driven, opening(*origins)), 0.0)) is sends
+
+
+def test_a_puller_that_takes_nothing_is_sent_no_more_than_its_window() -> None:
+    driven = begun()
+    serve = welcomed(driven, opening(R1))
+    large = Record(R1, 5, 5, bytes(WINDOW_BYTES), None)
+    driven.region.outstanding.add([large, Record(R1, 6, 6, b"next", None)], [])
+    driven.region.outstanding.note_logged(len(LOG) + 2)
+    serve.take([*LOG, large])
+    assert isinstance(sent(serve.next(NOW, 0.0)), Batches)
+    serve.next(NOW, 0.0)
+    assert isinstance(serve.next(NOW, 0.5), Sleep)
+    serve.receive(Progress({}, NOW, STANDING, taken_bytes=WINDOW_BYTES), 0.5)
+    assert serve.next(NOW, 0.5) == Read(len(LOG) + 2, LIMITS.link_message_bytes_target)
+
+
+def test_heartbeats_come_also_while_there_is_much_to_send() -> None:
+    serve = welcomed(begun(), opening(R1))
+    assert isinstance(sent(serve.next(NOW, 1.0)), Progress)
+    assert isinstance(serve.next(NOW, 1.0), Read)
+
+
+def test_what_clients_publish_follows_the_batches_that_came_before() -> None:
+    driven = begun()
+    serve = welcomed(driven, opening(R1, r1=0))
+    driven.region.replica.vv[R1] = 4
+    driven.region.database.channels.publish(b"c", b"hello", sharded=False)
+    action = serve.next(NOW, 0.0)
+    assert isinstance(action, Read)
+    serve.take(LOG)
+    assert isinstance(sent(serve.next(NOW, 0.0)), Batches)
+    message = sent(serve.next(NOW, 0.0))
+    assert isinstance(message, Publications)
+    assert [one.payload for one in message.publications] == [b"hello"]
+
+
+def test_a_silent_puller_is_left() -> None:
+    serve = welcomed(begun(), opening(R1))
+    assert serve.next(NOW, 3.1) == End()
+    assert serve.is_over
+
+
+def test_a_puller_that_comes_again_ends_its_earlier_link() -> None:
+    driven = begun()
+    first = serve_of(driven, opening())
+    second = serve_of(driven, opening())
+    assert (first.is_over, second.is_over) == (True, False)
+    assert first.next(NOW, 0.0) == End()
+    driven.region.links.hang_up(first)
+    assert driven.region.links.serves == {R3: second}
+
+
+def test_a_puller_of_another_database_is_left_with_the_reason() -> None:
+    serve = welcomed(begun(), opening(R1))
+    other = Standing(DatabaseIdentity(DatabaseUid(b"\xff" * 16)), recovering=False)
+    serve.receive(Progress({}, NOW, other), 0.1)
+    action = serve.next(NOW, 0.1)
+    assert isinstance(action, End)
+    assert "belongs to database" in str(action.failure)
+
+
+def test_another_node_of_the_same_region_is_refused_while_the_first_is_linked() -> None:
+    driven = begun()
+    first = serve_of(driven, opening(run_id=3))
+    refusal = driven.region.links.accept(opening(run_id=4), 0.0)
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind is RefusalKind.DUPLICATE
+    driven.region.links.hang_up(first)
+    serve_of(driven, opening(run_id=4))
+
+
+def test_the_welcome_of_a_region_that_recovers_says_what_it_had_told() -> None:
+    driven = begun()
+    driven.region.learn(R3, {R1: 2})
+    serve = serve_of(driven, opening(R1))
+    serve.next(NOW, 0.0)
+    serve.begin_at(1)
+    welcome = sent(serve.next(NOW, 0.0))
+    assert isinstance(welcome, Welcome)
+    assert welcome.told_vv == {R1: 2}
