@@ -25,7 +25,6 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
-from crdtstream.core.wire.codec import BatchError
 from crdtstream.folder import write_change
 from crdtstream.region.outstanding import record_bytes
 from crdtstream.region.ready import Notice, Parcel, Ready
@@ -44,31 +43,8 @@ COMMIT_BYTES_MAX: Final = 16 << 20
 RETRY_SECONDS_FIRST: Final = 0.05
 RETRY_SECONDS_MAX: Final = 5.0
 FOLDER_RETRY_SECONDS: Final = 1.0
-REPLAY_BYTES: Final = 8 << 20
 # How often a program's change looks whether it may go ahead.
 HELD_BACK_SECONDS: Final = 0.02
-
-
-async def replay_log(log: Log, replica: Replica) -> None:
-    """Rebuild a replica from its log.
-
-    Raises:
-        StoreError: a record is damaged, or does not follow the ones before it.
-    """
-    assert not replica.vv
-    seq = 1
-    while rows := await log.read_from(seq, bytes_max=REPLAY_BYTES):
-        for row in rows:
-            try:
-                replica.replay(row.record)
-            except BatchError as error:
-                raise StoreError(
-                    f"row {row.seq} of the log does not follow the rows before it: {error}. "
-                    "Start this region again from a backup, or empty under a new region id"
-                ) from error
-        seq = rows[-1].seq + 1
-    # What was read back may still lie in the operating system's cache only.
-    await log.sync()
 
 
 class OutcomeUnknownError(Exception):

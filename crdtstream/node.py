@@ -25,7 +25,7 @@ from crdtstream.admin.tunables import Tunables
 from crdtstream.core.ids import Region as RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
-from crdtstream.engine import Engine, random_uid, replay_log, uniform, wall_clock
+from crdtstream.engine import Engine, random_uid, uniform, wall_clock
 from crdtstream.folder import begin_database, read_folder
 from crdtstream.query.service import QueryService
 from crdtstream.region.limits import RegionLimits
@@ -38,6 +38,7 @@ from crdtstream.resp.wire.encode import encode
 from crdtstream.settings import Limits, NodeSettings, QueryPort
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
+from crdtstream.store.replay import replay_log
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.v1 import (
     admin_pb2,

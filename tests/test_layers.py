@@ -67,7 +67,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "spark": frozenset({"v1"}),
     # Regions to experiment with: in one process, on this machine, as a table tells.
     "local_regions": frozenset({"core", "settings"}),
-    "sim": frozenset({"core", "commands", "database", "region", "scenario"}),
+    "sim": frozenset({"core", "commands", "database", "folder", "region"}),
     "scenario": frozenset({"core", "commands", "local_regions", "settings", "sim", "v1"}),
     "demo": frozenset({"core", "settings", "spark", "v1"}),
     "cli": frozenset(
@@ -89,9 +89,11 @@ ALLOWED: dict[str, frozenset[str]] = {
 PUBLIC = frozenset(
     {
         "crdtstream.admin.client",
+        "crdtstream.replication.wire",
         "crdtstream.resp.wire.encode",
         "crdtstream.store.errors",
         "crdtstream.store.log",
+        "crdtstream.store.replay",
     }
 )
 # Wiring: may import everything.

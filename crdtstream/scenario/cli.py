@@ -17,8 +17,8 @@ from crdtstream.scenario.nodes import own_nodes
 from crdtstream.scenario.outcome import Outcome
 from crdtstream.scenario.parse import ScenarioError
 from crdtstream.scenario.scenario import Scenario
+from crdtstream.scenario.simulated import Simulator
 from crdtstream.scenario.target import Target
-from crdtstream.sim.simulator import Simulator
 
 app = typer.Typer(
     help="Tables of commands and replies over time and regions.", no_args_is_help=True

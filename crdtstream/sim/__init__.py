@@ -1,1 +1,1 @@
-"""Regions in one process: replicas, and a network, clocks and disks that do as a seed says."""
+"""Regions in one process: the real region and links, and a world that a seed makes misbehave."""

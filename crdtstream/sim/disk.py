@@ -1,26 +1,95 @@
-"""A disk for the log: what is written becomes durable by a commit, and a crash loses the rest."""
+"""A disk that can refuse, and that loses by a power cut what was not synced.
 
-from collections.abc import Iterable, Sequence
+It is the memory log that tests use, with the three ways in which a real one fails.  What a node
+calls is asynchronous and never waits here, so ``now`` runs it to its end at once.
+"""
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from crdtstream.core.effects import Record
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Fsync, MemoryLog
+
+T = TypeVar("T")
 
 
-class Disk:
-    """The records of one region, in order."""
+class Disk(MemoryLog):
+    """The log of one simulated region, and what its folder says.
 
-    def __init__(self) -> None:
-        self._records: list[Record] = []
-        self._durable = 0
+    Attributes:
+        fsync: as the node's ``appendfsync``; with ``always`` a commit is a sync.
+        refuses: why it takes nothing at present.
+        synced: how many records a power cut cannot take.
+        is_confirmed: a node goes on with this folder, and nothing has spoken against it since.
+        was_clean: the last node that had it stopped in order.
+    """
 
-    def write(self, records: Iterable[Record]) -> None:
-        self._records.extend(records)
+    def __init__(self, fsync: Fsync) -> None:
+        super().__init__()
+        self.fsync = fsync
+        self.refuses: str | None = None
+        self.synced = 0
+        self.is_confirmed = False
+        self.was_clean = False
 
-    def commit(self) -> None:
-        """Make everything written so far durable."""
-        self._durable = len(self._records)
+    @property
+    def is_proven(self) -> bool:
+        """As a folder proves itself (``store/opening.py``): confirmed, and its end was not lost."""
+        return self.is_confirmed and (self.was_clean or self.fsync is Fsync.ALWAYS)
 
-    def crash(self) -> None:
-        del self._records[self._durable :]
+    async def append(self, records: Sequence[Record]) -> None:
+        self._check()
+        await super().append(records)
+        if self.fsync is Fsync.ALWAYS:
+            self.synced = self.last_seq
 
-    def durable(self) -> Sequence[Record]:
-        return self._records[: self._durable]
+    async def sync(self) -> None:
+        self._check()
+        self.synced = self.last_seq
+
+    async def set_meta(self, key: str, value: str) -> None:
+        self._check()
+        await super().set_meta(key, value)
+
+    async def confirm(self) -> None:
+        self._check()
+        self.is_confirmed = True
+
+    async def revoke(self) -> None:
+        self._check()
+        self.is_confirmed = False
+
+    def _check(self) -> None:
+        if self.refuses is not None:
+            raise StoreError(self.refuses)
+
+    # --- Faults -------------------------------------------------------------------------------
+
+    def cut_power(self, kept: int) -> None:
+        """The machine loses power: of what was not synced, ``kept`` records happen to be there."""
+        self.truncate(min(self.last_seq, self.synced + kept))
+
+    def put_back(self, count: int) -> None:
+        """An earlier copy of the folder is put in its place."""
+        self.truncate(min(self.last_seq, count))
+        self.is_confirmed = False
+
+    def truncate(self, count: int) -> None:
+        """Keep the first ``count`` records."""
+        del self._rows[count:]
+        self.synced = min(self.synced, count)
+
+    @property
+    def records(self) -> list[Record]:
+        return [row.record for row in self._rows]
+
+
+def now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("a simulated disk does not wait")

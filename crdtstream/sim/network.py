@@ -1,68 +1,177 @@
-"""A network that a seed makes misbehave: messages overtake each other and come twice.
+"""Connections between simulated regions: what one carries comes in order, or not at all.
 
-It carries opaque messages between regions.  What is sent lies in flight until ``take`` picks one,
-any one; a cut link loses what it carries, as a broken connection does.
+A line is one direction of pulling, as one gRPC call is: requests go one way, responses the other.
+Messages travel as the bytes of the real protocol.  What a network does to them, the world decides:
+each is delivered late or never, a connection breaks with all that is on it, one way is cut and the
+other is not.  Connections are independent, so what two of them carry comes in any order.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from random import Random
-from typing import TypeAlias
+from collections import deque
+from typing import Final
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.region.links.errors import PeerError
+from crdtstream.region.links.link import Failed, Refused
+from crdtstream.region.links.messages import Batches, Refusal, RefusalKind
+from crdtstream.region.links.pull import Connect, HangUp
+from crdtstream.region.links.pull import Send as PullSend
+from crdtstream.region.links.pull import Sleep as PullSleep
+from crdtstream.region.links.serve import End, Read, Seek, Send, Serve, Sleep
+from crdtstream.replication.wire import (
+    BatchPacker,
+    BatchUnpacker,
+    decode_ack,
+    decode_open,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from crdtstream.sim.disk import now
+from crdtstream.sim.node import SimNode
+from crdtstream.v1 import replication_pb2 as pb
 
-Link: TypeAlias = frozenset[Region]
+BATCH_BYTES_MAX: Final = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    source: Region
-    target: Region
-    payload: bytes
+class Line:
+    """The way by which ``puller`` pulls from ``server``.
 
-
-class Network:
-    """Messages in flight, and the links that are cut.
-
-    Args:
-        duplicate_rate: how likely a message is sent twice.
+    Attributes:
+        is_connected: a call is open.
+        requests, responses: what is on its way.
     """
 
-    def __init__(self, random: Random, *, duplicate_rate: float) -> None:
-        self._random = random
-        self._duplicate_rate = duplicate_rate
-        self._in_flight: list[Message] = []
-        self._cut: set[Link] = set()
+    def __init__(self, puller: SimNode, server: SimNode) -> None:
+        self.puller = puller
+        self.server = server
+        self.is_connected = False
+        self.requests: deque[bytes] = deque()
+        self.responses: deque[bytes] = deque()
+        self.sent: list[bytes] = []
+        self._serve: Serve | None = None
+        self._packer = BatchPacker()
+        self._unpacker = BatchUnpacker(server.number, bytes_max=BATCH_BYTES_MAX)
 
-    def __len__(self) -> int:
-        return len(self._in_flight)
+    @property
+    def pair(self) -> tuple[RegionId, RegionId]:
+        return self.puller.number, self.server.number
 
-    def cut(self, pairs: Iterable[tuple[Region, Region]]) -> None:
-        """From now on these pairs of regions cannot reach each other."""
-        self._cut.update(frozenset(pair) for pair in pairs)
-        self._lose(lambda message: not self.connects(message.source, message.target))
+    # --- Steps --------------------------------------------------------------------------------
 
-    def heal(self) -> None:
-        self._cut.clear()
+    def step_puller(self, at: float, *, reaches: bool) -> bool:
+        """One thing that the pulling end does; returns whether it did any.
 
-    def lose_messages_of(self, region: Region) -> None:
-        """The region's process ended: what is on its connections is gone."""
-        self._lose(lambda message: region in (message.source, message.target))
+        Args:
+            reaches: a new connection can be made.
+        """
+        node = self.puller
+        if not node.is_up:
+            return False
+        pull = node.region.links.pulls[self.server.number]
+        match pull.next(node.clock, at):
+            case Connect():
+                self.is_connected = True
+                if not (reaches and self.server.is_up):
+                    self.lose("cannot be reached")
+            case PullSend(message):
+                self.requests.append(encode_request(message).SerializeToString())
+            case HangUp():
+                self._close()
+            case PullSleep():
+                return False
+        return True
 
-    def connects(self, a: Region, b: Region) -> bool:
-        return frozenset((a, b)) not in self._cut
+    def step_server(self, at: float) -> bool:
+        """One thing that the serving end does; returns whether it did any."""
+        serve, node = self._serve, self.server
+        if serve is None or not node.is_up:
+            return False
+        match serve.next(node.clock, at):
+            case Seek(vv, origins):
+                serve.begin_at(now(node.disk.seek(vv, origins)))
+            case Read(seq, bytes_max):
+                rows = now(node.disk.read_from(seq, bytes_max=bytes_max))
+                serve.take([row.record for row in rows])
+            case Send(message):
+                if isinstance(message, Batches):
+                    self.sent += message.batches
+                response = encode_response(message, self._packer)
+                self.responses.append(response.SerializeToString())
+            case Sleep():
+                return False
+            case End(failure):
+                self.lose(failure or "ended the call")
+        return True
 
-    def send(self, message: Message) -> None:
-        assert self.connects(message.source, message.target)
-        self._in_flight.append(message)
-        if self._random.random() < self._duplicate_rate:
-            self._in_flight.append(message)
+    def deliver_request(self, at: float) -> None:
+        """The oldest message on its way to the server comes there."""
+        request = pb.SyncRequest.FromString(self.requests.popleft())
+        if not self.server.is_up:
+            return
+        if self._serve is None:
+            self._open(request, at)
+            return
+        try:
+            self._serve.receive(decode_ack(self.puller.number, request), at)
+        except PeerError as error:
+            self._serve.end(str(error))
 
-    def take(self) -> Message:
-        """One of the messages in flight."""
-        at = self._random.randrange(len(self._in_flight))
-        self._in_flight[at], self._in_flight[-1] = self._in_flight[-1], self._in_flight[at]
-        return self._in_flight.pop()
+    def _open(self, request: pb.SyncRequest, at: float) -> None:
+        answer = self.server.region.links.accept(decode_open(request.open), at)
+        if isinstance(answer, Refusal):
+            is_duplicate = answer.kind is RefusalKind.DUPLICATE
+            self._end(Refused(answer.reason, is_duplicate))
+        else:
+            self._serve = answer
 
-    def _lose(self, is_lost: Callable[[Message], bool]) -> None:
-        self._in_flight = [message for message in self._in_flight if not is_lost(message)]
+    def deliver_response(self, at: float, *, stays: bool = False) -> None:
+        """The oldest message on its way to the puller comes there.
+
+        Args:
+            stays: and will come once more.
+        """
+        data = self.responses[0] if stays else self.responses.popleft()
+        node = self.puller
+        if not node.is_up:
+            return
+        pull = node.region.links.pulls[self.server.number]
+        response = pb.SyncResponse.FromString(data)
+        try:
+            received = decode_response(self.server.number, response, self._unpacker)
+        except PeerError as error:
+            self._end(Failed(str(error)))
+        else:
+            pull.receive(received, node.clock, at)
+
+    @property
+    def may_deliver_response(self) -> bool:
+        if not self.responses or not self.puller.is_up:
+            return False
+        return self.puller.region.links.pulls[self.server.number].may_read
+
+    # --- Endings ------------------------------------------------------------------------------
+
+    def lose(self, reason: str) -> None:
+        """The connection breaks, with all that is on it."""
+        if self.is_connected:
+            self._end(Failed(reason))
+
+    def _end(self, event: Failed | Refused) -> None:
+        self._close()
+        if self.puller.is_up:
+            self.puller.region.links.pulls[self.server.number].lost(event, self.puller.clock)
+
+    def _close(self) -> None:
+        self.is_connected = False
+        self.requests.clear()
+        self.responses.clear()
+        if self._serve is not None and self.server.is_up:
+            self.server.region.links.hang_up(self._serve)
+        self._serve = None
+
+    def process_died(self, node: SimNode) -> None:
+        """One end is gone; the other sees a connection that broke."""
+        if node is self.server:
+            self._serve = None
+            self.lose("the process died")
+        self._close()

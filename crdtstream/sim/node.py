@@ -1,154 +1,282 @@
-"""One simulated region: the real replica and database, around them a clock and a disk.
+"""One simulated node: the real region, and a loop that does with its Ready what a node's does.
 
-It keeps the order that every node keeps: run, log, then tell.  A tick is one command or one
-delivery; its records are committed before replies are handed out or peers can pull its effects.
+Each method is one step that the world may choose, or put off: a tick ends, a commit succeeds or is
+refused, a sync is done, the folder is written, the process dies.
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from crdtstream.commands.reply import Push, Pushes, Reply
+from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import IdMode, Millis, Region
-from crdtstream.core.inbox import Inbox
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import IdMode, Millis
+from crdtstream.core.ids import Region as RegionId
 from crdtstream.core.replica import Replica
-from crdtstream.core.wire.codec import decode_batch
-from crdtstream.database.database import WAITING as DATABASE_WAITING
+from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database
-from crdtstream.database.session import Session
+from crdtstream.folder import read_folder, write_change
+from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.messages import Identity
+from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.ready import Confirm, Parcel, Ready, StoreIdentity
+from crdtstream.region.region import Region
 from crdtstream.resp.wire.encode import encode
-from crdtstream.sim.disk import Disk
+from crdtstream.sim.disk import Disk, now
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Fsync
+from crdtstream.store.replay import replay_log
 
-# More than a simulation can have in flight: the real links' bounds are tested with the links.
-_INBOX_BATCHES_MAX = 1 << 30
-_INBOX_BYTES_MAX = 1 << 60
+BYTES_MAX: Final = 1 << 30
+COMMIT_RECORDS_MAX: Final = 1_000
+LIMITS: Final = RegionLimits(
+    inbox_batches_max=8, backoff_ms_min=10, backoff_ms_max=200, inbox_wait_ms_max=500
+)
+UID: Final = DatabaseUid(b"simulated world.")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSettings:
+class SimSettings:
+    """How the nodes of a world are set."""
+
     id_mode: IdMode = IdMode.STRICT
     implicit_mkstream: bool = False
+    fsync: Fsync = Fsync.ALWAYS
+    limits: RegionLimits = LIMITS
+    # The regions belong to one database already; else they agree on one first.
+    has_database: bool = True
+
+
+class Told(bytes):
+    """A reply as it leaves, with what the region had seen when it was made."""
+
+    seen: VersionVector
+
+
+class SimClient:
+    """A client of a simulated node.
+
+    Attributes:
+        received: the bytes that it was told, in order, a reply each.
+        on_told: what to call with each of them; it may look at what the reply has seen.
+    """
+
+    def __init__(self, node: "SimNode") -> None:
+        self.client = node.region.connect(self)
+        self.received: deque[bytes] = deque()
+        self._node = node
+        self._held: deque[list[bytes]] = deque()
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.client.is_blocked or bool(self._held)
+
+    def send(self, argv: tuple[bytes, ...]) -> None:
+        self._held.append(list(argv))
+        self.resume()
+
+    def resume(self) -> None:
+        while self._held and not (self.client.is_blocked or self.client.is_postponed):
+            request = self._held.popleft()
+            self.client.run(iter([request]), self._node.clock, bytes_max=BYTES_MAX)
+
+    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+        self.client.note_told(parcel)
+        for chunk in parcel.chunks:
+            self._node.note_told(chunk, parcel, certain=certain)
+            if certain:
+                self.received.append(bytes(chunk))
 
 
 class SimNode:
-    """A region that can be called, delivered to, crashed and restarted.
+    """A region that can be called, linked, crashed and restarted.
 
     Attributes:
-        clock: what its wall clock reads; whoever owns the node moves it.
-        is_up: False between ``crash`` and ``restart``.
+        number: which region it is.
+        clock: what its wall clock reads; the world moves it.
+        disk: outlives the process.
+        is_up: False between ``crash`` and ``start``.
+        on_told: called with the region's node and each reply that leaves, as the bytes that leave.
+        ready: the last Ready.
     """
 
     def __init__(
-        self, region: Region, peers: Collection[Region], settings: NodeSettings, clock: Millis
+        self,
+        number: RegionId,
+        peers: Mapping[RegionId, str],
+        settings: SimSettings,
+        clock: Millis,
     ) -> None:
-        self.region = region
-        self._peers = peers
+        self.number = number
         self.clock = clock
+        self.disk = Disk(settings.fsync)
+        self.on_told: Callable[[SimNode, bytes, Parcel, bool], None] = _nobody_looks
+        self._peers = dict(peers)
         self._settings = settings
-        self._disk = Disk()
-        self._start()
+        self._run_id = 0
+        if settings.has_database:
+            now(write_change(self.disk, StoreIdentity(DatabaseIdentity(UID))))
+            now(write_change(self.disk, Confirm()))
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
         """A process with nothing in it but what the disk holds."""
+        settings, disk = self._settings, self.disk
+        self._run_id += 1
         self.is_up = True
-        self.replica = Replica(
-            self.region,
-            id_mode=self._settings.id_mode,
-            implicit_mkstream=self._settings.implicit_mkstream,
+        replica = Replica(
+            self.number,
+            id_mode=settings.id_mode,
+            implicit_mkstream=settings.implicit_mkstream,
             peers=self._peers,
         )
-        for record in self._disk.durable():
-            self.replica.replay(record)
-        self._database = Database(self.replica)
-        self._database.channels.deliver = self._note_push
-        self._pushed: list[tuple[Session, Push]] = []
-        self._inbox = Inbox(
-            self.replica, batches_max=_INBOX_BATCHES_MAX, bytes_max=_INBOX_BYTES_MAX
+        now(replay_log(disk, replica))
+        folder = now(read_folder(disk, is_proven=disk.is_proven))
+        disk.was_clean = False
+        self.region = Region(
+            replica,
+            Database(replica),
+            seq=disk.last_seq,
+            folder=folder,
+            now=self.clock,
+            identity=Identity(self.number, "simulated", self._run_id),
+            addresses=self._peers,
+            encode=self._encode,
+            clock=lambda: 0,
+            uniform=lambda low, high: (low + high) / 2,
+            make_uid=lambda: DatabaseUid(self.number.to_bytes(16, "big")),
+            limits=settings.limits,
         )
-        self._sessions: dict[str, Session] = {}
-        self._replies: dict[int, deque[bytes]] = {}
+        self.region.database.channels.deliver = self._push
+        self.clients: dict[str, SimClient] = {}
+        self._queue: deque[Record] = deque()
+        self.ready: Ready
+        self.end_tick()
 
     # --- Clients ------------------------------------------------------------------------------
 
-    def call(self, client: str, argv: tuple[bytes, ...]) -> None:
-        """One command of one client, a tick of its own."""
+    def call(self, client: str, argv: tuple[bytes, ...]) -> SimClient:
+        """One request of a client, in the open tick."""
         assert self.is_up
-        session = self._session(client)
-        reply = self._database.call(session, self.clock, list(argv))
-        self._end_tick([] if reply is DATABASE_WAITING else [(session, reply)])
+        if client not in self.clients:
+            self.clients[client] = SimClient(self)
+        self.clients[client].send(argv)
+        return self.clients[client]
 
-    def take_reply(self, client: str) -> bytes | None:
-        """The next reply for this client, as the bytes that it would receive."""
-        replies = self._replies[self._session(client).id]
-        return replies.popleft() if replies else None
+    def _encode(self, reply: Reply, protocol: int, chunks: list[bytes]) -> None:
+        encoded: list[bytes] = []
+        encode(reply, protocol, encoded)
+        told = Told(b"".join(encoded))
+        replica = self.region.replica
+        told.seen = {**replica.vv, self.number: replica.issued}
+        chunks.append(told)
 
-    def let_time_pass(self) -> None:
-        """Answer blocked commands whose time is over."""
-        if self.is_up:
-            self._end_tick(self._database.expire(self.clock))
+    def _push(self, listeners: object, push: Reply) -> None:
+        assert isinstance(listeners, list | tuple | dict | set | frozenset)
+        for client in list(self.clients.values()):
+            if client.client.session in listeners:
+                chunks: list[bytes] = []
+                encode(push, client.client.session.protocol, chunks)
+                client.client.push(b"".join(chunks))
 
-    def _session(self, client: str) -> Session:
-        if client not in self._sessions:
-            session = self._database.open_session()
-            self._sessions[client] = session
-            self._replies[session.id] = deque()
-        return self._sessions[client]
+    def note_told(self, chunk: bytes, parcel: Parcel, *, certain: bool) -> None:
+        self.on_told(self, chunk, parcel, certain)
 
-    # --- Peers --------------------------------------------------------------------------------
+    # --- The loop, a step at a time -----------------------------------------------------------
 
     @property
-    def vv(self) -> VersionVector:
-        return self.replica.vv
+    def has_queued(self) -> bool:
+        """Whether records wait for the disk."""
+        return bool(self._queue)
 
-    def batches_beyond(self, vv: VersionVector) -> list[bytes]:
-        """What a peer with this version vector lacks, in the order it was applied here."""
-        return [
-            record.batch
-            for record in self._disk.durable()
-            if record.batch is not None and record.last_n > vv.get(record.origin, 0)
-        ]
+    def end_tick(self) -> None:
+        """End the tick, and hand on what may leave."""
+        ready = self.ready = self.region.ready(self.clock)
+        self._queue.extend(ready.records)
+        ready.tell()
+        for receiver in ready.woken:
+            receiver.resume()
 
-    def deliver(self, encoded: bytes) -> None:
-        """A batch arrived; apply it and all that waited for it, as one tick."""
-        assert self.is_up
-        self._inbox.offer(decode_batch(encoded), encoded)
-        while ready := self._inbox.pop_ready():
-            for batch, its_bytes in ready:
-                self.replica.receive(batch, its_bytes, self.clock)
-        self._end_tick([])
+    def commit(self) -> None:
+        """One group commit, which succeeds or is refused."""
+        if not self._queue:
+            return
+        records = [*self._queue][:COMMIT_RECORDS_MAX]
+        try:
+            now(self.disk.append(records))
+        except StoreError as error:
+            self.region.note_refused(str(error))
+        else:
+            for _ in records:
+                self._queue.popleft()
+            is_durable = self.disk.fsync is Fsync.ALWAYS
+            self.region.note_logged(self.disk.last_seq, self.clock, durable=is_durable)
+        self.end_tick()
 
-    # --- Ticks, crashes -----------------------------------------------------------------------
+    def sync(self) -> None:
+        """Make durable what is logged."""
+        mark = self.region.outstanding.mark()
+        try:
+            now(self.disk.sync())
+        except StoreError as error:
+            self.region.note_refused(str(error))
+        else:
+            self.region.note_synced(mark, self.clock)
+        self.end_tick()
 
-    def _end_tick(self, answered: list[tuple[Session, Reply]]) -> None:
-        answered += self._database.settle(self.clock)
-        answered += self._database.settle_acks(self.clock)
-        self._disk.write(self.replica.take_records(self.clock))
-        self._disk.commit()
-        pushed, self._pushed = self._pushed, []
-        for session, reply in [*answered, *pushed]:
-            for one in reply.pushes if isinstance(reply, Pushes) else [reply]:
-                chunks: list[bytes] = []
-                encode(one, session.protocol, chunks)
-                self._replies[session.id].append(b"".join(chunks))
+    def write_folder(self) -> None:
+        """Have the folder say what it is to say."""
+        change = self.region.opening.folder_change
+        if change is None:
+            return
+        try:
+            now(write_change(self.disk, change))
+        except StoreError:
+            return
+        self.region.note_folder(change)
+        self.end_tick()
 
-    def _note_push(self, listeners: Collection[Session], push: Push) -> None:
-        """A publication, for who listens in this region.
+    def apply(self) -> None:
+        """Apply what peers sent."""
+        self.region.apply_arrivals(self.clock)
+        self.end_tick()
 
-        It goes to no other: between two syncs links are held, and a publication does not wait.
+    def pass_time(self) -> None:
+        self.region.pass_time(self.clock)
+        self.end_tick()
+
+    def settle(self) -> None:
+        """Do everything that is to be done at once."""
+        while True:
+            self.end_tick()
+            if self._queue:
+                self.commit()
+            elif self.ready.folder is not None:
+                self.write_folder()
+            elif self.ready.applies:
+                self.apply()
+            elif self.disk.synced < self.disk.last_seq:
+                self.sync()
+            elif not self.region.tick.is_open:
+                return
+            if self.disk.refuses is not None:
+                return
+
+    # --- The end ------------------------------------------------------------------------------
+
+    def crash(self, *, commits: bool = False) -> None:
+        """End the process: connections, blocked commands and what is not in the log are gone.
+
+        Args:
+            commits: a commit was under way, and is in the log though nobody was told.
         """
-        self._pushed += [(session, push) for session in listeners]
-
-    def crash(self) -> None:
-        """End the process: connections, blocked commands and what is not durable are gone."""
         assert self.is_up
-        self._disk.crash()
+        if commits and self._queue and self.disk.refuses is None:
+            now(self.disk.append([*self._queue][:COMMIT_RECORDS_MAX]))
         self.is_up = False
 
-    def restart(self) -> None:
-        """Begin again from the durable log."""
-        assert not self.is_up
-        before = dict(self.replica.vv)
-        self._start()
-        # Each tick was committed before it was told, so nothing can be missing.
-        assert dict(self.replica.vv) == before
+
+def _nobody_looks(_node: SimNode, _chunk: bytes, _parcel: Parcel, _certain: bool) -> None:
+    pass

@@ -14,9 +14,10 @@ from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, make_id
 from crdtstream.core.ids import Region as RegionId
 from crdtstream.core.replica import Replica
-from crdtstream.engine import SYNC_SECONDS, Engine, OutcomeUnknownError, replay_log
+from crdtstream.engine import SYNC_SECONDS, Engine, OutcomeUnknownError
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, MemoryLog
+from crdtstream.store.replay import replay_log
 from tests.harness.driven import Told, make_region
 
 R1 = RegionId(1)

@@ -26,7 +26,7 @@ from crdtstream.region.links.publications import (
 from crdtstream.replication.wire import decode_publications, encode_publications
 from crdtstream.scenario.replies import WAITING
 from crdtstream.scenario.rows import Settings
-from crdtstream.sim.simulator import Simulator
+from crdtstream.scenario.simulated import Simulator
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
 from tests.replication.regions import LIMITS, LiveRegion, addresses, converged, live_regions, until

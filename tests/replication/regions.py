@@ -16,7 +16,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database, Waiting
 from crdtstream.database.session import Session
-from crdtstream.engine import Engine, random_uid, replay_log, wall_clock
+from crdtstream.engine import Engine, random_uid, wall_clock
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.pull import Pull
@@ -26,6 +26,7 @@ from crdtstream.region.region import Folder, Region
 from crdtstream.replication.puller import Puller
 from crdtstream.replication.server import ReplicationService
 from crdtstream.store.log import Fsync, Log, MemoryLog
+from crdtstream.store.replay import replay_log
 from crdtstream.v1 import replication_pb2_grpc
 from tests.conftest import free_base_port
 from tests.harness.driven import UID, Capture, Told

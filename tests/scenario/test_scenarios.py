@@ -15,7 +15,7 @@ from crdtstream.scenario.parse import parse
 from crdtstream.scenario.rows import Calls, Settings, Sync
 from crdtstream.scenario.runner import run
 from crdtstream.scenario.scenario import Scenario
-from crdtstream.sim.simulator import Simulator
+from crdtstream.scenario.simulated import Simulator
 from tests.conftest import ROOT
 
 SCENARIOS = ROOT / "scenarios"

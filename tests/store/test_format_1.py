@@ -12,8 +12,8 @@ from crdtstream.core.ids import IdMode, Millis, Region
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
-from crdtstream.engine import replay_log
 from crdtstream.store.log import Fsync
+from crdtstream.store.replay import replay_log
 from crdtstream.store.sqlite import SqliteLog
 from tests.harness.regions import plain
 
