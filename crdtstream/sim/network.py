@@ -7,12 +7,13 @@ other is not.  Connections are independent, so what two of them carry comes in a
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from crdtstream.core.ids import Region as RegionId
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import Failed, Refused
-from crdtstream.region.links.messages import Batches, Refusal, RefusalKind
+from crdtstream.region.links.messages import Progress, Refusal, RefusalKind
 from crdtstream.region.links.pull import Connect, HangUp
 from crdtstream.region.links.pull import Send as PullSend
 from crdtstream.region.links.pull import Sleep as PullSleep
@@ -39,6 +40,7 @@ class Line:
     Attributes:
         is_connected: a call is open.
         requests, responses: what is on its way.
+        on_progress: called with each ack and heartbeat that an end sends, and that end.
     """
 
     def __init__(self, puller: SimNode, server: SimNode) -> None:
@@ -47,7 +49,7 @@ class Line:
         self.is_connected = False
         self.requests: deque[bytes] = deque()
         self.responses: deque[bytes] = deque()
-        self.sent: list[bytes] = []
+        self.on_progress: Callable[[SimNode, Progress], None] = _nobody_looks
         self._serve: Serve | None = None
         self._packer = BatchPacker()
         self._unpacker = BatchUnpacker(server.number, bytes_max=BATCH_BYTES_MAX)
@@ -74,6 +76,8 @@ class Line:
                 if not (reaches and self.server.is_up):
                     self.lose("cannot be reached")
             case PullSend(message):
+                if isinstance(message, Progress):
+                    self.on_progress(node, message)
                 self.requests.append(encode_request(message).SerializeToString())
             case HangUp():
                 self._close()
@@ -93,8 +97,8 @@ class Line:
                 rows = now(node.disk.read_from(seq, bytes_max=bytes_max))
                 serve.take([row.record for row in rows])
             case Send(message):
-                if isinstance(message, Batches):
-                    self.sent += message.batches
+                if isinstance(message, Progress):
+                    self.on_progress(node, message)
                 response = encode_response(message, self._packer)
                 self.responses.append(response.SerializeToString())
             case Sleep():
@@ -175,3 +179,7 @@ class Line:
             self._serve = None
             self.lose("the process died")
         self._close()
+
+
+def _nobody_looks(_node: SimNode, _progress: Progress) -> None:
+    pass

@@ -100,6 +100,7 @@ class SimNode:
         is_up: False between ``crash`` and ``start``.
         on_told: called with the region's node and each reply that leaves, as the bytes that leave.
         ready: the last Ready.
+        last_reply: what a command last came to, told or not.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class SimNode:
         self._peers = dict(peers)
         self._settings = settings
         self._run_id = 0
+        self.last_reply = b""
         if settings.has_database:
             now(write_change(self.disk, StoreIdentity(DatabaseIdentity(UID))))
             now(write_change(self.disk, Confirm()))
@@ -170,7 +172,10 @@ class SimNode:
         encode(reply, protocol, encoded)
         told = Told(b"".join(encoded))
         replica = self.region.replica
-        told.seen = {**replica.vv, self.number: replica.issued}
+        # While the disk refuses, who waits has heard that the outcome is unknown.
+        refuses = self.region.fault is not None
+        told.seen = {} if refuses else {**replica.vv, self.number: replica.issued}
+        self.last_reply = bytes(told)
         chunks.append(told)
 
     def _push(self, listeners: object, push: Reply) -> None:

@@ -1,0 +1,331 @@
+"""What must always hold, looked at after every step of a simulated history.
+
+The numbers are those of ``docs/invariants.md``.  Nothing here asks the region what it believes of
+the log: what is in the log is counted from the disk's own records.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from crdtstream.core.clock import MutableVersionVector, VersionVector, covers
+from crdtstream.core.effects import EffectBatch, Record
+from crdtstream.core.ids import ID_MAX, ID_MIN
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.replica import Replica
+from crdtstream.core.wire.codec import decode_batch
+from crdtstream.region.links.messages import Progress
+from crdtstream.region.ready import Parcel
+from crdtstream.sim.model import Issued, model, unfold
+from crdtstream.sim.node import SimNode, Told
+from crdtstream.sim.world import World
+
+# The stream that is only appended to and read by one group, and never deleted.
+READ_KEY: Final = b"z"
+GROUP: Final = b"g"
+
+
+class ViolationError(Exception):
+    """An invariant does not hold; the text begins with its number."""
+
+
+@dataclass(slots=True)
+class Logged:
+    """What the records on one disk say."""
+
+    count: int = 0
+    vv: MutableVersionVector = field(default_factory=dict)
+    synced: int = 0
+    synced_vv: MutableVersionVector = field(default_factory=dict)
+
+
+class Checker:
+    """Watches one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._contents: dict[tuple[RegionId, int], bytes] = {}
+        self._issued: dict[tuple[RegionId, int], Issued] = {}
+        self._logged = {number: Logged() for number in world.nodes}
+        self._judged: dict[RegionId, tuple[tuple[RegionId, int], ...]] = {}
+        self._acknowledged: set[bytes] = set()
+        self._batches: dict[bytes, EffectBatch] = {}
+        for node in world.nodes.values():
+            node.on_told = self._note_told
+        for line in world.lines.values():
+            line.on_progress = self._note_progress
+
+    # --- While things happen ------------------------------------------------------------------
+
+    def _note_told(self, node: SimNode, chunk: bytes, _parcel: Parcel, certain: bool) -> None:
+        """I7: a reply, a read's too, waits for every commit it could have seen."""
+        if certain and isinstance(chunk, Told):
+            self._count(node)
+            logged = self._logged[node.number].vv
+            if not covers(logged, chunk.seen):
+                raise ViolationError(
+                    f"I7: region {node.number} tells {chunk!r}, which has seen {chunk.seen}; its "
+                    f"log has {logged}"
+                )
+
+    def _note_progress(self, node: SimNode, progress: Progress) -> None:
+        """I3, rule 3: acks and heartbeats name nothing that a power cut can take back."""
+        self._count(node)
+        synced = self._logged[node.number].synced_vv
+        if not covers(synced, progress.durable_vv):
+            raise ViolationError(
+                f"I3: region {node.number} says it has {progress.durable_vv} durably; a power cut "
+                f"leaves it {synced}"
+            )
+
+    def note_acknowledged(self, ids: Iterable[bytes]) -> None:
+        """A client sent XACK for these entries of READ_KEY."""
+        self._acknowledged.update(ids)
+
+    def note_lost(self) -> None:
+        """Some log lost its end: what nobody has any more may be issued again, as something else.
+
+        What is only on its way, or waits unapplied, counts for nothing (``rules`` 18).
+        """
+        held: dict[RegionId, int] = {}
+        for node in self._world.nodes.values():
+            self._recount(node)
+            for vv in (self._logged[node.number].vv, node.region.replica.vv if node.is_up else {}):
+                for origin, n in vv.items():
+                    held[origin] = max(held.get(origin, 0), n)
+        self._contents = {
+            (origin, n): data
+            for (origin, n), data in self._contents.items()
+            if n <= held.get(origin, 0)
+        }
+        self._issued = {
+            (origin, n): one
+            for (origin, n), one in self._issued.items()
+            if n <= held.get(origin, 0)
+        }
+
+    # --- The disks ----------------------------------------------------------------------------
+
+    def _recount(self, node: SimNode) -> None:
+        self._logged[node.number] = Logged()
+        self._count(node)
+
+    def _count(self, node: SimNode) -> None:
+        """Take in what is new on a disk."""
+        logged, disk = self._logged[node.number], node.disk
+        records = disk.records
+        for record in records[logged.count :]:
+            self._look_at_record(node, record, logged)
+        logged.count = len(records)
+        for record in records[logged.synced : disk.synced]:
+            if record.batch is not None:
+                logged.synced_vv[record.origin] = record.last_n
+        logged.synced = disk.synced
+
+    def _look_at_record(self, node: SimNode, record: Record, logged: Logged) -> None:
+        if record.batch is None:
+            return
+        batch = self._decoded(record.batch)
+        origin = batch.origin
+        if batch.first_n != logged.vv.get(origin, 0) + 1 or not covers(logged.vv, batch.context):
+            raise ViolationError(
+                f"I2: region {node.number} logs batch {origin}:{batch.first_n} with context "
+                f"{batch.context} after {logged.vv}"
+            )
+        known = self._contents.setdefault((origin, batch.first_n), record.batch)
+        if known != record.batch:
+            raise ViolationError(
+                f"I3: dot {origin}:{batch.first_n} stands for two things, as region "
+                f"{node.number} logs it"
+            )
+        if (origin, batch.first_n) not in self._issued:
+            for one in unfold(batch):
+                self._issued[one.origin, one.n] = one
+        logged.vv[origin] = batch.last_n
+
+    def _decoded(self, encoded: bytes) -> EffectBatch:
+        batch = self._batches.get(encoded)
+        if batch is None:
+            batch = self._batches[encoded] = decode_batch(encoded)
+        return batch
+
+    # --- After a step -------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Everything that can be seen from outside between two steps.
+
+        Raises:
+            ViolationError: one of the invariants does not hold.
+        """
+        for node in self._world.up():
+            self._count(node)
+            self._look_at_log(node)
+            self._look_at_order(node.region.replica)
+            self._look_at_reading(node)
+        self._compare()
+
+    def _look_at_log(self, node: SimNode) -> None:
+        """I3, I7: the region believes of its log no more than the disk has."""
+        logged, outstanding = self._logged[node.number], node.region.outstanding
+        if outstanding.logged_vv != logged.vv:
+            raise ViolationError(
+                f"I7: region {node.number} believes that {outstanding.logged_vv} is logged; its "
+                f"log has {logged.vv}"
+            )
+        if not covers(logged.synced_vv, outstanding.durable_vv):
+            raise ViolationError(
+                f"I3: region {node.number} believes that {outstanding.durable_vv} is durable; a "
+                f"power cut leaves it {logged.synced_vv}"
+            )
+
+    def _look_at_order(self, replica: Replica) -> None:
+        """I5, I6, I11: lanes ascend by ID and by dot, and no macro node is empty."""
+        for key in replica.known_keys():
+            stream = replica.held_stream(key)
+            for lane in () if stream is None else stream.lanes.values():
+                last_id, last_n = -1, 0
+                for entry_id, macro, index in lane.scan(ID_MIN, ID_MAX):
+                    if not (last_id < entry_id and last_n < macro.n[index]):
+                        raise ViolationError(
+                            f"I5: lane {lane.region} of {key!r} in region {replica.region} has "
+                            f"dot {macro.n[index]} with ID {entry_id} after {last_n}, {last_id}"
+                        )
+                    last_id, last_n = entry_id, macro.n[index]
+                if lane.length and not last_n:
+                    raise ViolationError(f"I6: a lane of {key!r} counts what it does not have")
+
+    def _look_at_reading(self, node: SimNode) -> None:
+        """I9: what lies behind the reader is pending, acknowledged somewhere, or was deleted."""
+        stream = node.region.replica.held_stream(READ_KEY)
+        group = None if stream is None else stream.groups.get(GROUP)
+        if stream is None or group is None:
+            return
+        for origin, lane in stream.lanes.items():
+            progress = group.progress(origin)
+            for entry_id, _, _ in lane.scan(ID_MIN, progress.last_delivered):
+                text = b"%d-%d" % (entry_id >> 64, entry_id & (1 << 64) - 1)
+                if entry_id not in progress.pel and text not in self._acknowledged:
+                    raise ViolationError(
+                        f"I9: region {node.number} reads on at {progress.last_delivered} of lane "
+                        f"{origin} and never handed out {text.decode()}"
+                    )
+
+    def _compare(self) -> None:
+        """I1, I4: equal version vectors, equal digests; and what the model says."""
+        digests: dict[tuple[tuple[RegionId, int], ...], tuple[RegionId, bytes]] = {}
+        for node in self._world.up():
+            replica = node.region.replica
+            if replica.has_open_section:
+                continue
+            vv = tuple(sorted(replica.vv.items()))
+            digest = replica.digest()
+            other, expected = digests.setdefault(vv, (node.number, digest))
+            if digest != expected:
+                raise ViolationError(
+                    f"I1: regions {other} and {node.number} differ, and both have {dict(vv)}"
+                )
+            if self._judged.get(node.number) != vv:
+                self._judged[node.number] = vv
+                self._judge(node)
+
+    def _judge(self, node: SimNode) -> None:
+        replica = node.region.replica
+        if not covers(self._logged[node.number].vv, replica.vv):
+            # What is applied and not logged is not known here yet.
+            del self._judged[node.number]
+            return
+        applied = [
+            one for (origin, n), one in self._issued.items() if n <= replica.vv.get(origin, 0)
+        ]
+        for key in sorted({one.effect.key for one in applied}):
+            expected, found = model(applied, key), shown(replica, key)
+            if found != expected:
+                raise ViolationError(
+                    f"I1: region {node.number} shows {key!r} as\n{found}\nthe model says\n"
+                    f"{expected}"
+                )
+
+    # --- At a restart, and at the end ---------------------------------------------------------
+
+    def look_at_restart(self, node: SimNode, before: "Facts") -> None:
+        """I8: replaying the log restores replicated and local state alike."""
+        after = facts_of(node)
+        if after != before:
+            raise ViolationError(
+                f"I8: region {node.number} was\n{before}\nand is after a restart\n{after}"
+            )
+
+    def look_at_end(self) -> None:
+        """All regions are equal, and have what the model says."""
+        self.look()
+        vvs = {tuple(sorted(node.region.replica.vv.items())) for node in self._world.up()}
+        if len(vvs) != 1:
+            raise ViolationError(f"I1: the regions never become equal: {vvs}")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a region knows, replicated and local."""
+
+    vv: VersionVector
+    digest: bytes
+    local: object
+
+
+def facts_of(node: SimNode) -> Facts:
+    """Asked without a client, so that nothing changes by it."""
+    replica = node.region.replica
+    return Facts(dict(replica.vv), replica.digest(), local_facts(replica))
+
+
+def local_facts(replica: Replica) -> object:
+    """What a region knows of its own reading."""
+    found = []
+    for key in replica.known_keys():
+        stream = replica.held_stream(key)
+        if stream is None:
+            continue
+        for name, group in sorted(stream.groups.items()):
+            for lane in sorted(stream.lanes):
+                progress = group.progress(lane)
+                pending = [(one, progress.pel[one].delivery_count) for one in progress.pel]
+                found.append((key, name, lane, progress.last_delivered, pending))
+    return found
+
+
+def shown(replica: Replica, key: bytes) -> dict[str, Any]:
+    """The facts of the model as a replica holds them; also of a key whose time is over."""
+    stream = replica._streams.get(key)
+    held = replica._registers.get(key)
+    groups = {} if stream is None else stream.groups
+    return {
+        "entries": sorted(
+            (
+                lane.region,
+                macro.n[index],
+                entry_id,
+                bytes(macro.fields_at(index)),
+                macro.idempotent_at(index) or (),
+            )
+            for lane in (stream.lanes.values() if stream else ())
+            for entry_id, macro, index in lane.scan(ID_MIN, ID_MAX)
+        ),
+        "groups": {name: sorted(group.creates) for name, group in groups.items()},
+        "acked": {
+            name: {lane: list(one) for lane, one in group.intervals.items()}
+            for name, group in groups.items()
+        },
+        "modes": {
+            name: (group.mode.epoch, group.mode.issuer, group.mode.mode, group.mode.home)
+            for name, group in groups.items()
+        },
+        "last_ids": {region: (one.id, one.n) for region, one in stream.last_ids.items()}
+        if stream
+        else {},
+        "exists": stream is not None and stream.exists,
+        "registers": {
+            "expiry": sorted(held.expiry.values.items()) if held else [],
+            "duration": sorted(held.idmp_duration_s.values.items()) if held else [],
+            "maxsize": sorted(held.idmp_maxsize.values.items()) if held else [],
+        },
+    }

@@ -1,0 +1,219 @@
+"""What a region must show, said of the set of effects that it has applied, without any order.
+
+The model knows nothing but the effects that were issued, each with its dot and context, and which
+of them a region has applied.  It shares no code with the replica.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from crdtstream.core.effects import (
+    AckFrontier,
+    Append,
+    CreateGroup,
+    DeleteKey,
+    DestroyGroup,
+    Effect,
+    EffectBatch,
+    ExpireKey,
+    Mode,
+    Remove,
+    SetExpiry,
+    SetGroupMode,
+    SetLastId,
+    SetStreamConfig,
+    Trim,
+)
+from crdtstream.core.ids import StreamId, make_id
+
+
+class Issued:
+    """An effect with its dot, and what its issuer had observed.
+
+    Attributes:
+        effect: of any kind; who reads a field of it has asked for the kind.
+        is_numbered: an append of a numbered producer.
+    """
+
+    effect: Any
+
+    def __init__(
+        self, batch: EffectBatch, offset: int, effect: Effect, *, is_numbered: bool = False
+    ) -> None:
+        self.is_numbered = is_numbered
+        self.origin, self.n = batch.origin, batch.first_n + offset
+        self.effect = effect
+        self.context = {**batch.context, batch.origin: self.n - 1}
+
+    def observed(self, other: "Issued") -> bool:
+        return other.n <= self.context.get(other.origin, 0)
+
+
+def unfold(batch: EffectBatch) -> Iterator[Issued]:
+    others = dict(batch.others)
+    append_at = fields_at = 0
+    columns = batch.appends
+    for offset in range(batch.count):
+        if offset in others:
+            yield Issued(batch, offset, others[offset])
+            continue
+        fields = columns.fields[fields_at : fields_at + columns.lengths[append_at]]
+        key = columns.keys[columns.key_index[append_at]]
+        entry_id = make_id(columns.ms[append_at], columns.seq[append_at])
+        idempotent = columns.idempotent.get(append_at)
+        rows = [run for run in columns.numbered if run.at <= append_at < run.at + run.count]
+        for run in rows:
+            idempotent = run.first.name(append_at - run.at)
+        append = Append(key, entry_id, bytes(fields), idempotent)
+        yield Issued(batch, offset, append, is_numbered=bool(rows))
+        fields_at += columns.lengths[append_at]
+        append_at += 1
+
+
+def removes(issued: Issued, entry: Issued) -> bool:
+    """Whether an effect takes an entry: it names it, and had observed it."""
+    if not issued.observed(entry) or issued.effect.key != entry.effect.key:
+        return False
+    assert isinstance(entry.effect, Append)
+    match issued.effect:
+        case DeleteKey() | ExpireKey():
+            return True
+        case Remove(_, ids):
+            return entry.effect.id in ids.get(entry.origin, ())
+        case Trim(_, up_to):
+            return entry.effect.id <= up_to.get(entry.origin, -1)
+    return False
+
+
+def loses(entry: Issued, applied: list[Issued]) -> bool:
+    """Whether a concurrent append of the same idempotent id has a smaller dot."""
+    effect = entry.effect
+    assert isinstance(effect, Append)
+    return effect.idempotent is not None and any(
+        isinstance(other.effect, Append)
+        and (other.effect.key, other.effect.idempotent) == (effect.key, effect.idempotent)
+        # A copy that RENAME made of a row is no row: it has the name, and settles with copies.
+        and other.is_numbered == entry.is_numbered
+        and (other.origin, other.n) < (entry.origin, entry.n)
+        and not entry.observed(other)
+        and not other.observed(entry)
+        for other in applied
+    )
+
+
+def register(
+    mine: list[Issued], deletes: list[Issued], values: dict[tuple[int, int], object]
+) -> list[tuple[tuple[int, int], object]]:
+    """Of the values that had observed every delete, and that no expiry had observed, those that
+    none of the others had observed."""
+    expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
+    setters = [one for one in mine if (one.origin, one.n) in values]
+    alive = [
+        one
+        for one in setters
+        if all(one.observed(delete) for delete in deletes)
+        and not any(expiry.observed(one) for expiry in expiries)
+    ]
+    return sorted(
+        ((one.origin, one.n), values[one.origin, one.n])
+        for one in alive
+        if not any(other.observed(one) for other in alive if other is not one)
+    )
+
+
+def registers(mine: list[Issued], deletes: list[Issued]) -> dict[str, object]:
+    expiry: dict[tuple[int, int], object] = {}
+    duration: dict[tuple[int, int], object] = {}
+    maxsize: dict[tuple[int, int], object] = {}
+    for one in mine:
+        match one.effect:
+            case SetExpiry(_, deadline):
+                expiry[one.origin, one.n] = deadline
+            case SetStreamConfig(_, seconds, size):
+                if seconds is not None:
+                    duration[one.origin, one.n] = seconds
+                if size is not None:
+                    maxsize[one.origin, one.n] = size
+    return {
+        "expiry": register(mine, deletes, expiry),
+        "duration": register(mine, deletes, duration),
+        "maxsize": register(mine, deletes, maxsize),
+    }
+
+
+def model(applied: list[Issued], key: bytes) -> dict[str, object]:
+    """What a region that applied exactly these effects must show for a key."""
+    mine = [one for one in applied if one.effect.key == key]
+    deletes = [one for one in mine if isinstance(one.effect, DeleteKey)]
+    expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
+    entries = [
+        one
+        for one in mine
+        if isinstance(one.effect, Append)
+        and not any(removes(other, one) for other in mine)
+        and not loses(one, mine)
+    ]
+    creates: dict[bytes, list[Issued]] = {}
+    for one in mine:
+        if isinstance(one.effect, CreateGroup):
+            name = one.effect.group
+            destroys = deletes + [
+                other
+                for other in mine
+                if isinstance(other.effect, DestroyGroup) and other.effect.group == name
+            ]
+            is_over = any(expiry.observed(one) for expiry in expiries)
+            if all(one.observed(destroy) for destroy in destroys) and not is_over:
+                creates.setdefault(name, []).append(one)
+    acked: dict[bytes, dict[int, list[tuple[StreamId, StreamId]]]] = {name: {} for name in creates}
+    modes: dict[bytes, tuple[int, int, Mode, int | None]] = dict.fromkeys(
+        creates, (0, 0, Mode.AT_LEAST_ONCE, None)
+    )
+    for one in mine:
+        if isinstance(one.effect, SetGroupMode):
+            effect, name = one.effect, one.effect.group
+            if any(one.observed(create) for create in creates.get(name, [])):
+                mode = (effect.epoch, one.origin, effect.mode, effect.home)
+                modes[name] = max(mode, modes[name], key=lambda mode: (mode[0], -mode[1]))
+        if isinstance(one.effect, AckFrontier):
+            for create in creates.get(one.effect.group, []):
+                if one.observed(create):
+                    for lane, interval in one.effect.intervals.items():
+                        acked[one.effect.group].setdefault(lane, []).append(interval)
+                    break
+    last_ids: dict[int, Issued] = {}
+    for one in sorted(mine, key=lambda one: one.n):
+        if isinstance(one.effect, Append | SetLastId):
+            last_ids[one.origin] = one
+    live_last_ids = {
+        origin: (one.effect.id, one.n)
+        for origin, one in last_ids.items()
+        if not any(delete.observed(one) for delete in [*deletes, *expiries])
+    }
+    return {
+        "entries": sorted(
+            (one.origin, one.n, one.effect.id, one.effect.fields, one.effect.idempotent or ())
+            for one in entries
+        ),
+        "groups": {
+            name: sorted((one.origin, one.n) for one in alive) for name, alive in creates.items()
+        },
+        "acked": {
+            name: {lane: union(intervals) for lane, intervals in lanes.items()}
+            for name, lanes in acked.items()
+        },
+        "modes": modes,
+        "last_ids": live_last_ids,
+        "exists": bool(entries or creates or live_last_ids),
+        "registers": registers(mine, deletes),
+    }
+
+
+def union(intervals: list[tuple[StreamId, StreamId]]) -> list[tuple[StreamId, StreamId]]:
+    joined: list[tuple[StreamId, StreamId]] = []
+    for start, end in sorted(intervals):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
