@@ -25,6 +25,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, assert_never
 
+from crdtstream.core.applying.append_runs import Run, checked_runs
+from crdtstream.core.applying.settling import collapse, settle_rows
 from crdtstream.core.clock import (
     Dot,
     MutableVersionVector,
@@ -66,30 +68,28 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MIN, SEQ_BITS, IdMode, Millis, Region, StreamId
+from crdtstream.core.issuing.open_batch import OpenBatch
 from crdtstream.core.keyspace.expiry import Expiry
 from crdtstream.core.keyspace.floors import Floors
-from crdtstream.core.lanes.key_order import KeyOrder
+from crdtstream.core.keyspace.key_order import KeyOrder
+from crdtstream.core.keyspace.registers import KeyRegisters
+from crdtstream.core.keyspace.tombstones import Tombstones
+from crdtstream.core.keyspace.trimmed import Losses
 from crdtstream.core.lanes.lane import (
     NODE_BYTES_MAX_DEFAULT,
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
-from crdtstream.core.lanes.stream import Stream
-from crdtstream.core.lanes.tombstones import Tombstones
-from crdtstream.core.lanes.trimmed import Losses
 from crdtstream.core.producers.idempotency import Collapsed, IdempotencyRecords, Tracked, Window
 from crdtstream.core.producers.numbered import NumberedRecords, Rows
-from crdtstream.core.registers import KeyRegisters
+from crdtstream.core.stream import Stream
 from crdtstream.core.uid import NO_UID
-from crdtstream.core.wire.append_runs import Run, checked_runs
 from crdtstream.core.wire.codec import (
     BatchError,
     decode_batch,
     encode_batch,
 )
-from crdtstream.core.wire.deduplicate import collapse, settle_rows
 from crdtstream.core.wire.local_codec import Local, decode_local, encode_local
-from crdtstream.core.wire.open_batch import OpenBatch
 
 IDMP_DURATION_S_DEFAULT: Final = 100
 IDMP_MAXSIZE_DEFAULT: Final = 100

@@ -24,9 +24,9 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Nack
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, Region, StreamId
 from crdtstream.core.lanes.lane import Lane, Within
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import (
     BatchError,

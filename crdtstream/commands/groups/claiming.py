@@ -25,8 +25,8 @@ from crdtstream.core.effects import Claim
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import once_more
 from crdtstream.core.ids import ID_MIN, Millis, Region, StreamId, format_id, parse_id
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 # XAUTOCLAIM looks at no more than this many pending entries per entry asked for.
 ATTEMPTS_PER_COUNT: Final = 10

@@ -13,8 +13,8 @@ from crdtstream.core.effects import Mode, SetGroupMode
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.ids import REGION_MAX, Millis, Region
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 from crdtstream.core.wire.codec import EPOCH_MAX
 
 HELP: Final = (

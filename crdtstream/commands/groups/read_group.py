@@ -15,8 +15,8 @@ from crdtstream.core.effects import Claim, CreateConsumer, Deliver, Redeliver
 from crdtstream.core.groups.group import Found, Group
 from crdtstream.core.groups.progress import Nack, once_more
 from crdtstream.core.ids import ID_MAX, Millis, Region, StreamId, format_id
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 _MEANINGLESS: Final = (
     "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of "

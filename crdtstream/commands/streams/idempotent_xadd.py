@@ -13,9 +13,9 @@ from crdtstream.commands.arguments import SYNTAX_ERROR, integer
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.core.effects import IdempotentId, SetStreamConfig
 from crdtstream.core.ids import Millis, StreamId
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 # What an IDMPAUTO id is: so many bytes of a hash that is the same in every region and run.
 FIELDS_ID_BYTES: Final = 16

@@ -40,8 +40,8 @@ from crdtstream.core.effects import (
     counted,
 )
 from crdtstream.core.groups.creates import Creates, Start, position_in, scalar
+from crdtstream.core.groups.entries_read import entries_read_after, entries_read_skipped
 from crdtstream.core.groups.idle_order import ByAge
-from crdtstream.core.groups.lag import entries_read_after, entries_read_skipped
 from crdtstream.core.groups.mode import ModeRegister, handover_of
 from crdtstream.core.groups.progress import Consumer, LaneProgress, Nack, once_more
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId

@@ -43,7 +43,7 @@ from crdtstream.core.ids import (
     Region,
     StreamId,
 )
-from crdtstream.core.rax import KEY_BYTES, Rax
+from crdtstream.core.lanes.rax import KEY_BYTES, Rax
 
 NODE_ENTRIES_MAX_DEFAULT: Final = 100
 NODE_BYTES_MAX_DEFAULT: Final = 4096

@@ -3,9 +3,9 @@
 from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import StreamId
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.producers.idempotency import Collapsed, IdempotencyRecords
 from crdtstream.core.producers.numbered import NumberedRecords
+from crdtstream.core.stream import Stream
 
 
 def collapse(
