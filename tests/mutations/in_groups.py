@@ -49,7 +49,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "hole-made-before-the-run-is-measured",
-        "crdtstream/core/replica.py",
+        "crdtstream/core/applying/apply_change.py",
         "        case DeleteConsumer() | SetPosition():\n            return True\n",
         "        case DeleteConsumer() | SetPosition():\n            return False\n",
         (RUNS + "test_what_was_acknowledged_before_a_consumer_goes_is_told",),
@@ -89,7 +89,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "frontier-of-a-group-that-is-gone",
-        "crdtstream/core/replica.py",
+        "crdtstream/core/applying/apply_effect.py",
         "if stream is None or group is None or not group.creates.covers_any(context):",
         "if stream is None or group is None:",
         (RULES + "test_a_frontier_that_arrives_after_the_destroy_changes_nothing",),
@@ -97,7 +97,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "frontier-measured-after-the-mode-has-changed",
-        "crdtstream/core/replica.py",
+        "crdtstream/core/issuing/issuer.py",
         "        if isinstance(effect, CreateGroup | DestroyGroup | SetGroupMode):",
         "        if isinstance(effect, CreateGroup | DestroyGroup):",
         (MODES + "test_what_was_acknowledged_before_the_change_in_one_tick_is_told",),
@@ -105,10 +105,10 @@ GROUPS: Final = (
     ),
     Mutation(
         "pending-entries-outlive-their-group",
-        "crdtstream/core/replica.py",
-        "                    stream.groups.pop(group, None)\n",
-        "                    if group in stream.groups:\n"
-        "                        stream.groups[group].creates.clear()\n",
+        "crdtstream/core/applying/apply_effect.py",
+        "        stream.groups.pop(effect.group, None)\n",
+        "        if effect.group in stream.groups:\n"
+        "            stream.groups[effect.group].creates.clear()\n",
         (RULES + "test_a_create_that_observed_the_destroy_makes_a_fresh_group",),
         "rule 12: a group made anew begins with what its forerunner had pending",
     ),
