@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from heapq import merge
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
-from crdtstream.core.groups.group import Found, Group
+from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
-from crdtstream.core.lanes.lane import Lane, LastId, NodeLimits
+from crdtstream.core.lanes.lane import Found, Lane, LastId, NodeLimits
 from crdtstream.core.producers.idempotency import Window
 
 

@@ -411,9 +411,7 @@ def _group(
         pending=group.pending_count,
         undelivered=(group.undelivered_count(stream.lanes.values()) if with_undelivered else 0),
         frontier=[
-            effects_pb2.LanePosition(
-                lane=region, id=encode_id(group.frontier(region, group.start_of(region)))
-            )
+            effects_pb2.LanePosition(lane=region, id=encode_id(group.frontier(region)))
             for region in sorted(stream.lanes)
         ],
     )

@@ -12,9 +12,10 @@ from crdtstream.commands.streams.entries import encode_claimable, encode_entry, 
 from crdtstream.commands.streams.read import answer_or_block
 from crdtstream.commands.streams.read_options import Budget, ReadOptions, parse_read
 from crdtstream.core.effects import Claim, CreateConsumer, Deliver, Redeliver
-from crdtstream.core.groups.group import Found, Group
+from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Nack, once_more
 from crdtstream.core.ids import ID_MAX, Millis, Region, StreamId, format_id
+from crdtstream.core.lanes.lane import Found
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -213,8 +214,9 @@ def _idle(
     stream: Stream, group: Group, now: Millis, min_idle_ms: int
 ) -> Iterator[tuple[Nack, Found]]:
     """Pending entries that are still there and to be claimed, in this order."""
+    group.note_idle_claims()
     old = takewhile(
-        lambda nack: max(0, now - nack.delivered_ms) >= min_idle_ms, group.owned_by_age()
+        lambda nack: max(0, now - nack.delivered_ms) >= min_idle_ms, group.longest_idle()
     )
     return _present(stream, chain(group.unowned.values(), old))
 
@@ -237,7 +239,8 @@ def _next_claim(wanted: list[_Wanted], options: ReadOptions, replica: Replica) -
         if above is not None or found is None:
             continue
         stream, group = found
-        for nack, _ in _present(stream, iter(group.owned_by_age())):
+        group.note_idle_claims()
+        for nack, _ in _present(stream, iter(group.longest_idle())):
             times.append(Millis(nack.delivered_ms + options.claim_ms))
             break
     return min(times, default=None)

@@ -55,7 +55,7 @@ class GrownRuns:
                 region: interval
                 for region in sorted(regions)
                 if group.may_vouch_for(region)
-                and (interval := group.measure(stream.lanes.get(region), region)) is not None
+                and (interval := group.vouched_for(region, stream.lanes.get(region))) is not None
             }
             if intervals:
                 yield AckFrontier(key, name, intervals)

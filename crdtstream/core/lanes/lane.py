@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import (
@@ -208,6 +208,10 @@ class MacroNode:
         for index, length in enumerate(self.lengths):
             self.starts[index] = end
             end += length
+
+
+# An entry: its ID, its lane, its macro node and where it stands there.
+Found: TypeAlias = tuple[StreamId, Region, MacroNode, int]
 
 
 class Lane:
