@@ -5,7 +5,7 @@ The messages are those of ``local.proto``; only the log ever holds them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from google.protobuf.message import DecodeError
 
@@ -104,6 +104,8 @@ def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
                 message.set_position.position.CopyFrom(encode_id(position))
             if entries_read is not None:
                 message.set_position.entries_read = entries_read
+        case _:
+            assert_never(change)
     return message
 
 
@@ -139,6 +141,8 @@ def _decode_change(message: local_pb2.LocalChange) -> LocalChange:
         case "claim":
             return _decode_claim(key, group, consumer, now, message.claim)
         case "release":
+            if not message.release.nacks:
+                raise BatchError("release.nacks: empty")
             return Release(
                 key,
                 group,
