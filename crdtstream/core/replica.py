@@ -97,6 +97,7 @@ class Replica:
         self.append_rows = self._issuer.append_rows
         self.issue = self._issuer.issue
         self.note = self._issuer.note
+        self.see_consumer = self._issuer.see_consumer
         self.issue_frontiers = self._issuer.issue_frontiers
         # Every command looks at these; they are the same objects for good.
         self._keys = self._state.keys
@@ -207,6 +208,19 @@ class Replica:
         return digest_key(self._streams.get(key), self._registers.get(key))
 
     # --- Idempotent producers -----------------------------------------------------------------
+
+    def recognise(self, key: bytes, idempotent: IdempotentId) -> StreamId | None:
+        """The entry that this append made before; None if it is new, or was forgotten.
+
+        A retry that is recognised is counted.
+        """
+        tracked = self.find_idempotent(key, idempotent)
+        if tracked is None:
+            return None
+        window = self._streams[key].window
+        assert window is not None
+        window.note_retry(tracked)
+        return tracked.entry_id
 
     def find_idempotent(self, key: bytes, idempotent: IdempotentId) -> Tracked | None:
         """The entry that an idempotent id made before, if the window still knows it."""

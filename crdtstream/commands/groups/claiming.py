@@ -183,7 +183,7 @@ def _note_claim(replica: Replica, group: Group, change: Claim) -> None:
     if consumer is None or change.nacks or change.dropped or change.last_id is not None:
         replica.note(change)
     else:
-        consumer.seen_ms = change.now
+        replica.see_consumer(change.key, change.group, change.consumer, change.now)
 
 
 # --- XAUTOCLAIM ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerK
 from crdtstream.commands.streams.entries import encode_claimable, encode_entry, entry_or_null
 from crdtstream.commands.streams.read import answer_or_block
 from crdtstream.commands.streams.read_options import Budget, ReadOptions, parse_read
-from crdtstream.core.effects import Claim, CreateConsumer, Deliver, Redeliver
+from crdtstream.core.effects import Claim, Deliver, Redeliver
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Nack, once_more
 from crdtstream.core.ids import ID_MAX, Millis, Region, StreamId, format_id
@@ -96,7 +96,7 @@ def _read_group(
     budget = options.budget()
     answers: list[tuple[bytes, Reply]] = []
     for (key, above), (stream, group) in zip(wanted, groups, strict=True):
-        _see_consumer(replica, now, key, options.group, group, options.consumer)
+        replica.see_consumer(key, options.group, options.consumer, now)
         if budget is not None:
             if budget.is_spent:
                 continue
@@ -108,17 +108,6 @@ def _read_group(
         if entries is not None:
             answers.append((key, entries))
     return PerKey(answers) if answers else Null.ARRAY
-
-
-def _see_consumer(
-    replica: Replica, now: Millis, key: bytes, name: bytes, group: Group, consumer_name: bytes
-) -> None:
-    """The consumer exists from its first attempt on; when it was seen is not worth a record."""
-    consumer = group.consumers.get(consumer_name)
-    if consumer is None:
-        replica.note(CreateConsumer(key, name, consumer_name, now))
-    else:
-        consumer.seen_ms = now
 
 
 # --- New entries --------------------------------------------------------------------------------

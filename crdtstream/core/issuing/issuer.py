@@ -3,6 +3,7 @@
     append, append_rows   entries: straight into this region's lane
     issue                 any other effect: ``apply_effect``, as in every region
     note                  a local change: ``apply_change``
+    see_consumer          no record, but for a consumer that is new
 
 Always so:
   * An effect's context is what this region has applied, its own effects included (``rules`` 1).
@@ -18,6 +19,7 @@ from crdtstream.core.applying.settling import settle_message, settle_rows
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import (
     Append,
+    CreateConsumer,
     CreateGroup,
     DeleteKey,
     DestroyGroup,
@@ -29,7 +31,7 @@ from crdtstream.core.effects import (
     RareEffect,
     SetGroupMode,
 )
-from crdtstream.core.ids import SEQ_BITS, Region, StreamId
+from crdtstream.core.ids import SEQ_BITS, Millis, Region, StreamId
 from crdtstream.core.issuing.grown_runs import GroupName
 from crdtstream.core.issuing.section import OpenSection
 from crdtstream.core.state import State
@@ -186,6 +188,17 @@ class Issuer:
             self._issue_frontiers_of(change.key)
         apply_change(self._state, change)
         self.section.note(change, after_n=self._state.issued)
+
+    def see_consumer(self, key: bytes, group: bytes, consumer: bytes, now: Millis) -> None:
+        """A consumer of a group that is there made an attempt: it exists from the first one on.
+
+        When it was last seen is not worth a record.
+        """
+        known = self._streams[key].groups[group].consumers.get(consumer)
+        if known is None:
+            self.note(CreateConsumer(key, group, consumer, now))
+        else:
+            known.seen_ms = now
 
     def issue_frontiers(self) -> None:
         """Issue now what acknowledgements have to tell; else it happens when the tick ends."""

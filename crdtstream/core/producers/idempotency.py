@@ -81,6 +81,11 @@ class Window:
             return None
         return tracked
 
+    def note_retry(self, tracked: Tracked) -> None:
+        """A retry was recognised; local, for XINFO, and in no log."""
+        tracked.hits += 1
+        self.duplicates += 1
+
     def add(
         self,
         idempotent: IdempotentId,
