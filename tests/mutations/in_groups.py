@@ -73,7 +73,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "intervals-join-over-a-gap",
-        "crdtstream/core/intervals.py",
+        "crdtstream/core/ranges.py",
         "stop = bisect_right(self._froms, end)",
         "stop = bisect_right(self._froms, end + 1)",
         (RUNS + "test_intervals_are_joined_where_they_touch_and_only_there",),
@@ -81,7 +81,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "intervals-do-not-join-where-they-touch",
-        "crdtstream/core/intervals.py",
+        "crdtstream/core/ranges.py",
         "first = bisect_left(self._tos, start)",
         "first = bisect_right(self._tos, start)",
         (RUNS + "test_intervals_are_joined_where_they_touch_and_only_there",),
