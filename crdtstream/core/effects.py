@@ -39,7 +39,7 @@ COUNTER_MAX: Final = 1 << 53
 
 
 def counted(value: int) -> int:
-    """A count as it is applied, here and in replay: what nobody can have counted to is cut off."""
+    """A count as it is applied, here and in replay: cut off beyond what anybody can have counted."""
     return min(value, COUNTER_MAX)
 
 
@@ -108,7 +108,7 @@ class Remove:
 
     Attributes:
         ids: per lane (origin region) the IDs to remove; no lane empty, ascending, no repeats.
-        with_references: what is pending of these entries in any group stops being so, in every
+        with_references: where these entries are pending they stop being so, in any group and every
             region (DELREF).  Without it a pending entry stays and reads as nil.
         trims: removed by a trim, which unlike XDEL leaves max-deleted-entry-id where it is.
 
@@ -262,7 +262,7 @@ class LaneHandover:
             old home or was known to be acknowledged.
         handed_out: stretches beyond that were handed out there too.
         ignore_until: set back by XGROUP SETID: intervals are ignored up to here.
-        pending: what of all that was not acknowledged: (id, delivery count), ascending.
+        pending: those of all these that were not acknowledged: (id, delivery count), ascending.
         entries_read: Redis's counter, None when unknown.
     """
 

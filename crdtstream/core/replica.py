@@ -56,7 +56,7 @@ class Replica:
         implicit_mkstream: whether XGROUP CREATE makes a missing key; the tunable
             ``crdt_xgroup_create_mkstream``.
         node_limits: how full macro nodes get.
-        idmp_duration_s, idmp_maxsize: for streams of which XCFGSET said nothing.
+        idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
         now: what time it is, by the last ``advance``.
         touched: keys that changed since somebody last cleared the set; it drives blocked and
             watching clients.
@@ -131,7 +131,7 @@ class Replica:
         return len(self._streams)
 
     def known_keys(self) -> list[bytes]:
-        """Every key of which there is anything, expired ones and lone registers too, in order."""
+        """Every key with a stream or a register, expired ones too, in order."""
         return self._keys.known()
 
     def scan_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
@@ -152,13 +152,13 @@ class Replica:
     def lost(self, key: bytes) -> Mapping[Region, int]:
         """By origin the highest dot number of the key that a trim or a DEL removed.
 
-        Local: another region may know of less, or of more.  It is forgotten of keys that are long
-        gone (``trimmed.py``).
+        Local: another region may know of less, or of more.  Of keys that are gone only the latest
+        are remembered (``trimmed.py``).
         """
         return self._keys.lost(key)
 
     def gone_keys(self) -> list[bytes]:
-        """Keys that do not exist any more and of which ``lost`` tells something, in order."""
+        """Keys that are gone and lost entries as far as is remembered (``lost``), in order."""
         return self._keys.gone()
 
     def floor_of(self, key: bytes) -> StreamId:
@@ -239,7 +239,7 @@ class Replica:
         """Which of ``count`` rows of a numbered producer were not appended yet, ascending.
 
         Raises:
-            StaleBatchError: nobody can tell any more.
+            StaleBatchError: the batch is too old to tell.
         """
         return self._state.missing_rows(key, rows, count)
 

@@ -92,7 +92,7 @@ class State:
         """Which of ``count`` rows of a numbered producer were not appended yet, ascending.
 
         Raises:
-            StaleBatchError: nobody can tell any more.
+            StaleBatchError: the batch is too old to tell.
         """
         if key in self.keys.due:
             # Its time is over: before anything is appended it goes, and what it recognised too.

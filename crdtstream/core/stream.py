@@ -24,7 +24,7 @@ class Stream:
         groups: the groups that exist.
         length: live entries in all lanes.
         lost: by origin the highest dot number that a trim or a DEL removed; local, and rather too
-            high than too low.  It goes on over the end of the stream (``losses.py``).
+            high than too low.  It outlives the stream (``keyspace/trimmed.py``).
         window: the idempotent ids that are recognised; None before the first one.
     """
 

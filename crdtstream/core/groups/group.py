@@ -146,7 +146,7 @@ class Group:
     # --- Positions ----------------------------------------------------------------------------
 
     def progress(self, region: Region) -> LaneProgress:
-        """This region's reading of a lane; of one not read yet, where it would begin.
+        """How far this region has read a lane; where it would begin, if it has not yet.
 
         Asking leaves no trace.
         """

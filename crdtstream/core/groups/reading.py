@@ -1,4 +1,4 @@
-"""How far this region reads each lane of a group, and what of it is not to be delivered.
+"""How far this region has read each lane of a group, and what it skips there.
 
 Per lane, in order of ID:
 
@@ -59,7 +59,7 @@ class Reading:
         self._read_hint: tuple[int, Region | None] | None = None
 
     def progress(self, region: Region) -> LaneProgress:
-        """This region's reading of a lane; of one not read yet, where it would begin.
+        """How far this region has read a lane; where it would begin, if it has not yet.
 
         Asking leaves no trace: what is kept must come from logged changes alone, or replay would
         not live through the same.
@@ -177,14 +177,14 @@ class Reading:
     # --- ENTRIESREAD --------------------------------------------------------------------------
 
     def take_read_hint(self, entries_read: int | None, lanes: Collection[Region]) -> None:
-        """One number for the whole stream: only with one lane it is clear what it says."""
+        """One number for the whole stream: what it says of a lane is clear only if there is one."""
         if entries_read is None or len(lanes) > 1:
             self._read_hint = None
         else:
             self._read_hint = entries_read, next(iter(lanes), None)
 
     def _hinted(self, region: Region) -> int | None:
-        """A lane's entries-read before anything was delivered; of one begun later nothing was."""
+        """A lane's entries-read before anything was delivered; 0 for a lane that began later."""
         if self._read_hint is None:
             return None
         count, of_lane = self._read_hint

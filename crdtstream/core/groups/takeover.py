@@ -54,7 +54,7 @@ def change_mode(
 
 
 def settle_who_hands_out(reading: Reading) -> None:
-    """The mode may have changed: take up what was left to others and is theirs no more."""
+    """The mode may have changed: take up what was left to others if it falls to this region now."""
     mode, here = reading.creates.mode, reading.here
     for region, progress in reading.lanes.items():
         if not mode.is_handed_out_by(here, region):
@@ -87,7 +87,7 @@ def _take_in_handed_out(reading: Reading, pel: Pel, region: Region, handover: La
     known = reading.creates.intervals_of(region)
     for entry_id, count in pending.items():
         if entry_id > handover.ignore_until and known.contains(entry_id):
-            # Acknowledged in a third region, of which the old home had not heard.
+            # Acknowledged in a third region, and the old home had not heard of it.
             continue
         if entry_id not in progress.pel:
             pel.add_unowned(region, entry_id, count)
@@ -110,7 +110,7 @@ def _continue_from(reading: Reading, region: Region, handover: LaneHandover) -> 
 
 
 def _go_back_to_unheard_create(reading: Reading, region: Region, context: VersionVector) -> None:
-    """Go back if a create with a lower start is here of which the old home had not heard."""
+    """Go back if there is a create with a lower start that the old home had not heard of."""
     creates = reading.creates
     seen = [start for dot, start in creates.items() if covers_dot(context, dot)]
     start = creates.start_of(region)

@@ -36,8 +36,8 @@ def _undelivered_in(reading: Reading, lane: Lane, progress: LaneProgress) -> Ite
 def undelivered_count(reading: Reading, lanes: Iterable[Lane]) -> int:
     """How many entries ``undelivered`` would give.
 
-    O(stretches to skip * macro nodes between them and the nearer end of the lane); what is
-    pending and not to be delivered anew counts one by one.
+    O(stretches to skip * macro nodes between them and the nearer end of the lane); entries that
+    are pending and not to be delivered again count one by one.
     """
     return sum(
         _undelivered_count_in(reading, lane, reading.progress(lane.region))

@@ -166,7 +166,8 @@ class Issuer:
         self._issue(effect)
 
     def _expire_left_over(self, key: bytes) -> None:
-        """Before a write: a key whose time is over, or of which only registers are left, goes."""
+        """Before a write: a key whose time is over goes, and so does a key that has only registers
+        left."""
         if key in self._registers and (key in self._keys.due or key not in self._streams):
             self.expire(key)
 

@@ -5,7 +5,7 @@
     due         keys whose deadline has passed: they read as missing until their ExpireKey comes
 
 Always so:
-  * ``streams`` holds exactly the keys that exist: whoever changes a stream calls ``drop_if_gone``.
+  * ``streams`` holds exactly the keys that exist: what may end a stream calls ``drop_if_gone``.
   * What changes a key says so in ``touched``, or applies an effect, which does.
 """
 
@@ -16,7 +16,7 @@ from crdtstream.core.ids import Millis, Region
 from crdtstream.core.keyspace.expiry import Expiry
 from crdtstream.core.keyspace.key_order import KeyOrder
 from crdtstream.core.keyspace.registers import KeyRegisters
-from crdtstream.core.keyspace.trimmed import Losses
+from crdtstream.core.keyspace.trimmed import TrimmedKeys
 from crdtstream.core.lanes.lane import NodeLimits
 from crdtstream.core.stream import Stream
 
@@ -33,13 +33,13 @@ class Keyspace:
         expiry: the deadlines that count.
         now: what time it is, by the last ``advance``.
         touched: keys that changed since somebody last cleared the set.
-        idmp_duration_s, idmp_maxsize: for streams of which XCFGSET said nothing.
+        idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
     """
 
     __slots__ = (
-        "_losses",
         "_node_limits",
         "_order",
+        "_trimmed",
         "due",
         "expiry",
         "idmp_duration_s",
@@ -61,7 +61,7 @@ class Keyspace:
         self.idmp_duration_s = IDMP_DURATION_S_DEFAULT
         self.idmp_maxsize = IDMP_MAXSIZE_DEFAULT
         self._order = KeyOrder()
-        self._losses = Losses()
+        self._trimmed = TrimmedKeys()
 
     # --- Reading ------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class Keyspace:
         return iter(self.streams)
 
     def known(self) -> list[bytes]:
-        """Every key of which there is anything, expired ones and lone registers too, in order."""
+        """Every key with a stream or a register, expired ones too, in order."""
         return sorted({*self.streams, *self.registers})
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
@@ -96,11 +96,11 @@ class Keyspace:
     def lost(self, key: bytes) -> Mapping[Region, int]:
         """By origin the highest dot number of the key that a trim or a DEL removed."""
         stream = self.streams.get(key)
-        return self._losses.of(key) if stream is None else stream.lost
+        return self._trimmed.of(key) if stream is None else stream.lost
 
     def gone(self) -> list[bytes]:
-        """Keys that do not exist any more and of which ``lost`` tells something, in order."""
-        return self._losses.keys()
+        """Keys that are gone and lost entries as far as is remembered (``lost``), in order."""
+        return self._trimmed.keys()
 
     # --- Streams that begin and end -----------------------------------------------------------
 
@@ -108,7 +108,7 @@ class Keyspace:
         stream = self.streams.get(key)
         if stream is None:
             self.streams[key] = stream = Stream(self._node_limits)
-            stream.lost = self._losses.take(key)
+            stream.lost = self._trimmed.take(key)
             self._order.add(key)
             self.expiry.note_begun(key)
         return stream
@@ -116,7 +116,7 @@ class Keyspace:
     def drop_if_gone(self, key: bytes, stream: Stream) -> None:
         if not stream.exists:
             del self.streams[key]
-            self._losses.keep(key, stream.lost)
+            self._trimmed.keep(key, stream.lost)
             self._order.remove(key)
             self.expiry.note_gone(key)
 
@@ -133,7 +133,7 @@ class Keyspace:
             self.expiry.forget(key)
 
     def judge_deadline(self, key: bytes, registers: KeyRegisters) -> None:
-        """Of the deadlines in the register another one may count now."""
+        """The register has changed: another deadline may count now."""
         self.expiry.set(key, registers.deadline(), exists=key in self.streams)
         self.touched.update(self.expiry.look())
 

@@ -470,7 +470,7 @@ class Lane:
     def scan(self, start: StreamId, end: StreamId) -> Iterator[tuple[StreamId, MacroNode, int]]:
         """Entries from ``start`` to ``end``, both included, ascending.  O(log n) to begin.
 
-        The lane must not change meanwhile.
+        The lane must not change until the last one is taken.
         """
         node = self._floor(start) or self.head
         if node is None:

@@ -46,7 +46,7 @@ class StaleBatchError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Losing:
     """Appends that go because concurrent ones of the same rows stay: ``count`` from a dot on."""
 
     first: Dot
@@ -200,7 +200,7 @@ class NumberedRecords:
 
     def add(
         self, key: bytes, rows: Numbered, count: int, first: Dot, context: VersionVector
-    ) -> list[Lost]:
+    ) -> list[Losing]:
         """Remember rows that were just appended, from the dot ``first`` on.
 
         Returns:
@@ -230,7 +230,7 @@ class NumberedRecords:
             del producers[name]
 
     def forget_covered_by(self, key: bytes, context: VersionVector) -> None:
-        """The key was deleted: what the deleter had observed is not recognised any more."""
+        """The key was deleted: forget what the deleter had observed."""
         producers = self._by_key.get(key, OrderedDict())
         for name, producer in list(producers.items()):
             producer.forget_covered_by(context)
@@ -266,8 +266,8 @@ def _overlap(run: _Run, other: _Run) -> Rows | None:
     return (start, stop) if start < stop else None
 
 
-def _loser(run: _Run, rival: _Run, rows: Rows) -> Lost:
+def _loser(run: _Run, rival: _Run, rows: Rows) -> Losing:
     """Of two concurrent runs the part of the one with the greater dots that both have."""
     loser = max(run, rival, key=lambda one: one.first)
     n = loser.first.n + rows[0] - loser.start
-    return Lost(Dot(loser.first.region, n), rows[1] - rows[0])
+    return Losing(Dot(loser.first.region, n), rows[1] - rows[0])

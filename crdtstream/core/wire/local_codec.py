@@ -1,4 +1,4 @@
-"""Local changes as bytes: what of a record stays in its region.
+"""Local changes as bytes: the part of a record that stays in its region.
 
 The messages are those of ``local.proto``; only the log ever holds them.
 """
@@ -43,8 +43,8 @@ class Local:
 
     Attributes:
         changes: each with the number of own effects issued before it.
-        arrived: of a batch of another region, when it came here; else 0.
-        appended: of a batch of this region, when each of its idempotent appends was made.
+        arrived: when a batch of another region came here; 0 in a record of this region's own.
+        appended: when each idempotent append of a batch of this region was made.
     """
 
     changes: Sequence[tuple[int, LocalChange]] = ()
