@@ -39,7 +39,7 @@ COUNTER_MAX: Final = 1 << 53
 
 
 def counted(value: int) -> int:
-    """A count as it is applied, here and in replay: cut off beyond what anybody can have counted."""
+    """A count as it is applied, here and in replay: cut off where nobody can have counted."""
     return min(value, COUNTER_MAX)
 
 

@@ -91,6 +91,7 @@ class Replica:
         self.database_uid = NO_UID
         self._records: list[Record] = []
         self._issuer = Issuer(self._state)
+        self._section = self._issuer.section
         # What a command calls to change something; not through a method here, as XADD is too often
         # called for that.
         self.append = self._issuer.append
@@ -105,6 +106,7 @@ class Replica:
         self._registers = self._keys.registers
         self._expiry = self._keys.expiry
         self._due = self._keys.due
+        self._grown_lanes = self._state.grown_runs.lanes
 
     # --- Reading ------------------------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class Replica:
     @property
     def issued(self) -> int:
         """How many effects this region has issued."""
-        return self._state.issued
+        return self.vv.get(self.region, 0)
 
     def digest(self, key: bytes | None = None) -> bytes:
         """A canonical digest of one key's replicated state, or of all, as hexadecimal text."""
@@ -332,22 +334,22 @@ class Replica:
     def open_bytes(self) -> int:
         """What the entries appended since the last seal take in the batch to come, or a little
         less."""
-        return self._issuer.section.batch.append_bytes
+        return self._section.batch.append_bytes
 
     @property
     def has_open_changes(self) -> bool:
         """Whether the open section has local changes, or acknowledgements yet to be told."""
-        return self._issuer.section.has_changes or bool(self._state.grown_runs)
+        return bool(self._section.changes or self._grown_lanes)
 
     @property
     def has_open_section(self) -> bool:
         """Whether the next seal makes a record."""
-        return bool(self._issuer.section)
+        return bool(self._section.batch.count or self._section.changes)
 
     @property
     def has_open_record(self) -> bool:
         """Whether something waits to be sealed or taken."""
-        return bool(self._issuer.section or self._records or self._state.grown_runs)
+        return self.has_open_section or bool(self._records or self._grown_lanes)
 
     def seal(self, now: Millis) -> None:
         """Close the open section: tell what was acknowledged, encode the batch, queue a record.
@@ -355,8 +357,8 @@ class Replica:
         Must not be called between the commands of a transaction: it is one batch everywhere.
         """
         self.issue_frontiers()
-        if self._issuer.section:
-            self._queue(self._issuer.section.seal(self.region, self.vv, now))
+        if self.has_open_section:
+            self._queue(self._section.seal(self.region, self.vv, now))
 
     def _queue(self, record: Record) -> None:
         self._records.append(record)
@@ -393,7 +395,7 @@ class Replica:
         apply_batch(self._state, batch, runs, Local(), arrived=now)
         if batch.origin == self.region:
             # Effects of this region that it had lost: numbering goes on behind them.
-            self._issuer.section.begin(self.issued + 1)
+            self._section.begin(self.issued + 1)
         local = encode_local(Local(arrived=now))
         self._queue(Record(batch.origin, batch.first_n, batch.last_n, encoded, local))
 
@@ -416,4 +418,4 @@ class Replica:
             arrived = local.arrived or batch.issued_ms
             apply_batch(self._state, batch, runs, local, arrived=arrived)
         self._state.grown_runs.clear()
-        self._issuer.section.begin(self.issued + 1)
+        self._section.begin(self.issued + 1)

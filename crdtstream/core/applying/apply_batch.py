@@ -12,7 +12,7 @@ anything changes (``append_runs.py``).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -63,33 +63,37 @@ def apply_batch(
     """
     assert batch.first_n == state.vv.get(batch.origin, 0) + 1  # I2
     origin, columns = batch.origin, batch.appends
-    changes = ReplayedChanges(state, local.changes)
-    if changes and runs:
+    changes = ReplayedChanges(state, local.changes) if local.changes else None
+    if changes is not None:
         # A local change may stand between any two appends.
         runs = [(key, at, at + 1) for key, start, stop in runs for at in range(start, stop)]
     has_names = bool(columns.idempotent or columns.numbered)
     came = dict(zip(sorted(columns.idempotent), local.appended, strict=False))
-    fields = _fields_of(columns, runs)
+    fields, fields_at = memoryview(columns.fields), 0
     context: MutableVersionVector = dict(batch.context)
     n = batch.first_n
     waiting = iter(runs)
     appends_applied = 0
     for offset, effect in [*batch.others, (batch.count, None)]:
         while n < batch.first_n + offset:
-            key, start, stop = next(waiting)
-            changes.apply_upto(n - 1)
+            run = next(waiting)
+            if changes is not None:
+                changes.apply_upto(n - 1)
             first = Dot(origin, n)
-            stream = _append(state, columns, (key, start, stop), first, next(fields), arrived)
-            n += stop - start
+            size = sum(columns.lengths[run[1] : run[2]])
+            stream = _append(state, columns, run, first, fields[fields_at:][:size], arrived)
+            fields_at += size
+            count = run[2] - run[1]
+            n += count
             if has_names:
-                observed = {**batch.context, origin: n - 1}
-                run = _Appended(stream, key, start, stop, first, observed)
-                _settle_messages(state, columns, run, came, arrived)
-                _settle_rows(state, columns, run)
-            appends_applied += stop - start
+                named = _Appended(stream, *run, first, {**batch.context, origin: n - 1})
+                _settle_messages(state, columns, named, came, arrived)
+                _settle_rows(state, columns, named)
+            appends_applied += count
             state.vv[origin] = n - 1
         if effect is not None:
-            changes.apply_upto(n - 1)
+            if changes is not None:
+                changes.apply_upto(n - 1)
             # Rule 1: in the context of effect n the own component is n - 1.
             if n > 1:
                 context[origin] = n - 1
@@ -98,7 +102,8 @@ def apply_batch(
             n += 1
     assert state.vv[origin] == batch.last_n
     assert appends_applied == len(columns.ms)
-    changes.apply_upto(batch.last_n)
+    if changes is not None:
+        changes.apply_upto(batch.last_n)
 
 
 class ReplayedChanges:
@@ -111,24 +116,11 @@ class ReplayedChanges:
         self._changes = changes
         self._next = 0
 
-    def __bool__(self) -> bool:
-        return self._next < len(self._changes)
-
     def apply_upto(self, n: int) -> None:
         """Apply those that were made when at most ``n`` effects had been issued."""
-        while self and self._changes[self._next][0] <= n:
+        while self._next < len(self._changes) and self._changes[self._next][0] <= n:
             apply_change(self._state, self._changes[self._next][1])
             self._next += 1
-
-
-def _fields_of(columns: AppendColumns, runs: Sequence[Run]) -> Iterator[memoryview]:
-    """The fields of each run."""
-    fields = memoryview(columns.fields)
-    at = 0
-    for _, start, stop in runs:
-        size = sum(columns.lengths[start:stop])
-        yield fields[at : at + size]
-        at += size
 
 
 def _append(

@@ -17,27 +17,29 @@ GroupName: TypeAlias = tuple[bytes, bytes]
 
 
 class GrownRuns:
-    """Lanes to look at, by group, in the order in which their groups were noted."""
+    """See the module's text.
 
-    __slots__ = ("_lanes",)
+    Attributes:
+        lanes: which are to be looked at, by group, in the order in which the groups were noted; one
+            and the same dictionary for good.
+    """
+
+    __slots__ = ("lanes",)
 
     def __init__(self) -> None:
-        self._lanes: dict[GroupName, set[Region]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._lanes)
+        self.lanes: dict[GroupName, set[Region]] = {}
 
     def note(self, key: bytes, group: bytes, lanes: Iterable[Region]) -> None:
-        self._lanes.setdefault((key, group), set()).update(lanes)
+        self.lanes.setdefault((key, group), set()).update(lanes)
 
     def clear(self) -> None:
-        self._lanes.clear()
+        self.lanes.clear()
 
     def of_key(self, key: bytes) -> list[GroupName]:
-        return [name for name in self._lanes if name[0] == key]
+        return [name for name in self.lanes if name[0] == key]
 
     def all(self) -> list[GroupName]:
-        return list(self._lanes)
+        return list(self.lanes)
 
     def take(
         self, names: Iterable[GroupName], streams: Mapping[bytes, Stream]
@@ -45,7 +47,7 @@ class GrownRuns:
         """One AckFrontier for each group that can vouch for more than is known; they are noted no
         more."""
         for key, name in names:
-            regions = self._lanes.pop((key, name))
+            regions = self.lanes.pop((key, name))
             stream = streams.get(key)
             group = None if stream is None else stream.groups.get(name)
             if stream is None or group is None:

@@ -50,6 +50,7 @@ class Issuer:
     """
 
     __slots__ = (
+        "_grown_runs",
         "_keys",
         "_region",
         "_registers",
@@ -76,6 +77,7 @@ class Issuer:
         self._streams = state.keys.streams
         self._registers = state.keys.registers
         self._touched = state.keys.touched
+        self._grown_runs = state.grown_runs
 
     def append(
         self,
@@ -203,14 +205,14 @@ class Issuer:
 
     def issue_frontiers(self) -> None:
         """Issue now what acknowledgements have to tell; else it happens when the tick ends."""
-        if self._state.grown_runs and self.may_issue:
-            self._issue_frontiers(self._state.grown_runs.all())
+        if self._grown_runs.lanes and self.may_issue:
+            self._issue_frontiers(self._grown_runs.all())
 
     def _issue_frontiers_of(self, key: bytes) -> None:
-        if self._state.grown_runs:
-            self._issue_frontiers(self._state.grown_runs.of_key(key))
+        if self._grown_runs.lanes:
+            self._issue_frontiers(self._grown_runs.of_key(key))
 
     def _issue_frontiers(self, names: list[GroupName]) -> None:
-        for frontier in self._state.grown_runs.take(names, self._streams):
+        for frontier in self._grown_runs.take(names, self._streams):
             self.frontier_count += 1
             self._issue(frontier)

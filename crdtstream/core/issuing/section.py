@@ -20,26 +20,19 @@ class OpenSection:
     """See the module's text.
 
     Attributes:
-        batch: the effects.
+        batch: the effects; another object after each seal.
+        changes: the local changes, each with the number of effects issued before it.
     """
 
-    __slots__ = ("_appended", "_changes", "batch")
+    __slots__ = ("_appended", "batch", "changes")
 
     def __init__(self, first_n: int) -> None:
         """A section whose first effect will have the number ``first_n``."""
         self.batch = OpenBatch(first_n)
-        self._changes: list[tuple[int, LocalChange]] = []
+        self.changes: list[tuple[int, LocalChange]] = []
         # When the idempotent appends of the batch were made, so that windows live through the same
         # when the record is replayed.
         self._appended: list[Millis] = []
-
-    def __bool__(self) -> bool:
-        """Whether there is anything to seal."""
-        return bool(self.batch.count or self._changes)
-
-    @property
-    def has_changes(self) -> bool:
-        return bool(self._changes)
 
     def append(
         self,
@@ -55,20 +48,20 @@ class OpenSection:
 
     def note(self, change: LocalChange, *, after_n: int) -> None:
         """Add a local change, made when ``after_n`` effects had been issued."""
-        self._changes.append((after_n, change))
+        self.changes.append((after_n, change))
 
     def seal(self, region: Region, context: VersionVector, now: Millis) -> Record:
         """The record of what there is; the next section begins behind it."""
         first_n, count = self.batch.first_n, self.batch.count
         batch = encode_batch(self.batch.close(region, context, now)) if count else None
         local = None
-        if self._changes or self._appended:
-            local = encode_local(Local(self._changes, appended=self._appended))
+        if self.changes or self._appended:
+            local = encode_local(Local(self.changes, appended=self._appended))
         self.begin(first_n + count)
         return Record(region, first_n, first_n + count - 1, batch, local)
 
     def begin(self, first_n: int) -> None:
         """Begin again, with nothing."""
         self.batch = OpenBatch(first_n)
-        self._changes = []
+        self.changes = []
         self._appended = []
