@@ -146,7 +146,7 @@ def sources(package: Path = PACKAGE) -> list[Path]:
 
 
 def layer_of(module: str) -> str:
-    """``core`` of ``crdtstream.core.rax``; ``settings`` of ``crdtstream.settings.load``."""
+    """``core`` of ``crdtstream.core.lanes.rax``; ``settings`` of ``crdtstream.settings.load``."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 

@@ -11,7 +11,7 @@ from crdtstream.admin.tunables import ALLOWED, Tunables, TuneError
 from crdtstream.commands.streams.xinfo import lag
 from crdtstream.core.ids import Millis
 from crdtstream.core.ids import Region as RegionId
-from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine import Engine

@@ -5,8 +5,8 @@ from typing import Final
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, StreamId, parse_id
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 I64_MAX: Final = (1 << 63) - 1
 I64_MIN: Final = -(1 << 63)

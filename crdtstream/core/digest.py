@@ -15,9 +15,9 @@ from typing import Final
 
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.stream import Stream
-from crdtstream.core.registers import KeyRegisters, MultiValue
+from crdtstream.core.stream import Stream
 from crdtstream.core.wire.codec import pack
 
 DIGEST_BYTES: Final = 20

@@ -3,29 +3,43 @@
 A region turns each command that changes replicated state into effects, numbers them 1, 2, 3 …
 (a dot each) and sends them in batches.  Applying an effect uses its *causal context* - what its
 issuer had observed - to tell what a remove may take (observed-remove) and which creates a destroy
-beats (delete-wins).  The table in the architecture page lists them; the code that applies them is
-in ``replica.py``, the bytes are in ``codec.py``.
+beats (delete-wins).
 
 Local changes are the other thing a replica does: consumers, pending entries, positions.  They are
 durable but never leave their region.  They go the same way - a value that is applied and logged -
 so that recovery replays exactly what was lived.
+
+Both are closed unions, and a kind is known in these places:
+
+    applying/apply_effect.py, apply_change.py     what it does; a ``match`` that must name each kind
+    wire/codec.py, local_codec.py                 its bytes, both ways
+    docs/architecture.md                          its row in a table
+    tests/core/every_kind.py                      an example, and what becomes of it
+
+A kind that is forgotten in one of them fails type checking or ``tests/core/test_every_kind.py``.
+
+Always so: an effect says what it promises in ``__post_init__``.  What comes from outside is
+validated first (``codec.py``), so a failed assertion there is a bug of this region.
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis, Region, StreamId
 
+# No setting of a mode goes on from this one.
+EPOCH_MAX: Final = 1 << 62
 # Counters go on from what an effect says; added up over all lanes they must stay within 64 bits.
 COUNTER_MAX: Final = 1 << 53
 
 
 def counted(value: int) -> int:
-    """A count as it is applied, here and in replay: what nobody can have counted to is cut off."""
+    """A count as it is applied, here and in replay: cut off where nobody can have counted."""
     return min(value, COUNTER_MAX)
 
 
@@ -94,7 +108,7 @@ class Remove:
 
     Attributes:
         ids: per lane (origin region) the IDs to remove; no lane empty, ascending, no repeats.
-        with_references: what is pending of these entries in any group stops being so, in every
+        with_references: where these entries are pending they stop being so, in any group and every
             region (DELREF).  Without it a pending entry stays and reads as nil.
         trims: removed by a trim, which unlike XDEL leaves max-deleted-entry-id where it is.
 
@@ -108,6 +122,12 @@ class Remove:
     with_references: bool = False
     trims: bool = False
 
+    def __post_init__(self) -> None:
+        assert self.ids, "an effect that changes nothing must not be issued"
+        for lane_ids in self.ids.values():
+            assert lane_ids
+            assert ascend(lane_ids)
+
 
 @dataclass(frozen=True, slots=True)
 class Trim:
@@ -115,6 +135,9 @@ class Trim:
 
     key: bytes
     up_to: Mapping[Region, StreamId]
+
+    def __post_init__(self) -> None:
+        assert self.up_to, "an effect that changes nothing must not be issued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +175,9 @@ class CreateGroup:
     start: StreamId | Mapping[Region, StreamId]
     entries_read: int | None = None
 
+    def __post_init__(self) -> None:
+        assert self.entries_read is None or self.entries_read >= 0
+
 
 @dataclass(frozen=True, slots=True)
 class DestroyGroup:
@@ -169,6 +195,10 @@ class AckFrontier:
     group: bytes
     intervals: Mapping[Region, tuple[StreamId, StreamId]]
 
+    def __post_init__(self) -> None:
+        assert self.intervals, "an effect that changes nothing must not be issued"
+        assert are_stretches(self.intervals.values())
+
 
 @dataclass(frozen=True, slots=True)
 class SetLastId:
@@ -178,6 +208,9 @@ class SetLastId:
     id: StreamId
     entries_added: int | None = None
     max_deleted_id: StreamId | None = None
+
+    def __post_init__(self) -> None:
+        assert self.entries_added is None or self.entries_added >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +224,9 @@ class SetExpiry:
     key: bytes
     deadline: Millis | None
 
+    def __post_init__(self) -> None:
+        assert self.deadline is None or self.deadline >= 0
+
 
 @dataclass(frozen=True, slots=True)
 class SetStreamConfig:
@@ -203,6 +239,10 @@ class SetStreamConfig:
     key: bytes
     idmp_duration_s: int | None
     idmp_maxsize: int | None
+
+    def __post_init__(self) -> None:
+        assert self.idmp_duration_s is None or self.idmp_duration_s >= 1
+        assert self.idmp_maxsize is None or self.idmp_maxsize >= 1
 
 
 class Mode(Enum):
@@ -222,7 +262,7 @@ class LaneHandover:
             old home or was known to be acknowledged.
         handed_out: stretches beyond that were handed out there too.
         ignore_until: set back by XGROUP SETID: intervals are ignored up to here.
-        pending: what of all that was not acknowledged: (id, delivery count), ascending.
+        pending: those of all these that were not acknowledged: (id, delivery count), ascending.
         entries_read: Redis's counter, None when unknown.
     """
 
@@ -232,6 +272,11 @@ class LaneHandover:
     ignore_until: StreamId
     pending: tuple[tuple[StreamId, int], ...]
     entries_read: int | None
+
+    def __post_init__(self) -> None:
+        assert self.run_from <= self.last_delivered
+        assert are_stretches(self.handed_out)
+        assert ascend([entry_id for entry_id, _ in self.pending])
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +302,10 @@ class SetGroupMode:
     forced: bool
     handover: Mapping[Region, LaneHandover]
 
+    def __post_init__(self) -> None:
+        assert 1 <= self.epoch <= EPOCH_MAX
+        assert (self.home is not None) is (self.mode is Mode.HOME)
+
 
 RareEffect: TypeAlias = (
     Remove
@@ -272,6 +321,16 @@ RareEffect: TypeAlias = (
     | SetGroupMode
 )
 Effect: TypeAlias = Append | RareEffect
+
+
+def ascend(ids: Sequence[StreamId]) -> bool:
+    """Whether the IDs ascend without repeats."""
+    return all(a < b for a, b in pairwise(ids))
+
+
+def are_stretches(stretches: Iterable[tuple[StreamId, StreamId]]) -> bool:
+    """Whether none of the half-open stretches is empty or ends too early."""
+    return all(start < end for start, end in stretches)
 
 
 @dataclass(slots=True)
@@ -322,6 +381,10 @@ class EffectBatch:
     appends: AppendColumns
     others: list[tuple[int, RareEffect]]
 
+    def __post_init__(self) -> None:
+        assert self.count == len(self.appends.ms) + len(self.others) >= 1
+        assert self.origin not in self.context
+
     @property
     def last_n(self) -> int:
         return self.first_n + self.count - 1
@@ -346,6 +409,9 @@ class Deliver:
     ids: Mapping[Region, tuple[StreamId, ...]]
     noack: bool
 
+    def __post_init__(self) -> None:
+        assert all(self.ids.values()), "no lane is empty"
+
 
 @dataclass(frozen=True, slots=True)
 class Redeliver:
@@ -357,6 +423,9 @@ class Redeliver:
     now: Millis
     ids: Mapping[Region, tuple[StreamId, ...]]
 
+    def __post_init__(self) -> None:
+        assert all(self.ids.values()), "no lane is empty"
+
 
 @dataclass(frozen=True, slots=True)
 class Ack:
@@ -365,6 +434,9 @@ class Ack:
     key: bytes
     group: bytes
     ids: Mapping[Region, tuple[StreamId, ...]]
+
+    def __post_init__(self) -> None:
+        assert all(self.ids.values()), "no lane is empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +469,9 @@ class Release:
     key: bytes
     group: bytes
     nacks: tuple[tuple[Region, StreamId, int], ...]
+
+    def __post_init__(self) -> None:
+        assert self.nacks
 
 
 @dataclass(frozen=True, slots=True)

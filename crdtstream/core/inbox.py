@@ -1,9 +1,9 @@
 """The inbox of a link: received batches that wait until their causal context is applied.
 
 Bounded: when it is full the link stops reading, so a slow or gapped peer costs no memory here.
-A batch that waits for an origin which the link does not carry would block the ones behind it for
-ever; the link then asks for that origin too and begins again from its version vector
-(``rules`` 2), which is what ``waiting_for`` and ``discard`` are for.
+A batch may wait for an origin that the link does not carry.  It would block the batches behind it,
+so the link asks for that origin too and begins again from its version vector (``rules`` 2).  That
+is what ``waiting_for`` and ``discard`` are for.
 """
 
 from crdtstream.core.clock import VersionVector
@@ -63,7 +63,7 @@ class Inbox:
         return ready
 
     def _drop_known(self, queue: dict[int, tuple[EffectBatch, bytes]], applied: int) -> None:
-        """Forget what another link brought meanwhile."""
+        """Forget what another link has brought."""
         for first_n in [n for n, (batch, _) in queue.items() if batch.last_n <= applied]:
             self.bytes_waiting -= len(queue.pop(first_n)[1])
 

@@ -25,7 +25,7 @@ class Heard:
     Attributes:
         counted: the last version vector that counts.
         waiting: the next one to count; kept although newer ones are known, because under a steady
-            stream of effects the newest would be ahead of us for ever.
+            stream of effects the newest would always be ahead of us.
         newest: the last one heard.
     """
 

@@ -237,7 +237,7 @@ class Database:
     def measure_writes(self, session: Session) -> None:
         """Issue what the client's acknowledgements have to tell, so that it can be waited for."""
         if session.has_open_write:
-            self.replica.measure()
+            self.replica.issue_frontiers()
             session.wrote_n = self.replica.issued
             # Without an open section what it wrote was sealed within this tick.
             session.wrote_record = self.replica.record_count + self.replica.has_open_section

@@ -24,9 +24,9 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Nack
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, Region, StreamId
 from crdtstream.core.lanes.lane import Lane, Within
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import (
     BatchError,
@@ -392,9 +392,7 @@ def _group(
         pending=group.pending_count,
         undelivered=(group.undelivered_count(stream.lanes.values()) if with_undelivered else 0),
         frontier=[
-            effects_pb2.LanePosition(
-                lane=region, id=encode_id(group.frontier(region, group.start_of(region)))
-            )
+            effects_pb2.LanePosition(lane=region, id=encode_id(group.frontier(region)))
             for region in sorted(stream.lanes)
         ],
     )

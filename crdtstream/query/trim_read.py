@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from crdtstream.core.effects import Trim
 from crdtstream.core.ids import ID_MIN, U64_MAX, Millis, Region, StreamId, make_id
 from crdtstream.core.lanes.lane import Within
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 
 def trim_read(

@@ -1,178 +1,68 @@
 """Batches and local changes survive their encoding; other bytes are refused with the field."""
 
 from array import array
-from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtstream.core.effects import (
-    Ack,
-    AckFrontier,
-    AppendColumns,
-    Claim,
-    CreateConsumer,
-    CreateGroup,
-    DeleteConsumer,
-    DeleteKey,
-    Deliver,
-    DestroyGroup,
     EffectBatch,
-    ExpireKey,
     IdempotentId,
-    LaneHandover,
-    Mode,
     Numbered,
     NumberedRun,
-    RareEffect,
-    Redeliver,
-    Release,
-    Remove,
-    SetExpiry,
-    SetGroupMode,
-    SetLastId,
-    SetPosition,
-    SetStreamConfig,
-    Trim,
 )
-from crdtstream.core.ids import Millis, Region, StreamId, make_id
+from crdtstream.core.ids import Millis, Region, make_id
 from crdtstream.core.wire.codec import (
     BatchError,
     decode_batch,
     encode_batch,
+    pack,
 )
 from crdtstream.core.wire.local_codec import Local, decode_local, encode_local
 from crdtstream.v1 import effects_pb2
+from tests.core.every_kind import columns
+from tests.core.strategies import CHANGES, EFFECTS, IDEMPOTENT, IDS, MS, NAMES
 
-IDS = st.integers(0, (1 << 128) - 1).map(StreamId)
-REGIONS = st.integers(1, 1023).map(Region)
-NAMES = st.binary(max_size=5)
-LANES = st.dictionaries(REGIONS, IDS, max_size=3)
-LANE_IDS = st.dictionaries(REGIONS, st.lists(IDS, min_size=1, max_size=3).map(tuple), max_size=3)
-COUNTS = st.none() | st.integers(0, 1 << 62)
-INTERVALS = st.dictionaries(
-    REGIONS, st.tuples(IDS, IDS).filter(lambda span: span[0] < span[1]), max_size=2
-)
-MS = st.integers(0, 1 << 40).map(Millis)
+OTHERS = st.one_of(*EFFECTS.values())
+LOCAL = st.one_of(*CHANGES.values())
 
 
 @st.composite
-def handovers(draw: st.DrawFn) -> LaneHandover:
-    run_from, last_delivered = sorted(draw(st.tuples(IDS, IDS)))
-    pending = draw(st.lists(IDS, max_size=3, unique=True).map(sorted))
-    return LaneHandover(
-        run_from,
-        last_delivered,
-        handed_out=tuple(draw(INTERVALS).values()),
-        ignore_until=draw(IDS),
-        pending=tuple((entry_id, draw(st.integers(1, 9))) for entry_id in pending),
-        entries_read=draw(COUNTS),
+def batches(draw: st.DrawFn) -> EffectBatch:
+    """A batch of region 1: appends with names and without, and other effects between them."""
+    others = draw(st.lists(OTHERS, max_size=4))
+    appends = draw(
+        st.lists(
+            st.tuples(st.integers(0, 1), IDS, st.binary(max_size=6)),
+            min_size=0 if others else 1,
+            max_size=6,
+        )
     )
-
-
-@st.composite
-def modes(draw: st.DrawFn) -> SetGroupMode:
-    mode = draw(st.sampled_from(Mode))
-    home = draw(REGIONS) if mode is Mode.HOME else None
-    handed_over = draw(st.dictionaries(REGIONS, handovers(), max_size=2))
-    return SetGroupMode(
-        draw(NAMES),
-        draw(NAMES),
-        draw(st.integers(1, 1 << 40)),
-        mode,
-        home,
-        draw(st.booleans()),
-        handed_over,
-    )
-
-
-BY_KIND = {
-    Remove: st.builds(Remove, NAMES, LANE_IDS, st.booleans(), st.booleans()),
-    Trim: st.builds(Trim, NAMES, LANES),
-    DeleteKey: st.builds(DeleteKey, NAMES),
-    ExpireKey: st.builds(ExpireKey, NAMES),
-    CreateGroup: st.builds(CreateGroup, NAMES, NAMES, IDS | LANES, COUNTS),
-    DestroyGroup: st.builds(DestroyGroup, NAMES, NAMES),
-    AckFrontier: st.builds(AckFrontier, NAMES, NAMES, INTERVALS),
-    SetLastId: st.builds(SetLastId, NAMES, IDS, COUNTS, st.none() | IDS),
-    SetExpiry: st.builds(SetExpiry, NAMES, st.none() | MS),
-    SetStreamConfig: st.builds(
-        SetStreamConfig,
-        NAMES,
-        st.none() | st.integers(1, 86_400),
-        st.none() | st.integers(1, 10_000),
-    ),
-    SetGroupMode: modes(),
-}
-OTHERS = st.one_of(*BY_KIND.values())
-NACKS = st.lists(st.tuples(IDS, MS, st.integers(0, 9)), min_size=1, max_size=2).map(tuple)
-CHANGES = st.one_of(
-    st.builds(Deliver, NAMES, NAMES, NAMES, MS, LANE_IDS, st.booleans()),
-    st.builds(Redeliver, NAMES, NAMES, NAMES, MS, LANE_IDS),
-    st.builds(Ack, NAMES, NAMES, LANE_IDS),
-    st.builds(
-        Claim,
-        NAMES,
-        NAMES,
-        NAMES,
-        MS,
-        st.dictionaries(REGIONS, NACKS, max_size=2),
-        LANE_IDS,
-        st.none() | IDS,
-    ),
-    st.builds(CreateConsumer, NAMES, NAMES, NAMES, MS),
-    st.builds(DeleteConsumer, NAMES, NAMES, NAMES),
-    st.builds(
-        Release,
-        NAMES,
-        NAMES,
-        st.lists(st.tuples(REGIONS, IDS, st.integers(0, 9)), min_size=1, max_size=3).map(tuple),
-    ),
-    st.builds(SetPosition, NAMES, NAMES, IDS | LANES, COUNTS),
-)
-
-
-def columns(keys: list[bytes], appends: list[tuple[int, StreamId, bytes]]) -> AppendColumns:
-    return AppendColumns(
-        keys,
-        array("I", [index for index, _, _ in appends]),
-        array("Q", [entry_id >> 64 for _, entry_id, _ in appends]),
-        array("Q", [entry_id & ((1 << 64) - 1) for _, entry_id, _ in appends]),
-        array("I", [len(fields) for _, _, fields in appends]),
-        b"".join(fields for _, _, fields in appends),
-    )
-
-
-def test_every_kind_of_effect_is_tried() -> None:
-    assert set(BY_KIND) == set(get_args(RareEffect))
-
-
-@given(
-    others=st.dictionaries(st.integers(0, 9), OTHERS, max_size=4),
-    appends=st.lists(st.tuples(st.integers(0, 1), IDS, st.binary(max_size=6)), max_size=4),
-    context=st.dictionaries(st.integers(2, 9).map(Region), st.integers(1, 99), max_size=3),
-)
-def test_batches_survive(
-    others: dict[int, DeleteKey],
-    appends: list[tuple[int, StreamId, bytes]],
-    context: dict[Region, int],
-) -> None:
-    # Offsets that fit: as many effects as the highest offset needs.
     count = len(appends) + len(others)
-    placed = [(offset, others[offset]) for offset in sorted(others) if offset < count]
-    count = len(appends) + len(placed)
-    placed = [(min(offset, count - 1), effect) for offset, effect in placed]
-    if not count or len({offset for offset, _ in placed}) != len(placed):
-        return
-    batch = EffectBatch(
-        Region(1), 7, count, context, Millis(5), columns([b"a", b"b"], appends), placed
+    offsets = draw(st.permutations(range(count)).map(lambda order: sorted(order[: len(others)])))
+    filled = columns([b"a", b"b"], appends)
+    named = (
+        st.dictionaries(st.integers(0, len(appends) - 1), IDEMPOTENT) if appends else st.just({})
     )
+    filled.idempotent = dict(sorted(draw(named).items()))
+    filled.numbered = [
+        NumberedRun(at, 1, Numbered(b"q" + draw(NAMES), draw(st.integers(0, 9)), 7 * at))
+        for at in range(len(appends))
+        if at not in filled.idempotent and draw(st.booleans())
+    ]
+    context = draw(st.dictionaries(st.integers(2, 9).map(Region), st.integers(1, 99), max_size=3))
+    placed = list(zip(offsets, others, strict=True))
+    return EffectBatch(Region(1), 7, count, context, Millis(5), filled, placed)
+
+
+@given(batches())
+def test_batches_survive(batch: EffectBatch) -> None:
     assert decode_batch(encode_batch(batch)) == batch
 
 
 @given(
-    st.builds(Local, st.lists(st.tuples(st.integers(0, 99), CHANGES), max_size=4), MS, st.lists(MS))
+    st.builds(Local, st.lists(st.tuples(st.integers(0, 99), LOCAL), max_size=4), MS, st.lists(MS))
 )
 def test_local_changes_survive(local: Local) -> None:
     assert decode_local(encode_local(local)) == local
@@ -219,6 +109,38 @@ def test_a_bad_batch_is_refused_with_the_field(changes: dict[str, object], field
     assert decode_batch(message().SerializeToString()).count == 1
     with pytest.raises(BatchError, match=field):
         decode_batch(message(**changes).SerializeToString())
+
+
+def one(effect: effects_pb2.Effect) -> bytes:
+    """A batch of one effect and no append."""
+    batch = effects_pb2.EffectBatch(origin=1, first_n=1, count=1, others=[effect])
+    return batch.SerializeToString()
+
+
+def lane_ids(*ms: int) -> effects_pb2.LaneIds:
+    return effects_pb2.LaneIds(lane=1, ms=pack(array("Q", ms)), seq=pack(array("Q", [0] * len(ms))))
+
+
+@pytest.mark.parametrize(
+    ("effect", "field"),
+    [
+        ({"remove": effects_pb2.Remove(key=b"x")}, "remove.lanes"),
+        ({"remove": effects_pb2.Remove(key=b"x", lanes=[lane_ids()])}, "remove.lanes"),
+        ({"remove": effects_pb2.Remove(key=b"x", lanes=[lane_ids(2, 1)])}, "remove.lanes"),
+        ({"remove": effects_pb2.Remove(key=b"x", lanes=[lane_ids(1, 1)])}, "remove.lanes"),
+        ({"trim": effects_pb2.Trim(key=b"x")}, "trim.up_to"),
+        ({"ack_frontier": effects_pb2.AckFrontier(key=b"x", group=b"g")}, "ack_frontier"),
+        ({"set_stream_config": effects_pb2.SetStreamConfig(idmp_duration_s=0)}, "idmp_duration_s"),
+        ({"set_stream_config": effects_pb2.SetStreamConfig(idmp_maxsize=0)}, "idmp_maxsize"),
+        ({"set_group_mode": effects_pb2.SetGroupMode(epoch=0)}, "epoch"),
+        ({"set_group_mode": effects_pb2.SetGroupMode(epoch=1, mode="HOME")}, "home"),
+    ],
+)
+def test_what_an_effect_promises_is_refused_before_it_is_asserted(
+    effect: dict[str, object], field: str
+) -> None:
+    with pytest.raises(BatchError, match=field):
+        decode_batch(one(effects_pb2.Effect(**effect)))  # type: ignore[arg-type]
 
 
 @given(st.binary(max_size=40))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtstream.core.rax import Rax
+from crdtstream.core.lanes.rax import Rax
 
 # Few distinct bytes in few places: keys that share prefixes of every length.
 KEYS = st.lists(st.sampled_from([0, 1, 255]), min_size=3, max_size=3).map(

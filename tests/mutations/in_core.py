@@ -44,7 +44,7 @@ CORE: Final = (
     ),
     Mutation(
         "own-context-shared-by-a-batch",
-        "crdtstream/core/replica.py",
+        "crdtstream/core/applying/apply_batch.py",
         "context[origin] = n - 1",
         "context[origin] = batch.first_n - 1",
         (RULES + "test_delete_and_create_in_one_transaction_leave_the_group_everywhere",),
@@ -93,7 +93,7 @@ CORE: Final = (
     # --- Delete-wins: tombstones ---
     Mutation(
         "tombstone-one-effect-too-short",
-        "crdtstream/core/lanes/tombstones.py",
+        "crdtstream/core/keyspace/tombstones.py",
         "queue[0][0] <= n_stable",
         "queue[0][0] <= n_stable + 1",
         (TOMBSTONES + "test_a_tombstone_stays_until_the_very_last_dot_is_stable",),
@@ -101,7 +101,7 @@ CORE: Final = (
     ),
     Mutation(
         "tombstones-compact-to-the-minimum",
-        "crdtstream/core/lanes/tombstones.py",
+        "crdtstream/core/keyspace/tombstones.py",
         "self._by_name.setdefault((key, group), {})[dot.region] = dot.n",
         "self._by_name.setdefault((key, group), {}).setdefault(dot.region, dot.n)",
         (TOMBSTONES + "test_a_create_must_have_observed_the_last_destroy_of_every_origin",),
@@ -109,7 +109,7 @@ CORE: Final = (
     ),
     Mutation(
         "tombstone-goes-with-an-earlier-one",
-        "crdtstream/core/lanes/tombstones.py",
+        "crdtstream/core/keyspace/tombstones.py",
         "dots.get(region) == n",
         "dots.get(region, 0) >= n",
         (TOMBSTONES + "test_a_later_destroy_is_remembered_when_an_earlier_one_is_stable",),
@@ -117,15 +117,15 @@ CORE: Final = (
     ),
     Mutation(
         "delete-wins-dropped-for-groups",
-        "crdtstream/core/replica.py",
-        "if self._tombstones.observed_by(context, key, group):",
-        "if self._tombstones.observed_by(context, key):",
+        "crdtstream/core/applying/apply_effect.py",
+        "if state.tombstones.observed_by(context, effect.key, effect.group):",
+        "if state.tombstones.observed_by(context, effect.key):",
         (RULES + "test_destroy_beats_unobserved_create[XGROUP DESTROY x g]",),
         "a create that had not observed the XGROUP DESTROY survives it where it comes second",
     ),
     Mutation(
         "delete-of-the-key-spares-groups-to-come",
-        "crdtstream/core/lanes/tombstones.py",
+        "crdtstream/core/keyspace/tombstones.py",
         "for name in {(key, None), (key, group)}",
         "for name in {(key, group)}",
         (RULES + "test_destroy_beats_unobserved_create[DEL x]",),
@@ -151,7 +151,7 @@ CORE: Final = (
     # --- Observed-remove ---
     Mutation(
         "remove-reaches-one-dot-too-far",
-        "crdtstream/core/lanes/stream.py",
+        "crdtstream/core/stream.py",
         "            n_max = context.get(region, 0)\n",
         "            n_max = context.get(region, 0) + 1\n",
         (OBSERVED + "test_xdel_reaches_exactly_the_dots_it_had_observed",),
@@ -159,7 +159,7 @@ CORE: Final = (
     ),
     Mutation(
         "remove-reaches-one-dot-too-short",
-        "crdtstream/core/lanes/stream.py",
+        "crdtstream/core/stream.py",
         "            n_max = context.get(region, 0)\n",
         "            n_max = context.get(region, 0) - 1\n",
         (OBSERVED + "test_xdel_takes_the_last_entry_it_had_observed",),
@@ -175,7 +175,7 @@ CORE: Final = (
     ),
     Mutation(
         "trim-by-id-alone",
-        "crdtstream/core/lanes/stream.py",
+        "crdtstream/core/stream.py",
         "self._remove_prefix(lane, limit, context)",
         "self._remove_prefix(lane, limit, {region: 1 << 62})",
         (OBSERVED + "test_xtrim_spares_an_entry_that_was_added_again_under_the_same_id",),
@@ -183,7 +183,7 @@ CORE: Final = (
     ),
     Mutation(
         "delete-takes-unobserved-entries",
-        "crdtstream/core/lanes/stream.py",
+        "crdtstream/core/stream.py",
         "            self._remove_prefix(lane, ID_MAX, context)",
         "            self._remove_prefix(lane, ID_MAX, {region: 1 << 62})",
         (RULES + "test_a_delete_spares_the_unobserved_entry",),
@@ -191,7 +191,7 @@ CORE: Final = (
     ),
     Mutation(
         "losses-not-noted",
-        "crdtstream/core/lanes/stream.py",
+        "crdtstream/core/stream.py",
         "        if n > self.lost.get(region, 0):",
         "        if 0 < n < self.lost.get(region, 0):",
         ("tests/query/test_planning.py::test_what_was_trimmed_or_deleted_unread_is_told",),
@@ -200,7 +200,7 @@ CORE: Final = (
     # --- Keys, last IDs and registers: rules 5 to 8 ---
     Mutation(
         "last-id-stays-the-maximum-over-a-delete",
-        "crdtstream/core/lanes/stream.py",
+        "crdtstream/core/stream.py",
         "        self.last_id = max((register.id for register in self.last_ids.values()),"
         " default=ID_MIN)\n",
         "",
@@ -209,7 +209,7 @@ CORE: Final = (
     ),
     Mutation(
         "last-id-register-outlives-a-delete",
-        "crdtstream/core/lanes/stream.py",
+        "crdtstream/core/stream.py",
         "            if covers_dot(context, Dot(region, register.n)):",
         "            if context.get(region, 0) > register.n:",
         (RULES + "test_concurrent_xsetid_and_delete_of_one_of_them_converge",),
@@ -217,7 +217,7 @@ CORE: Final = (
     ),
     Mutation(
         "emptied-stream-is-gone",
-        "crdtstream/core/lanes/stream.py",
+        "crdtstream/core/stream.py",
         "return bool(self.last_ids or self.groups) or any(",
         "return bool(self.groups) or any(",
         (RULES + "test_a_stream_emptied_by_xdel_or_xtrim_stays",),
@@ -225,7 +225,7 @@ CORE: Final = (
     ),
     Mutation(
         "registers-keep-only-the-winner",
-        "crdtstream/core/registers.py",
+        "crdtstream/core/keyspace/registers.py",
         "        self.forget_covered_by(context)\n        self.values[dot] = value",
         "        self.values = {dot: value}",
         (EXPIRY + "test_keeping_only_the_winner_would_diverge",),
@@ -233,7 +233,7 @@ CORE: Final = (
     ),
     Mutation(
         "registers-keep-what-was-overwritten",
-        "crdtstream/core/registers.py",
+        "crdtstream/core/keyspace/registers.py",
         "        self.forget_covered_by(context)\n        self.values[dot] = value",
         "        self.values[dot] = value",
         (RULES + "test_concurrent_xcfgset_is_the_maximum_and_del_wins",),
@@ -241,7 +241,7 @@ CORE: Final = (
     ),
     Mutation(
         "persist-does-not-win",
-        "crdtstream/core/registers.py",
+        "crdtstream/core/keyspace/registers.py",
         "            if deadline is None:\n                return None\n",
         "            if deadline is None:\n                continue\n",
         (EXPIRY + "test_persist_beats_deadlines",),
@@ -249,7 +249,7 @@ CORE: Final = (
     ),
     Mutation(
         "earliest-deadline-counts",
-        "crdtstream/core/registers.py",
+        "crdtstream/core/keyspace/registers.py",
         "if winner is None or deadline > winner[0]:",
         "if winner is None or deadline < winner[0]:",
         (EXPIRY + "test_the_latest_of_concurrent_deadlines_counts",),
@@ -257,18 +257,17 @@ CORE: Final = (
     ),
     Mutation(
         "deadline-survives-an-unobserved-delete",
-        "crdtstream/core/replica.py",
-        "            case SetExpiry(key, deadline):\n"
-        "                if self._tombstones.observed_by(context, key):",
-        "            case SetExpiry(key, deadline):\n                if key:",
+        "crdtstream/core/applying/apply_effect.py",
+        "    if state.tombstones.observed_by(context, effect.key):\n        registers",
+        "    if effect.key:\n        registers",
         (EXPIRY + "test_an_orphan_deadline_does_not_delete_a_new_stream",),
         "rule 7: an orphan deadline deletes a stream that is begun later",
     ),
     Mutation(
         "left-over-deadline-inherited",
-        "crdtstream/core/replica.py",
-        "if key in self._registers and (key in self._due or key not in self._streams):",
-        "if key in self._registers and key in self._due:",
+        "crdtstream/core/issuing/issuer.py",
+        "if key in self._registers and (key in self._keys.due or key not in self._streams):",
+        "if key in self._registers and key in self._keys.due:",
         (EXPIRY + "test_a_new_stream_does_not_inherit_the_deadline_that_a_vanished_one_left",),
         "rule 7: a new stream ends when an earlier one would have ended",
     ),
@@ -311,7 +310,7 @@ CORE: Final = (
     # --- Idempotent producers: rule 20 ---
     Mutation(
         "greater-dot-stays",
-        "crdtstream/core/wire/deduplicate.py",
+        "crdtstream/core/applying/settling.py",
         "stays, stays_id = min([*rivals, (dot, entry_id)])",
         "stays, stays_id = max([*rivals, (dot, entry_id)])",
         (RULES + "test_concurrent_appends_of_one_message_are_the_one_with_the_smaller_dot",),
@@ -327,18 +326,17 @@ CORE: Final = (
     ),
     Mutation(
         "records-go-with-the-key",
-        "crdtstream/core/replica.py",
-        "                self._numbered.forget_covered_by(key, context)\n",
-        "                self._numbered.forget_covered_by(key, context)\n"
-        "                self._idempotency.forget_stable(context)\n",
+        "crdtstream/core/applying/apply_effect.py",
+        "    state.floors.forget(key)\n",
+        "    state.floors.forget(key)\n    state.idempotency.forget_stable(context)\n",
         (RULES + "test_records_outlive_whatever_removes_the_entry[DEL x]",),
         "after a DEL a concurrent retry is an entry of its own in some regions",
     ),
     Mutation(
         "records-go-with-the-window",
-        "crdtstream/core/replica.py",
-        "            stream.window.clear()\n",
-        "            stream.window.clear()\n            self._idempotency.forget_stable(self.vv)\n",
+        "crdtstream/core/applying/apply_effect.py",
+        "        stream.window.clear()\n",
+        "        stream.window.clear()\n        state.idempotency.forget_stable(state.vv)\n",
         (RULES + "test_records_outlive_size_age_and_xcfgset",),
         "after XCFGSET a concurrent retry is an entry of its own in some regions",
     ),

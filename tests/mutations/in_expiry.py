@@ -12,7 +12,7 @@ HANGS: Final = EXPIRE + "test_what_hangs_on_a_create_goes_with_it"
 EXPIRIES: Final = (
     Mutation(
         "expiry-deletes-as-a-user-does",
-        "crdtstream/core/replica.py",
+        "crdtstream/core/issuing/issuer.py",
         "        self.issue(ExpireKey(key))\n",
         "        self.issue(DeleteKey(key))\n",
         (AGAIN,),
@@ -20,10 +20,10 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "expiry-leaves-a-tombstone",
-        "crdtstream/core/replica.py",
-        "                self._apply_expiry(key, dot, context)\n",
-        "                self._tombstones.add(dot, key, None)\n"
-        "                self._apply_expiry(key, dot, context)\n",
+        "crdtstream/core/applying/apply_effect.py",
+        "            _expire_key(state, effect, dot, context)\n",
+        "            state.tombstones.add(dot, effect.key, None)\n"
+        "            _expire_key(state, effect, dot, context)\n",
         (AGAIN, EXPIRE + "test_a_tombstone_is_left_by_del_and_not_by_expiry"),
         "rule 7: a group made again after the deadline is lost though OK was answered",
     ),
@@ -37,9 +37,9 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "expiry-leaves-deadlines",
-        "crdtstream/core/replica.py",
-        "            registers.forget_covered_by(context)\n            self._note_deadline",
-        "            self._note_deadline",
+        "crdtstream/core/applying/apply_effect.py",
+        "        registers.forget_covered_by(context)\n        keys.judge_deadline",
+        "        keys.judge_deadline",
         (SCENARIO + "[0-keys/an-expired-key-begins-anew]",),
         "a deadline that is over ends the stream that begins after it",
     ),
@@ -77,9 +77,9 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "a-lane-begins-again-under-a-group-that-read-further",
-        "crdtstream/core/replica.py",
-        "                self._floors.raise_to(key, own.id, dot)\n",
-        "                pass\n",
+        "crdtstream/core/applying/apply_effect.py",
+        "            state.floors.raise_to(key, own.id, dot)\n",
+        "            pass\n",
         (EXPIRE + "test_a_key_begins_again_at_any_id_once_no_group_can_have_read_further",),
         "an entry is handed out nowhere",
     ),

@@ -14,9 +14,9 @@ GROUPS: Final = (
     # --- Acknowledged runs: rules 9 to 12 ---
     Mutation(
         "unite-drops-the-nack-at-from",
-        "crdtstream/core/groups/group.py",
-        "progress.pel.irange(low, high, inclusive=(False, True))",
-        "progress.pel.irange(low, high, inclusive=(True, True))",
+        "crdtstream/core/groups/pel.py",
+        "pel.irange(start, end, inclusive=(False, True))",
+        "pel.irange(start, end, inclusive=(True, True))",
         (RUNS + "test_an_interval_does_not_take_the_entry_at_its_from",),
         "the entry before an acknowledged run is lost",
     ),
@@ -49,7 +49,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "hole-made-before-the-run-is-measured",
-        "crdtstream/core/replica.py",
+        "crdtstream/core/applying/apply_change.py",
         "        case DeleteConsumer() | SetPosition():\n            return True\n",
         "        case DeleteConsumer() | SetPosition():\n            return False\n",
         (RUNS + "test_what_was_acknowledged_before_a_consumer_goes_is_told",),
@@ -73,7 +73,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "intervals-join-over-a-gap",
-        "crdtstream/core/intervals.py",
+        "crdtstream/core/ranges.py",
         "stop = bisect_right(self._froms, end)",
         "stop = bisect_right(self._froms, end + 1)",
         (RUNS + "test_intervals_are_joined_where_they_touch_and_only_there",),
@@ -81,7 +81,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "intervals-do-not-join-where-they-touch",
-        "crdtstream/core/intervals.py",
+        "crdtstream/core/ranges.py",
         "first = bisect_left(self._tos, start)",
         "first = bisect_right(self._tos, start)",
         (RUNS + "test_intervals_are_joined_where_they_touch_and_only_there",),
@@ -89,7 +89,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "frontier-of-a-group-that-is-gone",
-        "crdtstream/core/replica.py",
+        "crdtstream/core/applying/apply_effect.py",
         "if stream is None or group is None or not group.creates.covers_any(context):",
         "if stream is None or group is None:",
         (RULES + "test_a_frontier_that_arrives_after_the_destroy_changes_nothing",),
@@ -97,7 +97,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "frontier-measured-after-the-mode-has-changed",
-        "crdtstream/core/replica.py",
+        "crdtstream/core/issuing/issuer.py",
         "        if isinstance(effect, CreateGroup | DestroyGroup | SetGroupMode):",
         "        if isinstance(effect, CreateGroup | DestroyGroup):",
         (MODES + "test_what_was_acknowledged_before_the_change_in_one_tick_is_told",),
@@ -105,26 +105,25 @@ GROUPS: Final = (
     ),
     Mutation(
         "pending-entries-outlive-their-group",
-        "crdtstream/core/replica.py",
-        "                    stream.groups.pop(group, None)\n",
-        "                    if group in stream.groups:\n"
-        "                        stream.groups[group].creates.clear()\n",
+        "crdtstream/core/applying/apply_effect.py",
+        "        stream.groups.pop(effect.group, None)\n",
+        "        if effect.group in stream.groups:\n"
+        "            stream.groups[effect.group].creates.clear()\n",
         (RULES + "test_a_create_that_observed_the_destroy_makes_a_fresh_group",),
         "rule 12: a group made anew begins with what its forerunner had pending",
     ),
     Mutation(
         "received-run-moves-nobody-on",
         "crdtstream/core/groups/group.py",
-        "                self._drop_nack(progress.pel[entry_id])\n"
-        "        self._skip_and_count(region, progress, lane, last_ids)\n",
-        "                self._drop_nack(progress.pel[entry_id])\n",
+        "        self._reading.skip_and_count(region, progress, lane, last_ids)\n",
+        "",
         (HANDING_OUT + "test_lag_counts_what_other_regions_acknowledged_as_read",),
         "rule 10: last-delivered stays where this region itself has come to",
     ),
     Mutation(
         "lower-start-forgets-what-was-handed-out",
-        "crdtstream/core/groups/group.py",
-        "            return\n        self._keep_as_handed_out(progress)\n",
+        "crdtstream/core/groups/reading.py",
+        "            return\n        self.keep_as_handed_out(progress)\n",
         "            return\n",
         (RULES + "test_what_is_pending_is_not_delivered_anew_when_the_start_moves_back",),
         "rule 10: an entry is pending with two consumers of a region",
@@ -139,7 +138,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "set-back-region-skips-what-it-knew",
-        "crdtstream/core/groups/group.py",
+        "crdtstream/core/groups/reading.py",
         "                progress.ignore_until = intervals.end\n",
         "                pass\n",
         (RULES + "test_a_region_set_back_ignores_intervals_until_it_has_passed_them",),
@@ -147,7 +146,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "overlapping-stretches-counted-twice",
-        "crdtstream/core/groups/group.py",
+        "crdtstream/core/groups/undelivered.py",
         "count -= lane.count_above(max(start, position)) - lane.count_above(end)",
         "count -= lane.count_above(start) - lane.count_above(end)",
         (HANDING_OUT + "test_stretches_that_overlap_are_left_out_once",),
@@ -156,7 +155,7 @@ GROUPS: Final = (
     # --- Modes: rule 13 ---
     Mutation(
         "handover-forgets-what-is-pending",
-        "crdtstream/core/groups/mode.py",
+        "crdtstream/core/groups/takeover.py",
         "pending=tuple((entry_id, nack.delivery_count)"
         " for entry_id, nack in progress.pel.items()),",
         "pending=(),",
@@ -165,7 +164,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "handover-forgets-what-it-was-set-back-to",
-        "crdtstream/core/groups/mode.py",
+        "crdtstream/core/groups/takeover.py",
         "        ignore_until=progress.ignore_until,\n",
         "        ignore_until=type(progress.ignore_until)(0),\n",
         (MODES + "test_a_home_that_was_set_back_hands_that_over_too",),
@@ -213,7 +212,7 @@ GROUPS: Final = (
     ),
     Mutation(
         "third-region-s-acks-forgotten-in-a-handover",
-        "crdtstream/core/groups/group.py",
+        "crdtstream/core/groups/takeover.py",
         "if entry_id > handover.ignore_until and known.contains(entry_id):",
         "if entry_id <= handover.ignore_until and known.contains(entry_id):",
         (MODES + "test_a_late_xack_counts_in_whichever_order_it_meets_a_second_handover",),
@@ -222,15 +221,15 @@ GROUPS: Final = (
     # --- Who ends up handing out: rule 13 ---
     Mutation(
         "only-a-winning-mode-takes-up-what-was-left",
-        "crdtstream/core/groups/group.py",
-        "            elif progress.has_left_out:\n",
-        "            elif progress.has_left_out and mode.mode is not Mode.HOME:\n",
+        "crdtstream/core/groups/takeover.py",
+        "        elif progress.has_left_out:\n",
+        "        elif progress.has_left_out and mode.mode is not Mode.HOME:\n",
         (TAKEOVER + "test_concurrent_modes_heard_in_either_order_leave_nothing_out",),
         "an entry given up before is handed out nowhere",
     ),
     Mutation(
         "lanes-to-come-stay-jumped",
-        "crdtstream/core/groups/group.py",
+        "crdtstream/core/groups/reading.py",
         "            self._position = None\n            self._position_is_left = False\n",
         "            self._position_is_left = False\n",
         (TAKEOVER + "test_an_empty_handover_is_one",),
@@ -238,10 +237,11 @@ GROUPS: Final = (
     ),
     Mutation(
         "a-handover-that-loses-tells-nothing",
-        "crdtstream/core/groups/group.py",
-        "                    self._note_handover(region, handover)\n                    if wins:\n",
-        "                    if wins:\n"
-        "                        self._note_handover(region, handover)\n",
+        "crdtstream/core/groups/takeover.py",
+        "                _take_in_handed_out(reading, pel, region, handover)\n"
+        "                if wins:\n",
+        "                if wins:\n"
+        "                    _take_in_handed_out(reading, pel, region, handover)\n",
         (
             TAKEOVER + "test_what_the_old_home_handed_out_is_not_handed_out_by_a_forced_one_in"
             "_either_order",
@@ -251,7 +251,7 @@ GROUPS: Final = (
     Mutation(
         "what-was-given-up-counts-as-acknowledged",
         "crdtstream/core/groups/group.py",
-        "return last <= progress.last_delivered and (alone or self._hands_out_alone(region))",
+        "return last <= progress.last_delivered and hands_out_alone",
         "return last <= progress.last_delivered",
         (TAKEOVER + "test_acked_spares_what_others_have_yet_to_hand_out",),
         "a trim with ACKED removes what nobody acknowledged",

@@ -17,9 +17,9 @@ from crdtstream.core.fields import encode_fields
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.ids import Millis, Region, StreamId, make_id
+from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.lanes.lane import NodeLimits
-from crdtstream.core.lanes.stream import Stream
-from crdtstream.core.registers import KeyRegisters
+from crdtstream.core.stream import Stream
 
 R1, R2 = Region(1), Region(2)
 FIELDS = encode_fields([b"f", b"v"])

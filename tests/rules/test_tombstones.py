@@ -2,7 +2,7 @@
 
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import Region
-from crdtstream.core.lanes.tombstones import Tombstones
+from crdtstream.core.keyspace.tombstones import Tombstones
 from tests.harness.regions import Node, sync
 
 R1, R2 = Region(1), Region(2)

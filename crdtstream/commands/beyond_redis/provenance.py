@@ -12,9 +12,9 @@ from crdtstream.core.groups.progress import Nack
 from crdtstream.core.ids import Millis, Region, StreamId, format_id
 from crdtstream.core.intervals import Intervals
 from crdtstream.core.lanes.lane import MacroNode
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.producers.idempotency import Collapsed
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 
 class State(Enum):

@@ -25,7 +25,7 @@ def crdt_token(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
     Acknowledgements count: the runs that they moved are issued now, not when the tick ends.
     """
-    replica.measure()
+    replica.issue_frontiers()
     return encode_version_vector(replica.vv, replica.database_uid)
 
 

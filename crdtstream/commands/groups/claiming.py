@@ -25,8 +25,8 @@ from crdtstream.core.effects import Claim
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import once_more
 from crdtstream.core.ids import ID_MIN, Millis, Region, StreamId, format_id, parse_id
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 # XAUTOCLAIM looks at no more than this many pending entries per entry asked for.
 ATTEMPTS_PER_COUNT: Final = 10
@@ -183,7 +183,7 @@ def _note_claim(replica: Replica, group: Group, change: Claim) -> None:
     if consumer is None or change.nacks or change.dropped or change.last_id is not None:
         replica.note(change)
     else:
-        consumer.seen_ms = change.now
+        replica.see_consumer(change.key, change.group, change.consumer, change.now)
 
 
 # --- XAUTOCLAIM ---------------------------------------------------------------------------------

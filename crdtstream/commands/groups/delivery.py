@@ -13,7 +13,7 @@ from crdtstream.core.effects import Mode
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Region
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.stream import Stream
 
 
 def require_home(region: Region, key: bytes, name: bytes, group: Group) -> None:

@@ -9,13 +9,12 @@ from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, parse_i64, shown
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
-from crdtstream.core.effects import Mode, SetGroupMode
+from crdtstream.core.effects import EPOCH_MAX, Mode, SetGroupMode
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.ids import REGION_MAX, Millis, Region
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.wire.codec import EPOCH_MAX
+from crdtstream.core.stream import Stream
 
 HELP: Final = (
     "CRDT.XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

@@ -25,8 +25,8 @@ from crdtstream.core.effects import Ack, Release
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import DELIVERY_COUNT_MAX, Nack
 from crdtstream.core.ids import Millis, Region, StreamId, format_id
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 
 def xack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:

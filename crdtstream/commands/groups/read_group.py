@@ -11,12 +11,13 @@ from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerK
 from crdtstream.commands.streams.entries import encode_claimable, encode_entry, entry_or_null
 from crdtstream.commands.streams.read import answer_or_block
 from crdtstream.commands.streams.read_options import Budget, ReadOptions, parse_read
-from crdtstream.core.effects import Claim, CreateConsumer, Deliver, Redeliver
-from crdtstream.core.groups.group import Found, Group
+from crdtstream.core.effects import Claim, Deliver, Redeliver
+from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Nack, once_more
 from crdtstream.core.ids import ID_MAX, Millis, Region, StreamId, format_id
-from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.lanes.lane import Found
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 _MEANINGLESS: Final = (
     "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of "
@@ -95,7 +96,7 @@ def _read_group(
     budget = options.budget()
     answers: list[tuple[bytes, Reply]] = []
     for (key, above), (stream, group) in zip(wanted, groups, strict=True):
-        _see_consumer(replica, now, key, options.group, group, options.consumer)
+        replica.see_consumer(key, options.group, options.consumer, now)
         if budget is not None:
             if budget.is_spent:
                 continue
@@ -107,17 +108,6 @@ def _read_group(
         if entries is not None:
             answers.append((key, entries))
     return PerKey(answers) if answers else Null.ARRAY
-
-
-def _see_consumer(
-    replica: Replica, now: Millis, key: bytes, name: bytes, group: Group, consumer_name: bytes
-) -> None:
-    """The consumer exists from its first attempt on; when it was seen is not worth a record."""
-    consumer = group.consumers.get(consumer_name)
-    if consumer is None:
-        replica.note(CreateConsumer(key, name, consumer_name, now))
-    else:
-        consumer.seen_ms = now
 
 
 # --- New entries --------------------------------------------------------------------------------
@@ -213,8 +203,9 @@ def _idle(
     stream: Stream, group: Group, now: Millis, min_idle_ms: int
 ) -> Iterator[tuple[Nack, Found]]:
     """Pending entries that are still there and to be claimed, in this order."""
+    group.note_idle_claims()
     old = takewhile(
-        lambda nack: max(0, now - nack.delivered_ms) >= min_idle_ms, group.owned_by_age()
+        lambda nack: max(0, now - nack.delivered_ms) >= min_idle_ms, group.longest_idle()
     )
     return _present(stream, chain(group.unowned.values(), old))
 
@@ -237,7 +228,8 @@ def _next_claim(wanted: list[_Wanted], options: ReadOptions, replica: Replica) -
         if above is not None or found is None:
             continue
         stream, group = found
-        for nack, _ in _present(stream, iter(group.owned_by_age())):
+        group.note_idle_claims()
+        for nack, _ in _present(stream, iter(group.longest_idle())):
             times.append(Millis(nack.delivered_ms + options.claim_ms))
             break
     return min(times, default=None)

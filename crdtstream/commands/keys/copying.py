@@ -22,8 +22,8 @@ from crdtstream.core.effects import (
     SetStreamConfig,
 )
 from crdtstream.core.ids import ID_MIN, Millis, StreamId
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 # One batch is one row of the log and one message: what no peer could take must not be issued.
 COPY_BYTES_MAX: Final = 256 << 20

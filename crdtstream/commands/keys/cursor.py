@@ -29,9 +29,8 @@ from crdtstream.commands.beyond_redis.version_vectors import (
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Reply
 from crdtstream.commands.streams.entries import encode_entry
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
-from crdtstream.core.groups.group import Found
 from crdtstream.core.ids import Millis
-from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.lane import Found, Lane
 from crdtstream.core.replica import Replica
 
 

@@ -37,10 +37,10 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.fields import are_fields
 from crdtstream.core.ids import ID_MIN, Millis, Region, make_id
+from crdtstream.core.issuing.open_batch import OpenBatch
 from crdtstream.core.lanes.lane import ascends
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError, decode_batch, encode_batch
-from crdtstream.core.wire.open_batch import OpenBatch
 
 MAGIC: Final = b"crdtstream dump"
 VERSION: Final = 1

@@ -16,9 +16,9 @@ from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.lane import Lane, MacroNode
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.producers.idempotency import Window
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 SAMPLES_DEFAULT: Final = 5
 

@@ -24,8 +24,8 @@ from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.core.effects import Ack, Remove
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis, Region, StreamId
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 _DELETED: Final = 1
 _NOT_FOUND: Final = -1

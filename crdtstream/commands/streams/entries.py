@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from itertools import islice
 
 from crdtstream.commands.reply import Encoded, Null, Reply
-from crdtstream.core.groups.group import Found
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Region, StreamId, format_id
-from crdtstream.core.lanes.lane import MacroNode
-from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.lanes.lane import Found, MacroNode
+from crdtstream.core.stream import Stream
 
 
 def encode_entry(entry_id: StreamId, node: MacroNode, index: int) -> bytes:

@@ -12,10 +12,10 @@ from typing import Final
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.core.effects import IdempotentId, SetStreamConfig
-from crdtstream.core.ids import Millis, StreamId
-from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.ids import Millis
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 # What an IDMPAUTO id is: so many bytes of a hash that is the same in every region and run.
 FIELDS_ID_BYTES: Final = 16
@@ -60,17 +60,6 @@ def fields_id(fields: Sequence[bytes]) -> bytes:
             digest.update(b"%d:" % len(part))
             digest.update(part)
     return digest.digest()
-
-
-def recognise(replica: Replica, key: bytes, stream: Stream, name: IdempotentId) -> StreamId | None:
-    """The entry that this append made before; None if it is new, or was forgotten."""
-    tracked = replica.find_idempotent(key, name)
-    if tracked is None:
-        return None
-    tracked.hits += 1
-    assert stream.window is not None
-    stream.window.duplicates += 1
-    return tracked.entry_id
 
 
 # --- XCFGSET ------------------------------------------------------------------------------------

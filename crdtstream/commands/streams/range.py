@@ -14,8 +14,8 @@ from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.commands.streams.entries import encode_entries
 from crdtstream.commands.streams.trimming import TrimmingParser, trim
 from crdtstream.core.effects import Remove, SetLastId
-from crdtstream.core.groups.group import Found
 from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.lanes.lane import Found
 from crdtstream.core.replica import Replica
 
 

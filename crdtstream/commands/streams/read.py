@@ -14,10 +14,10 @@ from crdtstream.commands.arguments import strict_id
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply, Wants
 from crdtstream.commands.streams.entries import encode_entries, encode_entry
 from crdtstream.commands.streams.read_options import Budget, ReadOptions, parse_read
-from crdtstream.core.groups.group import Found
 from crdtstream.core.ids import ID_MIN, Millis, StreamId
-from crdtstream.core.lanes.stream import Stream
+from crdtstream.core.lanes.lane import Found
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 Attempt: TypeAlias = Callable[[Replica, Millis], Reply]
 # When an attempt that found nothing may find something although no key changed; None: never.

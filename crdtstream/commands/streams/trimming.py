@@ -24,8 +24,8 @@ from crdtstream.core.effects import Trim
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
 from crdtstream.core.lanes.lane import MacroNode
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 # What LIMIT is when it is not given, times stream-node-max-entries (Redis: 100 nodes' worth).
 LIMIT_NODES_DEFAULT: Final = 100

@@ -5,7 +5,7 @@ from typing import Final
 
 from crdtstream.commands.arguments import BAD_ID
 from crdtstream.commands.reply import CommandError, Reply
-from crdtstream.commands.streams.idempotent_xadd import IdempotenceOption, recognise, take_option
+from crdtstream.commands.streams.idempotent_xadd import IdempotenceOption, take_option
 from crdtstream.commands.streams.trimming import Trimming, TrimmingParser, trim
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import (
@@ -94,7 +94,7 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     name = None
     if options.idempotence is not None:
         name = options.idempotence.named(fields)
-        known = None if stream is None else recognise(replica, key, stream, name)
+        known = None if stream is None else replica.recognise(key, name)
         if known is not None:
             return format_id(known)
     last = max(replica.floor_of(key), ID_MIN if stream is None else stream.last_id)

@@ -9,12 +9,12 @@ from crdtstream.commands.reply import CommandError, Encoded, Reply, RespMap
 from crdtstream.commands.streams.entries import encode_entries, encode_entry
 from crdtstream.commands.streams.idempotent_xadd import window_facts
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
+from crdtstream.core.groups.entries_read import lane_lag
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.lag import lane_lag
 from crdtstream.core.groups.progress import Consumer, Nack
 from crdtstream.core.ids import Millis, Region, format_id
-from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 HELP: Final = (
     "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

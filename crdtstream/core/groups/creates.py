@@ -12,7 +12,7 @@ So what is shown depends on the effects that were applied, and not on their orde
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.groups.mode import ModeRegister
@@ -20,6 +20,8 @@ from crdtstream.core.ids import ID_MIN, Region, StreamId
 from crdtstream.core.intervals import Intervals
 
 Start: TypeAlias = StreamId | Mapping[Region, StreamId]
+
+NO_INTERVALS: Final = Intervals()
 
 
 class Create:
@@ -70,6 +72,16 @@ class Creates:
     def scalar_start(self) -> StreamId:
         """Where it begins in a lane that nobody has appended to yet, as one ID to show."""
         return min((scalar(create.start) for create in self._by_dot.values()), default=ID_MIN)
+
+    # --- Acknowledged runs --------------------------------------------------------------------
+
+    def intervals_of(self, region: Region) -> Intervals:
+        """What was acknowledged of a lane; only to be read."""
+        return self.intervals.get(region, NO_INTERVALS)
+
+    def frontier(self, region: Region) -> StreamId:
+        """The end of the acknowledged run that begins at the start."""
+        return self.intervals_of(region).run_end(self.start_of(region))
 
     # --- Changes ------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Pending entries that somebody owns, the longest idle first.
 
-What is delivered is the youngest then, so it goes to the end, and the order costs nothing; only
-where a delivery time goes back (XCLAIM IDLE, a clock set back) is the order lost, and made anew
-when somebody asks for it.
+What was delivered just now is the youngest: it goes to the end, and the order costs nothing.  Where
+a delivery time goes back (XCLAIM IDLE, a clock set back) the order is lost.  It is made again when
+somebody asks for it.
 """
 
 from collections import OrderedDict
@@ -12,11 +12,11 @@ from crdtstream.core.groups.progress import Nack
 from crdtstream.core.ids import Millis, Region, StreamId
 
 
-class ByAge:
+class IdleOrder:
     """Owned NACKs by delivery time.
 
     Attributes:
-        is_in_order: if not, it is good for nothing any more, and another one is to be made.
+        is_in_order: if not, the order is lost and this one is empty: make another.
     """
 
     __slots__ = ("_nacks", "_youngest_ms", "is_in_order")
@@ -46,5 +46,5 @@ class ByAge:
         self._nacks.move_to_end(place)
 
     def forget(self, nack: Nack) -> None:
-        """Nobody owns it any more, or another one than before."""
+        """Nobody owns it any more, or another consumer does."""
         self._nacks.pop((nack.id, nack.lane), None)

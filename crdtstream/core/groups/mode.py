@@ -1,4 +1,4 @@
-"""The mode of a group: who hands out new entries, and what one region hands over to the next.
+"""The mode of a group: who hands out new entries.
 
 Source: ``rules`` 13.
 """
@@ -6,8 +6,7 @@ Source: ``rules`` 13.
 from dataclasses import dataclass
 from typing import Final
 
-from crdtstream.core.effects import LaneHandover, Mode
-from crdtstream.core.groups.progress import LaneProgress
+from crdtstream.core.effects import Mode
 from crdtstream.core.ids import Region
 
 # Who issued a mode that was never set.
@@ -40,15 +39,3 @@ class ModeRegister:
 
     def beats(self, other: "ModeRegister") -> bool:
         return (self.epoch, -self.issuer) > (other.epoch, -other.issuer)
-
-
-def handover_of(progress: LaneProgress) -> LaneHandover:
-    """What the next to hand out a lane's entries must know of it."""
-    return LaneHandover(
-        run_from=min(progress.run_from, progress.last_delivered),
-        last_delivered=progress.last_delivered,
-        handed_out=tuple(progress.handed_out),
-        ignore_until=progress.ignore_until,
-        pending=tuple((entry_id, nack.delivery_count) for entry_id, nack in progress.pel.items()),
-        entries_read=progress.entries_read,
-    )

@@ -63,8 +63,8 @@ class LaneProgress:
             create with a lower start took the lane back (``rules`` 10).
         has_left_out: something was jumped or given up here while other regions handed out too.  It
             is taken up again should this region hand out after a change of mode (``rules`` 13).
-        skip_pending_until: taken back: up to here what is pending is not delivered anew, also
-            where its run was forgotten (XGROUP SETID forward, DELCONSUMER).
+        skip_pending_until: the lane was taken back: up to here what is pending is not delivered
+            again, not even where its run was forgotten (XGROUP SETID forward, DELCONSUMER).
         entries_read: Redis's counter, None when unknown.
     """
 

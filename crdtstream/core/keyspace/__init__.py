@@ -1,1 +1,1 @@
-"""Keys, and when they expire."""
+"""Keys: what exists, their registers, when they expire, what of them is remembered."""

@@ -20,8 +20,8 @@ from typing import Final
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import Millis, Region
 
-# Deadlines that were overwritten stay in the heap until so many more stand in it than twice the
-# keys that have one: clearing them out costs a look at each of these keys.
+# Deadlines that were overwritten stay in the heap.  They are cleared out when it holds this many
+# more than twice the keys with a deadline, because clearing looks at each of these keys.
 STALE_DEADLINES_MAX: Final = 64
 # Keys that one tick deletes because their time is over: a tick should take some ten milliseconds.
 EXPIRED_AT_ONCE_MAX: Final = 500
@@ -49,7 +49,7 @@ class Expiry:
     def __init__(self, region: Region) -> None:
         self._region = region
         self.due: set[bytes] = set()
-        # Of these, whose deadline this region set, in the order of the deadlines.
+        # Those of them whose deadline this region set, in the order of the deadlines.
         self._due_here: dict[bytes, None] = {}
         self._deadlines: dict[bytes, tuple[Millis, Dot]] = {}
         self._sum_ms = 0
@@ -164,6 +164,6 @@ class Expiry:
     def next_due_here(self) -> list[bytes]:
         """Keys for this region to delete, in the order of their deadlines.
 
-        Many keys may end at once: these are no more than EXPIRED_AT_ONCE_MAX.
+        At most EXPIRED_AT_ONCE_MAX, as many keys may end at once.
         """
         return list(islice(self._due_here, EXPIRED_AT_ONCE_MAX))

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import (
@@ -43,7 +43,7 @@ from crdtstream.core.ids import (
     Region,
     StreamId,
 )
-from crdtstream.core.rax import KEY_BYTES, Rax
+from crdtstream.core.lanes.rax import KEY_BYTES, Rax
 
 NODE_ENTRIES_MAX_DEFAULT: Final = 100
 NODE_BYTES_MAX_DEFAULT: Final = 4096
@@ -208,6 +208,10 @@ class MacroNode:
         for index, length in enumerate(self.lengths):
             self.starts[index] = end
             end += length
+
+
+# An entry: its ID, its lane, its macro node and where it stands there.
+Found: TypeAlias = tuple[StreamId, Region, MacroNode, int]
 
 
 class Lane:
@@ -466,7 +470,7 @@ class Lane:
     def scan(self, start: StreamId, end: StreamId) -> Iterator[tuple[StreamId, MacroNode, int]]:
         """Entries from ``start`` to ``end``, both included, ascending.  O(log n) to begin.
 
-        The lane must not change meanwhile.
+        The lane must not change until the last one is taken.
         """
         node = self._floor(start) or self.head
         if node is None:

@@ -81,6 +81,11 @@ class Window:
             return None
         return tracked
 
+    def note_retry(self, tracked: Tracked) -> None:
+        """A retry was recognised; local, for XINFO, and in no log."""
+        tracked.hits += 1
+        self.duplicates += 1
+
     def add(
         self,
         idempotent: IdempotentId,
@@ -105,9 +110,9 @@ class Window:
             self._forget_first(ids)
 
     def forget_old(self, *, now: Millis, duration_s: int) -> None:
-        """Drop the producers of whom everything is too old, and of the latest one what is.
+        """Drop the producers whose ids are all too old, and the old ids of the latest producer.
 
-        What is too old of the others goes when they append again.  O(what goes).
+        Old ids of the others go when they append again.  O(what goes).
         """
         while self._by_producer:
             producer = next(iter(self._by_producer))
@@ -134,7 +139,7 @@ class Window:
         self.id_count = 0
 
     def clear_covered_by(self, context: VersionVector) -> None:
-        """The key was deleted: what the deleter had observed is recognised no more."""
+        """The key was deleted: forget what the deleter had observed."""
         for producer, ids in list(self._by_producer.items()):
             for name, tracked in list(ids.items()):
                 if covers_dot(context, tracked.dot):
@@ -169,7 +174,7 @@ class IdempotencyRecords:
     __slots__ = ("_by_name", "_collapsed", "_queues")
 
     def __init__(self) -> None:
-        # Of these, the ones that lost, by their IDs: for people who ask where an entry went.
+        # Those of them that lost, by their IDs: for people who ask where an entry went.
         self._collapsed: dict[tuple[bytes, StreamId], dict[Dot, Collapsed]] = {}
         self._by_name: dict[tuple[bytes, IdempotentId], dict[Dot, StreamId]] = {}
         # In the order of each origin's dots, so that forgetting costs what is forgotten.
@@ -198,7 +203,7 @@ class IdempotencyRecords:
         self._collapsed.setdefault((key, entry_id), {})[collapsed.dot] = collapsed
 
     def collapsed(self, key: bytes, entry_id: StreamId) -> list[Collapsed]:
-        """What went of the entries with this ID, for as long as their records are kept."""
+        """The entries with this ID that went, for as long as their records are kept."""
         return [row for _, row in sorted(self._collapsed.get((key, entry_id), {}).items())]
 
     def _forget_collapsed(self, key: bytes, entry_id: StreamId, dot: Dot) -> None:

@@ -1,7 +1,7 @@
 """Numbered producers: rows that arrive in batches, each row with a number, each added once.
 
-A program like Spark writes the rows 0, 1, 2 … of its batch 7, and does so again, all or some of
-them, when a task is tried anew, when a copy of it runs elsewhere, when it starts from a checkpoint.
+A program like Spark writes the rows 0, 1, 2 … of its batch 7.  It writes all or some of them again
+when a task is tried again, when a copy of it runs elsewhere, when it starts from a checkpoint.
 Which rows a region has is then a few ranges, however many rows there are:
 
     producer "q1:0"   batch 6   [0, 52000)                        everyone has them
@@ -11,7 +11,7 @@ Which rows a region has is then a few ranges, however many rows there are:
 So unlike the window of XADD's idempotent ids these have no size and no duration.  The rows of a
 batch are remembered until the producer appends for the batch after the next: for it to begin, the
 next one, a later batch, must have been committed - and until they are causally stable.  An append
-for a batch so old is refused, as nobody could tell any more what of it is there.
+for an older batch is refused: which of its rows are there is forgotten.
 
 Rows that two regions appended without knowing of each other are settled as every idempotent append
 is: those with the smaller dot stay, in every region.  As they are of different origins, the smaller
@@ -20,20 +20,21 @@ region's stay.
 Source: ``rules`` 20 and 21.
 """
 
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice, takewhile
-from operator import itemgetter
+from itertools import chain, takewhile
 from typing import Final, TypeAlias
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import Numbered
 from crdtstream.core.ids import Region
+from crdtstream.core.ranges import Ranges
 
-# Of a stream so many are remembered; then those that have been silent the longest go.
+# How many producers of a stream are remembered.  When there are more, those that have been silent
+# the longest are forgotten.
 PRODUCERS_MAX: Final = 10_000
+# How many runs of an origin one call forgets.
 FORGOTTEN_RUNS_MAX: Final = 1_000
 
 # Rows from the first up to but without the second number.
@@ -41,11 +42,11 @@ Rows: TypeAlias = tuple[int, int]
 
 
 class StaleBatchError(Exception):
-    """The batch is so old that what is there of it is forgotten; the text says which."""
+    """The batch is too old: which of its rows are there is forgotten; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Losing:
     """Appends that go because concurrent ones of the same rows stay: ``count`` from a dot on."""
 
     first: Dot
@@ -76,15 +77,15 @@ class _Batch:
     """What is here of one batch.
 
     Attributes:
-        known: the rows that a retry need not bring, as few ranges, ascending; empty of a batch that
-            is so old that its rows are forgotten.
+        known: the rows that a retry need not bring; empty in a batch that is so old that its rows
+            are forgotten.
         runs: per origin, in the order of their dots, those that are not causally stable.
     """
 
     __slots__ = ("known", "runs")
 
     def __init__(self) -> None:
-        self.known: list[Rows] = []
+        self.known: Ranges[int] = Ranges()
         self.runs: dict[Region, deque[_Run]] = {}
 
     @property
@@ -92,7 +93,7 @@ class _Batch:
         return not self.known and not any(self.runs.values())
 
     def concurrent(self, run: _Run, context: VersionVector) -> Iterator[_Run]:
-        """Runs of other origins that the context has not: of each origin the last ones.
+        """Runs of other origins that the context does not cover: of each origin the last ones.
 
         Either the whole run was observed or nothing of it, as batches are never split.
         """
@@ -107,7 +108,7 @@ class _Batch:
 
 
 class _Producer:
-    """The batches of one producer; of those before the last but one only what is not stable.
+    """The batches of one producer: the last two, and what is not causally stable of older ones.
 
     Attributes:
         newest: the highest batch of which a row is known, -1 if none is.
@@ -121,7 +122,7 @@ class _Producer:
 
     @property
     def oldest_known(self) -> int:
-        """Batches below are forgotten: a later one than they has been committed."""
+        """Batches below this one are forgotten: a later one has been committed."""
         return self.newest - 1
 
     @property
@@ -132,19 +133,19 @@ class _Producer:
         batch = self.batches.setdefault(number, _Batch())
         batch.runs.setdefault(run.first.region, deque()).append(run)
         if number >= self.oldest_known:
-            insert(batch.known, (run.start, run.stop))
+            batch.known.add(run.start, run.stop)
         if number > self.newest:
             before, self.newest = self.newest, number
             # No others have known rows.
             for old in (before - 1, before):
                 if old < self.oldest_known and old in self.batches:
-                    self.batches[old].known.clear()
+                    self.batches[old].known = Ranges()
                     self.drop_if_empty(old)
 
     def forget_covered_by(self, context: VersionVector) -> None:
-        """The key was deleted: of what its deleter had observed no row is known any more.
+        """The key was deleted: rows that its deleter had observed are known no more.
 
-        That is all that is stable: who can still delete has observed it.
+        All causally stable rows are among them: whoever can still delete has observed them.
         """
         for batch in self.batches.values():
             for run in batch.live_runs():
@@ -152,8 +153,9 @@ class _Producer:
         live = {number: batch.live_runs() for number, batch in self.batches.items()}
         self.newest = max((number for number, runs in live.items() if runs), default=-1)
         for number, runs in live.items():
-            is_old = number < self.oldest_known
-            known = [] if is_old else united((run.start, run.stop) for run in runs)
+            known: Ranges[int] = Ranges()
+            for run in runs if number >= self.oldest_known else ():
+                known.add(run.start, run.stop)
             self.batches[number].known = known
         for number in live:
             self.drop_if_empty(number)
@@ -185,20 +187,20 @@ class NumberedRecords:
         """
         producers = self._by_key.get(key)
         producer = None if producers is None else producers.get(rows.producer)
-        wanted = (rows.row, rows.row + count)
+        start, stop = rows.row, rows.row + count
         if producer is None:
-            return [wanted]
+            return [(start, stop)]
         if rows.batch < producer.oldest_known:
             raise StaleBatchError(
                 f"batch {rows.batch} of producer {rows.producer!r} is over: batch"
                 f" {producer.newest} of it was written to {key!r} since"
             )
         batch = producer.batches.get(rows.batch)
-        return [wanted] if batch is None else subtract(wanted, batch.known)
+        return [(start, stop)] if batch is None else batch.known.missing(start, stop)
 
     def add(
         self, key: bytes, rows: Numbered, count: int, first: Dot, context: VersionVector
-    ) -> list[Lost]:
+    ) -> list[Losing]:
         """Remember rows that were just appended, from the dot ``first`` on.
 
         Returns:
@@ -228,16 +230,16 @@ class NumberedRecords:
             del producers[name]
 
     def forget_covered_by(self, key: bytes, context: VersionVector) -> None:
-        """The key was deleted: what the deleter had observed is not recognised any more."""
+        """The key was deleted: forget what the deleter had observed."""
         producers = self._by_key.get(key, OrderedDict())
         for name, producer in list(producers.items()):
             producer.forget_covered_by(context)
             self._drop_if_empty(key, name)
 
     def forget_stable(self, stable: VersionVector) -> None:
-        """Of runs that are causally stable nothing is kept but which rows they were.
+        """Keep only the numbers of the rows whose runs are causally stable.
 
-        At most ``FORGOTTEN_RUNS_MAX`` of each origin; the next call goes on.
+        At most ``FORGOTTEN_RUNS_MAX`` runs of each origin; the next call goes on.
         """
         for region, queue in self._queues.items():
             n_stable = stable.get(region, 0)
@@ -264,41 +266,8 @@ def _overlap(run: _Run, other: _Run) -> Rows | None:
     return (start, stop) if start < stop else None
 
 
-def _loser(run: _Run, rival: _Run, rows: Rows) -> Lost:
+def _loser(run: _Run, rival: _Run, rows: Rows) -> Losing:
     """Of two concurrent runs the part of the one with the greater dots that both have."""
     loser = max(run, rival, key=lambda one: one.first)
     n = loser.first.n + rows[0] - loser.start
-    return Lost(Dot(loser.first.region, n), rows[1] - rows[0])
-
-
-def subtract(rows: Rows, ranges: Sequence[Rows]) -> list[Rows]:
-    """What of ``rows`` is in none of the ranges, which are apart and ascend."""
-    left = []
-    at, stop = rows
-    for start, end in islice(ranges, bisect_right(ranges, at, key=itemgetter(1)), None):
-        if start >= stop:
-            break
-        if start > at:
-            left.append((at, start))
-        at = end
-    if at < stop:
-        left.append((at, stop))
-    return left
-
-
-def insert(ranges: list[Rows], rows: Rows) -> None:
-    """Unite ranges, which are apart and ascend, with one more."""
-    start, stop = rows
-    first = bisect_left(ranges, start, key=itemgetter(1))
-    last = bisect_right(ranges, stop, key=itemgetter(0))
-    if first < last:
-        start, stop = min(start, ranges[first][0]), max(stop, ranges[last - 1][1])
-    ranges[first:last] = [(start, stop)]
-
-
-def united(ranges: Iterable[Rows]) -> list[Rows]:
-    """The union as few ranges, ascending."""
-    result: list[Rows] = []
-    for rows in ranges:
-        insert(result, rows)
-    return result
+    return Losing(Dot(loser.first.region, n), rows[1] - rows[0])

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import (
+    EPOCH_MAX,
     AckFrontier,
     AppendColumns,
     CreateGroup,
@@ -39,6 +40,8 @@ from crdtstream.core.effects import (
     SetLastId,
     SetStreamConfig,
     Trim,
+    are_stretches,
+    ascend,
 )
 from crdtstream.core.groups.creates import Start
 from crdtstream.core.ids import REGION_MAX, Millis, Region, StreamId, id_ms, id_seq, make_id
@@ -48,8 +51,6 @@ from crdtstream.v1 import effects_pb2
 N_MAX: Final = (1 << 63) - 1
 # Batches and rows of numbered producers.
 ROW_MAX: Final = (1 << 63) - 1
-# No setting of a mode goes on from this one.
-EPOCH_MAX: Final = 1 << 62
 EFFECTS_PER_BATCH_MAX: Final = 1 << 24
 
 
@@ -259,8 +260,12 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
         case "remove":
             remove = message.remove
             ids = decode_lane_ids(remove.lanes, field="remove.lanes")
+            if not ids or not all(map(ascend, ids.values())):
+                raise BatchError("remove.lanes: none, or IDs that do not ascend")
             return Remove(remove.key, ids, remove.with_references, remove.trims)
         case "trim":
+            if not message.trim.up_to:
+                raise BatchError("trim.up_to: empty")
             return Trim(message.trim.key, decode_positions(message.trim.up_to, field="trim.up_to"))
         case "delete_key":
             return DeleteKey(message.delete_key.key)
@@ -335,13 +340,13 @@ def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
     if any(count > N_MAX for count in counts):
         raise BatchError(f"{field}.delivery_counts: out of range")
     ids = list(map(make_id, ms, seq))
-    if any(a >= b for a, b in itertools.pairwise(ids)):
+    if not ascend(ids):
         raise BatchError(f"{field}.pending: not ascending")
     handed_out = tuple(
         (decode_id(getattr(interval, "from")), decode_id(interval.to))
         for interval in message.handed_out
     )
-    if any(start >= end for start, end in handed_out):
+    if not are_stretches(handed_out):
         raise BatchError(f"{field}.handed_out: a stretch that is empty or ends too early")
     run_from, last_delivered = decode_id(message.run_from), decode_id(message.last_delivered)
     if run_from > last_delivered:
@@ -376,6 +381,8 @@ def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
         if start >= end:
             raise BatchError("ack_frontier.intervals: an interval that is empty or ends too early")
         intervals[lane] = (start, end)
+    if not intervals:
+        raise BatchError("ack_frontier.intervals: empty")
     return AckFrontier(message.key, message.group, intervals)
 
 

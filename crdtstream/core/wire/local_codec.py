@@ -1,11 +1,11 @@
-"""Local changes as bytes: what of a record stays in its region.
+"""Local changes as bytes: the part of a record that stays in its region.
 
 The messages are those of ``local.proto``; only the log ever holds them.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from google.protobuf.message import DecodeError
 
@@ -43,8 +43,8 @@ class Local:
 
     Attributes:
         changes: each with the number of own effects issued before it.
-        arrived: of a batch of another region, when it came here; else 0.
-        appended: of a batch of this region, when each of its idempotent appends was made.
+        arrived: when a batch of another region came here; 0 in a record of this region's own.
+        appended: when each idempotent append of a batch of this region was made.
     """
 
     changes: Sequence[tuple[int, LocalChange]] = ()
@@ -104,6 +104,8 @@ def _encode_change(after_n: int, change: LocalChange) -> local_pb2.LocalChange:
                 message.set_position.position.CopyFrom(encode_id(position))
             if entries_read is not None:
                 message.set_position.entries_read = entries_read
+        case _:
+            assert_never(change)
     return message
 
 
@@ -139,6 +141,8 @@ def _decode_change(message: local_pb2.LocalChange) -> LocalChange:
         case "claim":
             return _decode_claim(key, group, consumer, now, message.claim)
         case "release":
+            if not message.release.nacks:
+                raise BatchError("release.nacks: empty")
             return Release(
                 key,
                 group,

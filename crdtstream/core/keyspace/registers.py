@@ -10,7 +10,7 @@ winner would not do:
 
 A DeleteKey drops all values, also those it had not observed (delete-wins): an orphan deadline
 would otherwise delete a stream that somebody begins later under the same name.  An ExpireKey drops
-those it had observed; a write to a key of which only registers are left clears them first.
+those it had observed.  A write to a key that has only registers left clears them first.
 Source: ``rules`` 7 and 8.
 """
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from heapq import merge
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
-from crdtstream.core.groups.group import Found, Group
+from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
-from crdtstream.core.lanes.lane import Lane, LastId, NodeLimits
+from crdtstream.core.lanes.lane import Found, Lane, LastId, NodeLimits
 from crdtstream.core.producers.idempotency import Window
 
 
@@ -24,7 +24,7 @@ class Stream:
         groups: the groups that exist.
         length: live entries in all lanes.
         lost: by origin the highest dot number that a trim or a DEL removed; local, and rather too
-            high than too low.  It goes on over the end of the stream (``losses.py``).
+            high than too low.  It outlives the stream (``keyspace/trimmed.py``).
         window: the idempotent ids that are recognised; None before the first one.
     """
 

@@ -14,7 +14,7 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, Region, StreamId
 
-# Of an append beside its fields: key index, the halves of the ID, length.
+# What an append takes beside its fields: key index, the halves of the ID, length.
 COLUMN_BYTES: Final = 4 + 8 + 8 + 4
 
 

@@ -1,8 +1,8 @@
-"""What was trimmed or deleted of streams that are gone: for readers who must know that they missed
-something.
+"""Up to which dots a trim or a DEL removed entries of streams that are gone.
 
-A stream that is there keeps this itself (``Stream.lost``).  The number of keys that ever were has
-no bound, so of those that are gone only the latest are remembered.
+Readers by dots (cursors, the query service) learn from it that they missed something.  A stream
+that is there keeps this itself (``Stream.lost``).  Keys come and go without end, so of the streams
+that are gone only the latest are remembered.
 """
 
 from collections import OrderedDict
@@ -13,7 +13,7 @@ from crdtstream.core.ids import Region
 KEYS_MAX: Final = 10_000
 
 
-class Losses:
+class TrimmedKeys:
     """By key and origin the highest dot number that a trim or a DEL removed."""
 
     __slots__ = ("_by_key",)
@@ -31,7 +31,7 @@ class Losses:
         return self._by_key.get(key, {})
 
     def keep(self, key: bytes, lost: dict[Region, int]) -> None:
-        """A stream is gone of which this was lost."""
+        """The stream is gone; what it knew of its lost entries is kept here."""
         if lost:
             self._by_key[key] = lost
             if len(self._by_key) > KEYS_MAX:

@@ -1,0 +1,187 @@
+"""A batch is applied: runs of appends and the effects between them, in the order of their dots.
+
+    offset     0  1  2   3        4  5     6
+    batch      append*3  Remove   append*2 DeleteKey
+    applied as run of 3  effect   run of 2 effect
+
+Appends of one key that stand together are a run and go into their lane column by column.  In replay
+a local change may stand between any two effects; then the runs are cut where it stands.
+
+Always so: a batch is applied whole or not at all (I2).  What can be wrong with it is found before
+anything changes (``append_runs.py``).
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple
+
+from crdtstream.core.applying.append_runs import Run
+from crdtstream.core.applying.apply_change import apply_change
+from crdtstream.core.applying.apply_effect import apply_effect
+from crdtstream.core.applying.settling import settle_message, settle_rows
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector
+from crdtstream.core.effects import AppendColumns, EffectBatch, LocalChange
+from crdtstream.core.ids import SEQ_BITS, Millis, StreamId
+from crdtstream.core.state import State
+from crdtstream.core.stream import Stream
+from crdtstream.core.wire.local_codec import Local
+
+
+class _Appended(NamedTuple):
+    """Appends with names, just put in their lane.
+
+    Attributes:
+        stream, key: where they are.
+        start, stop: which of the batch's columns.
+        first: the dot of the one at ``start``; the others follow.
+        context: what the last of them had observed: effects of one origin have all observed those
+            before them.
+    """
+
+    stream: Stream
+    key: bytes
+    start: int
+    stop: int
+    first: Dot
+    context: VersionVector
+
+    def dot(self, at: int) -> Dot:
+        return Dot(self.first.region, self.first.n + at - self.start)
+
+
+def apply_batch(
+    state: State, batch: EffectBatch, runs: Sequence[Run], local: Local, *, arrived: Millis
+) -> None:
+    """Apply a batch, which is the next of its origin.
+
+    Args:
+        runs: its appends, checked.
+        local: in replay what was local about the record; else nothing.
+        arrived: when the batch came to this region.
+    """
+    assert batch.first_n == state.vv.get(batch.origin, 0) + 1  # I2
+    origin, columns = batch.origin, batch.appends
+    changes = ReplayedChanges(state, local.changes) if local.changes else None
+    if changes is not None:
+        # A local change may stand between any two appends.
+        runs = [(key, at, at + 1) for key, start, stop in runs for at in range(start, stop)]
+    has_names = bool(columns.idempotent or columns.numbered)
+    came = dict(zip(sorted(columns.idempotent), local.appended, strict=False))
+    fields, fields_at = memoryview(columns.fields), 0
+    context: MutableVersionVector = dict(batch.context)
+    n = batch.first_n
+    waiting = iter(runs)
+    appends_applied = 0
+    for offset, effect in [*batch.others, (batch.count, None)]:
+        while n < batch.first_n + offset:
+            run = next(waiting)
+            if changes is not None:
+                changes.apply_upto(n - 1)
+            first = Dot(origin, n)
+            size = sum(columns.lengths[run[1] : run[2]])
+            stream = _append(state, columns, run, first, fields[fields_at:][:size], arrived)
+            fields_at += size
+            count = run[2] - run[1]
+            n += count
+            if has_names:
+                named = _Appended(stream, *run, first, {**batch.context, origin: n - 1})
+                _settle_messages(state, columns, named, came, arrived)
+                _settle_rows(state, columns, named)
+            appends_applied += count
+            state.vv[origin] = n - 1
+        if effect is not None:
+            if changes is not None:
+                changes.apply_upto(n - 1)
+            # Rule 1: in the context of effect n the own component is n - 1.
+            if n > 1:
+                context[origin] = n - 1
+            apply_effect(state, effect, Dot(origin, n), context)
+            state.vv[origin] = n
+            n += 1
+    assert state.vv[origin] == batch.last_n
+    assert appends_applied == len(columns.ms)
+    if changes is not None:
+        changes.apply_upto(batch.last_n)
+
+
+class ReplayedChanges:
+    """The local changes of a record that is replayed, each to be applied in its place."""
+
+    __slots__ = ("_changes", "_next", "_state")
+
+    def __init__(self, state: State, changes: Sequence[tuple[int, LocalChange]]) -> None:
+        self._state = state
+        self._changes = changes
+        self._next = 0
+
+    def apply_upto(self, n: int) -> None:
+        """Apply those that were made when at most ``n`` effects had been issued."""
+        while self._next < len(self._changes) and self._changes[self._next][0] <= n:
+            apply_change(self._state, self._changes[self._next][1])
+            self._next += 1
+
+
+def _append(
+    state: State,
+    columns: AppendColumns,
+    run: Run,
+    first: Dot,
+    fields: memoryview,
+    arrived: Millis,
+) -> Stream:
+    key, start, stop = run
+    stream = state.keys.stream_or_new(key)
+    stream.lane(first.region).extend(
+        ms=columns.ms[start:stop],
+        seq=columns.seq[start:stop],
+        lengths=columns.lengths[start:stop],
+        first_n=first.n,
+        fields=fields,
+        now=arrived,
+    )
+    last_id = StreamId(columns.ms[stop - 1] << SEQ_BITS | columns.seq[stop - 1])
+    stream.set_last_id(first.region, last_id, first.n + stop - start - 1)
+    state.keys.touched.add(key)
+    return stream
+
+
+# --- Names of appends ---------------------------------------------------------------------------
+
+
+def _settle_messages(
+    state: State,
+    columns: AppendColumns,
+    run: _Appended,
+    came: Mapping[int, Millis],
+    arrived: Millis,
+) -> None:
+    """What idempotent ids mean for a run: ``rules`` 20."""
+    if not columns.idempotent:
+        return
+    for at in range(run.start, run.stop):
+        if (idempotent := columns.idempotent.get(at)) is not None:
+            settle_message(
+                state,
+                run.stream,
+                run.key,
+                idempotent,
+                StreamId(columns.ms[at] << SEQ_BITS | columns.seq[at]),
+                run.dot(at),
+                run.context,
+                arrived=came.get(at, arrived),
+            )
+
+
+def _settle_rows(state: State, columns: AppendColumns, run: _Appended) -> None:
+    """What the numbers of rows mean for a run: ``rules`` 20."""
+    first_at = bisect_right(columns.numbered, run.start, key=attrgetter("at")) - 1
+    for numbered in islice(columns.numbered, max(first_at, 0), None):
+        if numbered.at >= run.stop:
+            break
+        begin = max(numbered.at, run.start)
+        end = min(numbered.at + numbered.count, run.stop)
+        if begin < end:
+            rows = numbered.first.behind(begin - numbered.at)
+            settle_rows(state, run.stream, run.key, rows, end - begin, run.dot(begin), run.context)

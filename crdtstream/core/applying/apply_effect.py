@@ -1,0 +1,216 @@
+"""What each effect does: one function for each kind, called by ``apply_effect``.
+
+An effect is applied once in every region, in the region that issues it too.  What it may take and
+whom it beats, its *context* says: what its issuer had observed.  So nothing here asks in which
+region it runs, with one exception: ``floors`` are of the region's own lanes.
+
+Appends are not here.  They come in columns and are applied in runs (``apply_batch.py``).
+"""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.effects import (
+    AckFrontier,
+    CreateGroup,
+    DeleteKey,
+    DestroyGroup,
+    ExpireKey,
+    RareEffect,
+    Remove,
+    SetExpiry,
+    SetGroupMode,
+    SetLastId,
+    SetStreamConfig,
+    Trim,
+    counted,
+)
+from crdtstream.core.groups.group import Group
+from crdtstream.core.ids import Region, StreamId
+from crdtstream.core.state import State
+from crdtstream.core.stream import Stream
+
+
+def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVector) -> None:
+    """Apply an effect.
+
+    Args:
+        dot: of the effect; in ``state.vv`` it is not yet.
+        context: what its issuer had observed; all of it has been applied here (I2).
+    """
+    match effect:
+        case Remove():
+            _remove(state, effect, context)
+        case Trim():
+            _trim(state, effect, context)
+        case DeleteKey():
+            _delete_key(state, effect, dot, context)
+        case ExpireKey():
+            _expire_key(state, effect, dot, context)
+        case CreateGroup():
+            _create_group(state, effect, dot, context)
+        case DestroyGroup():
+            _destroy_group(state, effect, dot)
+        case AckFrontier():
+            _ack_frontier(state, effect, context)
+        case SetLastId():
+            _set_last_id(state, effect, dot)
+        case SetExpiry():
+            _set_expiry(state, effect, dot, context)
+        case SetStreamConfig():
+            _set_stream_config(state, effect, dot, context)
+        case SetGroupMode():
+            _set_group_mode(state, effect, dot, context)
+        case _:
+            assert_never(effect)
+    state.keys.touched.add(effect.key)
+
+
+# --- Entries ------------------------------------------------------------------------------------
+
+
+def _remove(state: State, effect: Remove, context: VersionVector) -> None:
+    stream = state.keys.streams.get(effect.key)
+    if stream is None:
+        return
+    stream.remove(effect.ids, context, trims=effect.trims)
+    if effect.with_references:
+        _forget_references(state, effect.key, stream, effect.ids)
+    state.keys.drop_if_gone(effect.key, stream)
+
+
+def _forget_references(
+    state: State, key: bytes, stream: Stream, ids: Mapping[Region, tuple[StreamId, ...]]
+) -> None:
+    """What was removed is not pending any more, in any group; the runs may go on behind it."""
+    for region, lane_ids in ids.items():
+        lane = stream.lanes.get(region)
+        for entry_id in lane_ids:
+            # Still there: appended again, and not observed by who removed it.
+            if lane is not None and lane.find(entry_id) is not None:
+                continue
+            for name, group in stream.groups.items():
+                if group.forget_pending(region, entry_id):
+                    state.grown_runs.note(key, name, (region,))
+
+
+def _trim(state: State, effect: Trim, context: VersionVector) -> None:
+    stream = state.keys.streams.get(effect.key)
+    if stream is not None:
+        stream.trim(effect.up_to, context)
+        state.keys.drop_if_gone(effect.key, stream)
+
+
+def _set_last_id(state: State, effect: SetLastId, dot: Dot) -> None:
+    stream = state.keys.stream_or_new(effect.key)
+    stream.set_last_id(dot.region, effect.id, dot.n)
+    lane = stream.lane(dot.region)
+    if effect.entries_added is not None:
+        added = sum(one.entries_added for one in stream.lanes.values())
+        in_other_lanes = added - lane.entries_added
+        lane.entries_added = max(0, counted(effect.entries_added) - in_other_lanes)
+    if effect.max_deleted_id:
+        # 0-0 changes nothing, as in Redis.
+        lane.max_deleted_id = effect.max_deleted_id
+
+
+# --- Keys ---------------------------------------------------------------------------------------
+
+
+def _delete_key(state: State, effect: DeleteKey, dot: Dot, context: VersionVector) -> None:
+    """Observed-remove of the entries and last IDs; delete-wins over groups and registers."""
+    key, keys = effect.key, state.keys
+    state.tombstones.add(dot, key, None)
+    state.floors.forget(key)
+    state.numbered.forget_covered_by(key, context)
+    keys.drop_registers(key)
+    stream = keys.streams.get(key)
+    if stream is not None:
+        stream.clear_covered_by(context)
+        stream.groups.clear()
+        keys.drop_if_gone(key, stream)
+
+
+def _expire_key(state: State, effect: ExpireKey, dot: Dot, context: VersionVector) -> None:
+    """Observed-remove of everything, so no tombstone is left."""
+    key, keys = effect.key, state.keys
+    state.numbered.forget_covered_by(key, context)
+    registers = keys.registers.get(key)
+    if registers is not None:
+        registers.forget_covered_by(context)
+        keys.judge_deadline(key, registers)
+        if registers.is_empty:
+            del keys.registers[key]
+    stream = keys.streams.get(key)
+    if stream is not None:
+        own = stream.last_ids.get(state.region)
+        has_ended = own is not None and covers_dot(context, Dot(state.region, own.n))
+        if own is not None and has_ended and not state.is_alone:
+            state.floors.raise_to(key, own.id, dot)
+        stream.clear_covered_by(context)
+        stream.drop_creates(context)
+        keys.drop_if_gone(key, stream)
+
+
+def _set_expiry(state: State, effect: SetExpiry, dot: Dot, context: VersionVector) -> None:
+    if state.tombstones.observed_by(context, effect.key):
+        registers = state.keys.registers_or_new(effect.key)
+        registers.expiry.set(dot, effect.deadline, context)
+        state.keys.judge_deadline(effect.key, registers)
+
+
+def _set_stream_config(
+    state: State, effect: SetStreamConfig, dot: Dot, context: VersionVector
+) -> None:
+    """A bound that changes makes the stream forget its window, never the records."""
+    key, keys = effect.key, state.keys
+    if not state.tombstones.observed_by(context, key):
+        return
+    before = keys.idmp_duration_of(key), keys.idmp_maxsize_of(key)
+    registers = keys.registers_or_new(key)
+    if effect.idmp_duration_s is not None:
+        registers.idmp_duration_s.set(dot, effect.idmp_duration_s, context)
+    if effect.idmp_maxsize is not None:
+        registers.idmp_maxsize.set(dot, effect.idmp_maxsize, context)
+    after = keys.idmp_duration_of(key), keys.idmp_maxsize_of(key)
+    stream = keys.streams.get(key)
+    if before != after and stream is not None and stream.window is not None:
+        stream.window.clear()
+
+
+# --- Groups -------------------------------------------------------------------------------------
+
+
+def _create_group(state: State, effect: CreateGroup, dot: Dot, context: VersionVector) -> None:
+    """It lives unless some destroy of it lies outside the context."""
+    if state.tombstones.observed_by(context, effect.key, effect.group):
+        stream = state.keys.stream_or_new(effect.key)
+        group = stream.groups.setdefault(effect.group, Group(state.region))
+        read = effect.entries_read
+        group.add_create(dot, effect.start, None if read is None else counted(read), stream.lanes)
+
+
+def _destroy_group(state: State, effect: DestroyGroup, dot: Dot) -> None:
+    state.tombstones.add(dot, effect.key, effect.group)
+    stream = state.keys.streams.get(effect.key)
+    if stream is not None:
+        stream.groups.pop(effect.group, None)
+        state.keys.drop_if_gone(effect.key, stream)
+
+
+def _ack_frontier(state: State, effect: AckFrontier, context: VersionVector) -> None:
+    stream = state.keys.streams.get(effect.key)
+    group = None if stream is None else stream.groups.get(effect.group)
+    # The group that was measured may be gone, and another one have its name.
+    if stream is None or group is None or not group.creates.covers_any(context):
+        return
+    for region, (start, end) in effect.intervals.items():
+        group.unite(region, start, end, context, stream.lanes.get(region), stream.last_ids)
+
+
+def _set_group_mode(state: State, effect: SetGroupMode, dot: Dot, context: VersionVector) -> None:
+    stream = state.keys.streams.get(effect.key)
+    group = None if stream is None else stream.groups.get(effect.group)
+    if group is not None and group.creates.covers_any(context):
+        group.set_mode(effect, dot.region, context)

@@ -1,0 +1,1 @@
+"""Effects that this region issues: the batch and the section of a tick that are being filled."""

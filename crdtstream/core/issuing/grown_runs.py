@@ -1,0 +1,63 @@
+"""Groups whose acknowledged run may have grown, and what the other regions are to be told of it.
+
+An XACK tells nobody anything by itself: it notes here which lanes of its group are to be looked
+at.  At the end of a tick - or before something that would change the group - one AckFrontier for
+each group says how far the runs reach.  So acknowledging one by one costs one effect a tick.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from crdtstream.core.effects import AckFrontier
+from crdtstream.core.ids import Region
+from crdtstream.core.stream import Stream
+
+# A key and a group of it.
+GroupName: TypeAlias = tuple[bytes, bytes]
+
+
+class GrownRuns:
+    """See the module's text.
+
+    Attributes:
+        lanes: which are to be looked at, by group, in the order in which the groups were noted; one
+            and the same dictionary for good.
+    """
+
+    __slots__ = ("lanes",)
+
+    def __init__(self) -> None:
+        self.lanes: dict[GroupName, set[Region]] = {}
+
+    def note(self, key: bytes, group: bytes, lanes: Iterable[Region]) -> None:
+        self.lanes.setdefault((key, group), set()).update(lanes)
+
+    def clear(self) -> None:
+        self.lanes.clear()
+
+    def of_key(self, key: bytes) -> list[GroupName]:
+        return [name for name in self.lanes if name[0] == key]
+
+    def all(self) -> list[GroupName]:
+        return list(self.lanes)
+
+    def take(
+        self, names: Iterable[GroupName], streams: Mapping[bytes, Stream]
+    ) -> Iterator[AckFrontier]:
+        """One AckFrontier for each group that can vouch for more than is known; they are noted no
+        more."""
+        for key, name in names:
+            regions = self.lanes.pop((key, name))
+            stream = streams.get(key)
+            group = None if stream is None else stream.groups.get(name)
+            if stream is None or group is None:
+                # A batch that removed references ended the group, too.
+                continue
+            intervals = {
+                region: interval
+                for region in sorted(regions)
+                if group.may_vouch_for(region)
+                and (interval := group.vouched_for(region, stream.lanes.get(region))) is not None
+            }
+            if intervals:
+                yield AckFrontier(key, name, intervals)

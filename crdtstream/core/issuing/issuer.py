@@ -1,0 +1,218 @@
+"""Issuing: what a command changes is applied here at once, and put into the open section.
+
+    append, append_rows   entries: straight into this region's lane
+    issue                 any other effect: ``apply_effect``, as in every region
+    note                  a local change: ``apply_change``
+    see_consumer          no record, but for a consumer that is new
+
+Always so:
+  * An effect's context is what this region has applied, its own effects included (``rules`` 1).
+  * A key whose time is over ends before it is written to, in the same batch (``rules`` 7).
+  * What was acknowledged is told before an effect that changes or ends the group (``rules`` 12).
+"""
+
+from array import array
+
+from crdtstream.core.applying.apply_change import apply_change, begins_new_run
+from crdtstream.core.applying.apply_effect import apply_effect
+from crdtstream.core.applying.settling import settle_message, settle_rows
+from crdtstream.core.clock import Dot
+from crdtstream.core.effects import (
+    Append,
+    CreateConsumer,
+    CreateGroup,
+    DeleteKey,
+    DestroyGroup,
+    Effect,
+    ExpireKey,
+    IdempotentId,
+    LocalChange,
+    Numbered,
+    RareEffect,
+    SetGroupMode,
+)
+from crdtstream.core.ids import SEQ_BITS, Millis, Region, StreamId
+from crdtstream.core.issuing.grown_runs import GroupName
+from crdtstream.core.issuing.section import OpenSection
+from crdtstream.core.state import State
+
+
+class Issuer:
+    """See the module's text.
+
+    Attributes:
+        may_issue: whether effects may be issued (``rules`` 18); whoever runs the replica decides.
+            What applying others' effects gives to tell waits until it may.
+        section: what was issued and noted since the last seal.
+        frontier_count: AckFrontier effects issued since the process started.
+        expired_count: keys that existed and were deleted from here because their time was over,
+            since the process started.
+    """
+
+    __slots__ = (
+        "_grown_runs",
+        "_keys",
+        "_region",
+        "_registers",
+        "_state",
+        "_streams",
+        "_touched",
+        "_vv",
+        "expired_count",
+        "frontier_count",
+        "may_issue",
+        "section",
+    )
+
+    def __init__(self, state: State) -> None:
+        self.may_issue = True
+        self.section = OpenSection(1)
+        self.frontier_count = 0
+        self.expired_count = 0
+        self._state = state
+        # Every XADD looks at these; they are the same objects for good.
+        self._region: Region = state.region
+        self._vv = state.vv
+        self._keys = state.keys
+        self._streams = state.keys.streams
+        self._registers = state.keys.registers
+        self._touched = state.keys.touched
+        self._grown_runs = state.grown_runs
+
+    def append(
+        self,
+        key: bytes,
+        entry_id: StreamId,
+        fields: bytes,
+        idempotent: IdempotentId | None = None,
+    ) -> None:
+        """Issue an Append.  The ID must be above the stream's last-generated ID."""
+        region = self._region
+        if self._registers:
+            self._expire_left_over(key)
+        stream = self._streams.get(key) or self._keys.stream_or_new(key)
+        assert self.may_issue
+        assert entry_id > stream.last_id
+        n = self._vv.get(region, 0) + 1
+        self._vv[region] = n
+        lane = stream.lanes.get(region) or stream.lane(region)
+        lane.append(entry_id, n, fields, self._keys.now)
+        stream.set_last_id(region, entry_id, n)
+        self._touched.add(key)
+        if idempotent is None:
+            self.section.batch.append(key, entry_id, fields, None)
+            return
+        self.section.append(key, entry_id, fields, idempotent, self._keys.now)
+        settle_message(
+            self._state,
+            stream,
+            key,
+            idempotent,
+            entry_id,
+            Dot(region, n),
+            self._vv,
+            arrived=self._keys.now,
+        )
+
+    def append_rows(
+        self,
+        key: bytes,
+        *,
+        ms: "array[int]",
+        seq: "array[int]",
+        lengths: "array[int]",
+        fields: bytes,
+        first: Numbered,
+    ) -> None:
+        """Issue Appends of rows of a numbered producer, column by column.
+
+        The rows must be missing, and the IDs ascend above the stream's last-generated ID.
+        """
+        if self._registers:
+            self._expire_left_over(key)
+        stream = self._keys.stream_or_new(key)
+        assert self.may_issue
+        assert (ms[0] << SEQ_BITS | seq[0]) > stream.last_id
+        dot = Dot(self._region, self._state.issued + 1)
+        lane = stream.lane(self._region)
+        lane.extend(
+            ms=ms,
+            seq=seq,
+            lengths=lengths,
+            first_n=dot.n,
+            fields=memoryview(fields),
+            now=self._keys.now,
+        )
+        last_n = dot.n + len(ms) - 1
+        stream.set_last_id(self._region, StreamId(ms[-1] << SEQ_BITS | seq[-1]), last_n)
+        self._vv[self._region] = last_n
+        self.section.batch.append_rows(
+            key, ms=ms, seq=seq, lengths=lengths, fields=fields, first=first
+        )
+        self._touched.add(key)
+        anything_went = settle_rows(self._state, stream, key, first, len(ms), dot, self._vv)
+        assert not anything_went, "a region has observed what it has"
+
+    def issue(self, effect: Effect) -> None:
+        """Apply an effect here and put it in the open batch."""
+        if isinstance(effect, Append):
+            self.append(effect.key, effect.id, effect.fields, effect.idempotent)
+            return
+        if isinstance(effect, DeleteKey | ExpireKey):
+            self._issue_frontiers_of(effect.key)
+        elif self._registers:
+            self._expire_left_over(effect.key)
+        if isinstance(effect, CreateGroup | DestroyGroup | SetGroupMode):
+            # What was acknowledged belongs to the group as it was (``rules`` 12).
+            self._issue_frontiers_of(effect.key)
+        self._issue(effect)
+
+    def _expire_left_over(self, key: bytes) -> None:
+        """Before a write: a key whose time is over goes, and so does a key that has only registers
+        left."""
+        if key in self._registers and (key in self._keys.due or key not in self._streams):
+            self.expire(key)
+
+    def expire(self, key: bytes) -> None:
+        """End a key whose time is over, or what a key that is gone has left."""
+        self.expired_count += key in self._streams
+        self.issue(ExpireKey(key))
+
+    def _issue(self, effect: RareEffect) -> None:
+        assert self.may_issue, "rule 18: its dot may be in use"
+        n = self._state.issued + 1
+        apply_effect(self._state, effect, Dot(self._region, n), self._vv)
+        self._vv[self._region] = n
+        self.section.batch.add(effect)
+
+    def note(self, change: LocalChange) -> None:
+        """Apply a local change and remember it for the record."""
+        if begins_new_run(change):
+            self._issue_frontiers_of(change.key)
+        apply_change(self._state, change)
+        self.section.note(change, after_n=self._state.issued)
+
+    def see_consumer(self, key: bytes, group: bytes, consumer: bytes, now: Millis) -> None:
+        """A consumer of a group that is there made an attempt: it exists from the first one on.
+
+        When it was last seen is not worth a record.
+        """
+        known = self._streams[key].groups[group].consumers.get(consumer)
+        if known is None:
+            self.note(CreateConsumer(key, group, consumer, now))
+        else:
+            known.seen_ms = now
+
+    def issue_frontiers(self) -> None:
+        """Issue now what acknowledgements have to tell; else it happens when the tick ends."""
+        if self._grown_runs.lanes and self.may_issue:
+            self._issue_frontiers(self._grown_runs.all())
+
+    def _issue_frontiers_of(self, key: bytes) -> None:
+        if self._grown_runs.lanes:
+            self._issue_frontiers(self._grown_runs.of_key(key))
+
+    def _issue_frontiers(self, names: list[GroupName]) -> None:
+        for frontier in self._grown_runs.take(names, self._streams):
+            self.frontier_count += 1
+            self._issue(frontier)

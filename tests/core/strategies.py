@@ -1,0 +1,122 @@
+"""Hypothesis strategies: any effect and any local change, by its kind."""
+
+from typing import Final
+
+from hypothesis import strategies as st
+
+from crdtstream.core.effects import (
+    Ack,
+    AckFrontier,
+    Claim,
+    CreateConsumer,
+    CreateGroup,
+    DeleteConsumer,
+    DeleteKey,
+    Deliver,
+    DestroyGroup,
+    ExpireKey,
+    IdempotentId,
+    LaneHandover,
+    LocalChange,
+    Mode,
+    RareEffect,
+    Redeliver,
+    Release,
+    Remove,
+    SetExpiry,
+    SetGroupMode,
+    SetLastId,
+    SetPosition,
+    SetStreamConfig,
+    Trim,
+)
+from crdtstream.core.ids import Millis, Region, StreamId
+
+IDS = st.integers(0, (1 << 128) - 1).map(StreamId)
+REGIONS = st.integers(1, 1023).map(Region)
+NAMES = st.binary(max_size=5)
+LANES = st.dictionaries(REGIONS, IDS, max_size=3)
+ASCENDING = st.lists(IDS, min_size=1, max_size=3, unique=True).map(lambda ids: tuple(sorted(ids)))
+LANE_IDS = st.dictionaries(REGIONS, ASCENDING, max_size=3)
+SOME_LANE_IDS = LANE_IDS.filter(bool)
+COUNTS = st.none() | st.integers(0, 1 << 62)
+STRETCHES = st.tuples(IDS, IDS).filter(lambda span: span[0] < span[1])
+INTERVALS = st.dictionaries(REGIONS, STRETCHES, min_size=1, max_size=2)
+MS = st.integers(0, 1 << 40).map(Millis)
+IDEMPOTENT = st.builds(IdempotentId, NAMES, NAMES)
+
+
+@st.composite
+def handovers(draw: st.DrawFn) -> LaneHandover:
+    run_from, last_delivered = sorted(draw(st.tuples(IDS, IDS)))
+    pending = draw(st.lists(IDS, max_size=3, unique=True).map(sorted))
+    return LaneHandover(
+        run_from,
+        last_delivered,
+        handed_out=tuple(draw(st.lists(STRETCHES, max_size=2))),
+        ignore_until=draw(IDS),
+        pending=tuple((entry_id, draw(st.integers(1, 9))) for entry_id in pending),
+        entries_read=draw(COUNTS),
+    )
+
+
+@st.composite
+def modes(draw: st.DrawFn) -> SetGroupMode:
+    mode = draw(st.sampled_from(Mode))
+    home = draw(REGIONS) if mode is Mode.HOME else None
+    handed_over = draw(st.dictionaries(REGIONS, handovers(), max_size=2))
+    return SetGroupMode(
+        draw(NAMES),
+        draw(NAMES),
+        draw(st.integers(1, 1 << 40)),
+        mode,
+        home,
+        draw(st.booleans()),
+        handed_over,
+    )
+
+
+EFFECTS: Final[dict[type[RareEffect], st.SearchStrategy[RareEffect]]] = {
+    Remove: st.builds(Remove, NAMES, SOME_LANE_IDS, st.booleans(), st.booleans()),
+    Trim: st.builds(Trim, NAMES, LANES.filter(bool)),
+    DeleteKey: st.builds(DeleteKey, NAMES),
+    ExpireKey: st.builds(ExpireKey, NAMES),
+    CreateGroup: st.builds(CreateGroup, NAMES, NAMES, IDS | LANES, COUNTS),
+    DestroyGroup: st.builds(DestroyGroup, NAMES, NAMES),
+    AckFrontier: st.builds(AckFrontier, NAMES, NAMES, INTERVALS),
+    SetLastId: st.builds(SetLastId, NAMES, IDS, COUNTS, st.none() | IDS),
+    SetExpiry: st.builds(SetExpiry, NAMES, st.none() | MS),
+    SetStreamConfig: st.builds(
+        SetStreamConfig,
+        NAMES,
+        st.none() | st.integers(1, 86_400),
+        st.none() | st.integers(1, 10_000),
+    ),
+    SetGroupMode: modes(),
+}
+
+NACKS = st.lists(st.tuples(IDS, MS, st.integers(0, 9)), min_size=1, max_size=2).map(tuple)
+CHANGES: Final[dict[type[LocalChange], st.SearchStrategy[LocalChange]]] = {
+    Deliver: st.builds(Deliver, NAMES, NAMES, NAMES, MS, LANE_IDS, st.booleans()),
+    Redeliver: st.builds(Redeliver, NAMES, NAMES, NAMES, MS, LANE_IDS),
+    Ack: st.builds(Ack, NAMES, NAMES, LANE_IDS),
+    Claim: st.builds(
+        Claim,
+        NAMES,
+        NAMES,
+        NAMES,
+        MS,
+        st.dictionaries(REGIONS, NACKS, max_size=2),
+        LANE_IDS,
+        st.none() | IDS,
+    ),
+    Release: st.builds(
+        Release,
+        NAMES,
+        NAMES,
+        st.lists(st.tuples(REGIONS, IDS, st.integers(0, 9)), min_size=1, max_size=3).map(tuple),
+    ),
+    CreateConsumer: st.builds(CreateConsumer, NAMES, NAMES, NAMES, MS),
+    DeleteConsumer: st.builds(DeleteConsumer, NAMES, NAMES, NAMES),
+    SetPosition: st.builds(SetPosition, NAMES, NAMES, IDS | LANES, COUNTS),
+}
