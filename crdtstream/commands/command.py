@@ -25,7 +25,7 @@ class Command:
         arity: how many arguments, the name included; negative: at least so many.
         flags: ``write``, ``readonly``, ``blocking``, ``fast``, ``denyoom`` …, Redis's words, and
             ``names_dots``: a reply may name a dot, which therefore has to be in the log.  What
-            flags decide is told at ``Row``.
+            flags decide is told at ``Handler``.
     """
 
     name: bytes

@@ -30,7 +30,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.database.channels import Channels
 from crdtstream.database.dispatch import AnyCommand, Dispatch
 from crdtstream.database.pubsub import PubSub
-from crdtstream.database.session import RESP2, Row, Session
+from crdtstream.database.session import RESP2, Handler, Session
 from crdtstream.database.statistics import SAMPLES_MAX, Statistics
 from crdtstream.database.transactions import Transactions
 from crdtstream.database.waiting import Waiter, WaitingRoom
@@ -96,7 +96,7 @@ class Database:
         self.statistics = Statistics()
         self.clock: Callable[[], int] = _no_clock
         self.slow_ns = sys.maxsize
-        self.on_slow: Callable[[Session, Row, list[bytes], int], None] | None = None
+        self.on_slow: Callable[[Session, Handler, list[bytes], int], None] | None = None
         self.on_call: Callable[[Session, list[bytes]], None] | None = None
         # What the command took that has just begun to wait.
         self._blocked_ns = 0
@@ -180,33 +180,37 @@ class Database:
             if self.replica.touched:
                 # A watched key that has expired by now is a change, as EXEC has to know.
                 self._transactions.trip(self.replica.touched)
-        row = self._spelled.get(argv[0])
-        if row is None:
+        handler = self._spelled.get(argv[0])
+        if handler is None:
             found = self._dispatch.find(argv)
             if isinstance(found, CommandError):
                 return self._refuse(session, found)
-            row = found
-        arity = row.arity
+            handler = found
+        arity = handler.arity
         if len(argv) != arity and (arity >= 0 or len(argv) < -arity):
-            return self._wrong_arity(session, row)
-        if row.needs_auth and not session.authenticated:
-            return self._refuse(session, CommandError(NO_AUTH), row)
-        if row.writes and self.fault is not None:
-            return self._refuse(session, CommandError(f"MISCONF {self.fault}"), row)
-        if session.subscriptions and session.protocol == RESP2 and row.name not in FOR_SUBSCRIBERS:
-            return self._refuse_subscriber(session, row)
+            return self._wrong_arity(session, handler)
+        if handler.needs_auth and not session.authenticated:
+            return self._refuse(session, CommandError(NO_AUTH), handler)
+        if handler.writes and self.fault is not None:
+            return self._refuse(session, CommandError(f"MISCONF {self.fault}"), handler)
+        if (
+            session.subscriptions
+            and session.protocol == RESP2
+            and handler.name not in FOR_SUBSCRIBERS
+        ):
+            return self._refuse_subscriber(session, handler)
 
-        session.last_command = row.name
+        session.last_command = handler.name
         if session.queue is not None or self.pause is not None:
-            held_back = self._queue_or_postpone(session, row, argv)
+            held_back = self._queue_or_postpone(session, handler, argv)
             if held_back is not None:
                 return held_back
-        reply = self._run(row, session, now, argv)
-        if row.writes and self.replica.open_bytes > BATCH_BYTES_TARGET:
+        reply = self._run(handler, session, now, argv)
+        if handler.writes and self.replica.open_bytes > BATCH_BYTES_TARGET:
             # A pipeline must not grow a batch that no disk and no peer takes.
             self.replica.seal(now)
         if isinstance(reply, Blocked):
-            self._waiting.add(session, row, reply, now, argv=argv, ns=self._blocked_ns)
+            self._waiting.add(session, handler, reply, now, argv=argv, ns=self._blocked_ns)
             return WAITING
         return reply
 
@@ -252,112 +256,121 @@ class Database:
             session.wrote_record = self.replica.record_count
         self._open_writers.clear()
 
-    def _queue_or_postpone(self, session: Session, row: Row, argv: list[bytes]) -> Reply | None:
+    def _queue_or_postpone(
+        self, session: Session, handler: Handler, argv: list[bytes]
+    ) -> Reply | None:
         """What MULTI and CLIENT PAUSE do to a command; None: it is to run now."""
-        if session.queue is not None and row.no_multi:
-            return self._refuse(session, CommandError(NOT_IN_MULTI), row)
-        if self.pause is not None and self._is_paused(session, row):
+        if session.queue is not None and handler.no_multi:
+            return self._refuse(session, CommandError(NOT_IN_MULTI), handler)
+        if self.pause is not None and self._is_paused(session, handler):
             raise PostponedError
-        if session.queue is None or row.immediate:
+        if session.queue is None or handler.immediate:
             return None
-        session.queue.append((row, argv))
+        session.queue.append((handler, argv))
         return QUEUED
 
-    def _run(self, row: Row, session: Session, now: Millis, argv: list[bytes]) -> Reply | Blocked:
+    def _run(
+        self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
+    ) -> Reply | Blocked:
         """Run a command and note that it ran, unless it is Blocked; an error is a value."""
-        if self.on_call is not None and row.monitored:
+        if self.on_call is not None and handler.monitored:
             self.on_call(session, argv)
         clock = self.clock
-        on_replica = row.on_replica
+        on_replica = handler.on_replica
         reply: Reply | Blocked
         started = clock()
         try:
             if on_replica is not None:
                 reply = on_replica(self.replica, now, argv)
-                if row.writes:
+                if handler.writes:
                     self._note_write(session)
             else:
-                assert row.on_session is not None
-                reply = row.on_session(session, now, argv)
+                assert handler.on_session is not None
+                reply = handler.on_session(session, now, argv)
         except CommandError as error:
-            reply = self._note_failure(row, error)
+            reply = self._note_failure(handler, error)
         ns = clock() - started
         if reply.__class__ is Blocked:
             self._blocked_ns = ns
             return reply
-        samples = row.samples
+        samples = handler.samples
         samples.append(ns)
         if ns >= self.slow_ns or len(samples) >= SAMPLES_MAX:
-            self._note_rarely(row, session, argv, ns)
+            self._note_rarely(handler, session, argv, ns)
         return reply
 
-    def run_queued(self, row: Row, session: Session, now: Millis, argv: list[bytes]) -> Reply:
+    def run_queued(
+        self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
+    ) -> Reply:
         """Run a command of a transaction; one that would block answers as if time were over."""
-        reply = self._run(row, session, now, argv)
+        reply = self._run(handler, session, now, argv)
         if not isinstance(reply, Blocked):
             return reply
-        row.samples.append(self._blocked_ns)
-        self._note_rarely(row, session, argv, self._blocked_ns)
+        handler.samples.append(self._blocked_ns)
+        self._note_rarely(handler, session, argv, self._blocked_ns)
         return reply.on_timeout
 
     def _note_call(self, waiter: Waiter) -> None:
         """A blocked command has run to its end."""
-        waiter.row.samples.append(waiter.ns)
-        self._note_rarely(waiter.row, waiter.session, waiter.argv, waiter.ns)
+        waiter.handler.samples.append(waiter.ns)
+        self._note_rarely(waiter.handler, waiter.session, waiter.argv, waiter.ns)
 
-    def _note_rarely(self, row: Row, session: Session, argv: list[bytes], ns: int) -> None:
-        if len(row.samples) >= SAMPLES_MAX:
-            row.stats.fold()
+    def _note_rarely(self, handler: Handler, session: Session, argv: list[bytes], ns: int) -> None:
+        if len(handler.samples) >= SAMPLES_MAX:
+            handler.stats.fold()
         if ns >= self.slow_ns and self.on_slow is not None:
-            self.on_slow(session, row, argv, ns)
+            self.on_slow(session, handler, argv, ns)
 
-    def _note_failure(self, row: Row, error: CommandError) -> CommandError:
-        row.stats.failed += 1
+    def _note_failure(self, handler: Handler, error: CommandError) -> CommandError:
+        handler.stats.failed += 1
         self.statistics.note_error(error.text)
         # A value from here on.  With its traceback it would keep the frames that it came through,
         # and they what the command had in hand - a cycle, which only the garbage collector ends.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         return error
 
-    def _wrong_arity(self, session: Session, row: Row) -> Reply:
+    def _wrong_arity(self, session: Session, handler: Handler) -> Reply:
         return self._refuse_call(
-            session, row, f"wrong number of arguments for '{row.name.decode()}' command"
+            session, handler, f"wrong number of arguments for '{handler.name.decode()}' command"
         )
 
-    def _refuse_subscriber(self, session: Session, row: Row) -> Reply:
+    def _refuse_subscriber(self, session: Session, handler: Handler) -> Reply:
         return self._refuse_call(
             session,
-            row,
-            f"Can't execute '{row.name.decode()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / "
-            "QUIT / RESET are allowed in this context",
+            handler,
+            f"Can't execute '{handler.name.decode()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / "
+            "PING / QUIT / RESET are allowed in this context",
         )
 
-    def _refuse_call(self, session: Session, row: Row, what: str) -> Reply:
+    def _refuse_call(self, session: Session, handler: Handler, what: str) -> Reply:
         """Refuse a command for how, or when, it was called; of EXEC that ends the transaction."""
-        if row.name == b"exec":
+        if handler.name == b"exec":
             self.end_transaction(session)
             what = f"EXECABORT Transaction discarded because of: {what}"
         else:
             what = f"ERR {what}"
-        return self._refuse(session, CommandError(what), row)
+        return self._refuse(session, CommandError(what), handler)
 
     def _refuse(
-        self, session: Session, error: CommandError, row: Row | None = None
+        self, session: Session, error: CommandError, handler: Handler | None = None
     ) -> CommandError:
         """Refuse a command before it runs; inside MULTI that spoils the transaction."""
         if session.queue is not None:
             session.queue_broken = True
-        if row is not None:
-            row.stats.rejected += 1
+        if handler is not None:
+            handler.stats.rejected += 1
         self.statistics.note_error(error.text)
         return error
 
-    def _is_paused(self, session: Session, row: Row) -> bool:
+    def _is_paused(self, session: Session, handler: Handler) -> bool:
         """Whether CLIENT PAUSE stops it: EXEC counts as a write if something queued is one."""
         return (
             self.pause is Pause.ALL
-            or row.may_write
-            or (row.name == b"exec" and any(queued.may_write for queued, _ in session.queue or ()))
+            or handler.may_write
+            or (
+                handler.name == b"exec"
+                and any(queued.may_write for queued, _ in session.queue or ())
+            )
         )
 
     # --- Serving who waits --------------------------------------------------------------------
@@ -441,7 +454,7 @@ class Database:
             return None
         self._waiting.remove(waiter)
         reply = (
-            self._note_failure(waiter.row, CommandError(UNBLOCKED))
+            self._note_failure(waiter.handler, CommandError(UNBLOCKED))
             if with_error
             else self._last_answer(waiter, self.replica.now)
         )
@@ -486,18 +499,18 @@ class Database:
 
     def _is_held_back(self, waiter: Waiter) -> bool:
         """Whether CLIENT PAUSE forbids to serve it; who waits for no key changes nothing."""
-        return bool(waiter.blocked.keys) and self._is_paused(waiter.session, waiter.row)
+        return bool(waiter.blocked.keys) and self._is_paused(waiter.session, waiter.handler)
 
     def _try_again(self, waiter: Waiter, now: Millis) -> Reply | Blocked:
-        if waiter.row.writes and self.fault is not None:
-            return self._note_failure(waiter.row, CommandError(f"MISCONF {self.fault}"))
+        if waiter.handler.writes and self.fault is not None:
+            return self._note_failure(waiter.handler, CommandError(f"MISCONF {self.fault}"))
         started = self.clock()
         try:
             reply = waiter.blocked.retry(self.replica, now)
         except CommandError as error:
-            reply = self._note_failure(waiter.row, error)
+            reply = self._note_failure(waiter.handler, error)
         waiter.ns += self.clock() - started
-        if waiter.row.writes:
+        if waiter.handler.writes:
             self._note_write(waiter.session)
         return reply
 

@@ -25,11 +25,11 @@ class Talk(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A command as dispatch needs it, everything that its flags decide decided beforehand.
+class Handler:
+    """A command as dispatch needs it: its function, and what its flags decide, worked out once.
 
     Attributes:
-        name: lower case; ``client|id`` for a subcommand that has a row of its own.
+        name: lower case; ``client|id`` for a subcommand that is called by itself.
         arity: Redis's convention, negative is "at least".
         on_replica, on_session: the function; exactly one of the two is set.
         writes: refused while the disk refuses (flags ``write`` and ``names_dots``).
@@ -89,7 +89,7 @@ class Session:
     name: bytes = b""
     protocol: int = RESP2
     authenticated: bool = True
-    queue: list[tuple[Row, list[bytes]]] | None = None
+    queue: list[tuple[Handler, list[bytes]]] | None = None
     queue_broken: bool = False
     watched: set[bytes] = field(default_factory=set)
     dirty: bool = False

@@ -16,7 +16,7 @@ from crdtstream.database.session import Session, SessionCommand
 if TYPE_CHECKING:
     from crdtstream.database.database import Database
 
-# A transaction is one row of the log and one message to the peers, who would not take more than
+# A transaction is one record of the log and one message to the peers, who would not take more than
 # twice this.
 TRANSACTION_BYTES_MAX: Final = 512 << 20
 ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
@@ -99,7 +99,7 @@ class Transactions:
             raise CommandError(ABORTED)
         if dirty:
             return Null.ARRAY
-        if self._database.fault is not None and any(row.writes for row, _ in queue):
+        if self._database.fault is not None and any(handler.writes for handler, _ in queue):
             raise CommandError(
                 f"EXECABORT Transaction discarded because of: MISCONF {self._database.fault}"
             )
@@ -110,7 +110,9 @@ class Transactions:
             )
         session.in_exec = True
         try:
-            return [self._database.run_queued(row, session, now, argv) for row, argv in queue]
+            return [
+                self._database.run_queued(handler, session, now, argv) for handler, argv in queue
+            ]
         finally:
             session.in_exec = False
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from crdtstream.commands.reply import Blocked
 from crdtstream.core.ids import Millis
-from crdtstream.database.session import Row, Session
+from crdtstream.database.session import Handler, Session
 
 # Times that were overtaken stay in the heap until they are the greater part of it, and so many:
 # taking each out at once would mean a search.
@@ -30,7 +30,7 @@ class Waiter:
 
     seq: int
     session: Session
-    row: Row
+    handler: Handler
     blocked: Blocked
     deadline: Millis | None
     argv: list[bytes]
@@ -74,7 +74,7 @@ class WaitingRoom:
     def add(
         self,
         session: Session,
-        row: Row,
+        handler: Handler,
         blocked: Blocked,
         now: Millis,
         *,
@@ -85,7 +85,7 @@ class WaitingRoom:
         assert session.id not in self._by_session, "a blocked client calls nothing"
         self._seq += 1
         deadline = Millis(now + blocked.timeout_ms) if blocked.timeout_ms else None
-        waiter = Waiter(self._seq, session, row, blocked, deadline, argv, ns)
+        waiter = Waiter(self._seq, session, handler, blocked, deadline, argv, ns)
         self._by_session[session.id] = waiter
         for key in blocked.keys:
             self._by_key.setdefault(key, {})[waiter.seq] = waiter

@@ -13,7 +13,7 @@ import structlog
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.ids import Millis
-from crdtstream.database.session import Row, Session
+from crdtstream.database.session import Handler, Session
 from crdtstream.engine import Engine
 from crdtstream.resp.clients.client_commands import ClientCommands
 from crdtstream.resp.clients.connection import Connection
@@ -179,10 +179,12 @@ class RespServer:
         found = [threshold for threshold in thresholds if threshold is not None]
         self.database.slow_ns = min(found, default=sys.maxsize)
 
-    def _note_slow(self, session: Session, row: Row, argv: list[bytes], ns: int) -> None:
+    def _note_slow(self, session: Session, handler: Handler, argv: list[bytes], ns: int) -> None:
         unix_s = self.engine.now() // 1000
-        self.latency.note(FAST_COMMAND if row.fast else COMMAND, ms=ns // 1_000_000, unix_s=unix_s)
-        if row.slowlogged:
+        self.latency.note(
+            FAST_COMMAND if handler.fast else COMMAND, ms=ns // 1_000_000, unix_s=unix_s
+        )
+        if handler.slowlogged:
             connection = self.connections.get(session.id)
             self.slowlog.note(
                 argv,

@@ -41,9 +41,9 @@ COMMANDS: Final = (
     Mutation(
         "transaction-split-over-batches",
         "crdtstream/database/database.py",
-        "        reply = self._run(row, session, now, argv)\n"
+        "        reply = self._run(handler, session, now, argv)\n"
         "        if not isinstance(reply, Blocked):\n",
-        "        reply = self._run(row, session, now, argv)\n"
+        "        reply = self._run(handler, session, now, argv)\n"
         "        self.replica.seal(now)\n"
         "        if not isinstance(reply, Blocked):\n",
         (DATABASE + "test_a_transaction_is_one_batch",),
@@ -76,16 +76,16 @@ COMMANDS: Final = (
     Mutation(
         "writes-go-on-while-the-disk-refuses",
         "crdtstream/database/database.py",
-        "        if row.writes and self.fault is not None:\n            return self._refuse(",
-        "        if row.writes and self.fault == b'':\n            return self._refuse(",
+        "        if handler.writes and self.fault is not None:\n            return self._refuse(",
+        "        if handler.writes and self.fault == b'':\n            return self._refuse(",
         (DATABASE + "test_only_writes_are_refused_while_the_disk_refuses",),
         "writes are taken that no disk holds",
     ),
     Mutation(
         "blocked-writer-served-while-the-disk-refuses",
         "crdtstream/database/database.py",
-        "if waiter.row.writes and self.fault is not None:",
-        "if waiter.row.writes and self.fault == b'':",
+        "if waiter.handler.writes and self.fault is not None:",
+        "if waiter.handler.writes and self.fault == b'':",
         (DATABASE + "test_blocked_writers_hear_of_a_refusing_disk",),
         "entries are handed out that no disk knows to be pending",
     ),
