@@ -382,14 +382,14 @@ def test_readers_who_claim_are_tried_once_and_woken_all_the_same(clients: Client
     for n in range(50):
         clients.say(f"g{n}", f"XREADGROUP GROUP g c{n} BLOCK 0 CLAIM 1000 STREAMS s >")
     tries = 0
-    try_again = clients.database._try_again
+    try_again = clients.database.try_again
 
     def counted(waiter: Waiter, now: Millis) -> Reply | Blocked:
         nonlocal tries
         tries += 1
         return try_again(waiter, now)
 
-    clients.database._try_again = counted  # type: ignore[method-assign]
+    clients.database.try_again = counted  # type: ignore[method-assign]
     clients.say("w", "XADD s * f v")
     assert [name for name, _ in clients.take_served()] == ["g0"]
     assert tries <= 3
@@ -462,7 +462,7 @@ def test_deadlines_of_those_served_do_not_pile_up(clients: Clients) -> None:
         clients.say("a", "XREAD BLOCK 1000000 STREAMS s $")
         clients.say("w", "XADD s * f v")
     assert len(clients.take_served()) == 1000
-    assert len(clients.database._waiting._times) < 200
+    assert len(clients.database._serving.waiting._times) < 200
     assert clients.database.next_deadline() is None
 
 
@@ -487,7 +487,7 @@ def test_trying_in_vain_does_not_pile_up_times(clients: Clients) -> None:
     for _ in range(1000):
         clients.say("w", "XADD s * f v")
     assert clients.database.waiting_count == 1
-    assert len(clients.database._waiting._times) < 200
+    assert len(clients.database._serving.waiting._times) < 200
 
 
 def test_an_entry_for_one_of_many_readers_tries_no_more_than_it_serves(clients: Clients) -> None:
@@ -500,14 +500,14 @@ def test_an_entry_for_one_of_many_readers_tries_no_more_than_it_serves(clients: 
         clients.say("other", "XREAD BLOCK 0 STREAMS elsewhere $")
         clients.database.unblock(clients.session("other").id, with_error=False)
     tries = 0
-    try_again = clients.database._try_again
+    try_again = clients.database.try_again
 
     def counted(waiter: Waiter, now: Millis) -> Reply | Blocked:
         nonlocal tries
         tries += 1
         return try_again(waiter, now)
 
-    clients.database._try_again = counted  # type: ignore[method-assign]
+    clients.database.try_again = counted  # type: ignore[method-assign]
     clients.say("w", "XADD s * f v")
     assert [name for name, _ in clients.take_served()] == ["g0", "h0"]
     assert tries <= 4

@@ -11,10 +11,10 @@ COMMANDS_TESTS: Final = "tests/commands/test_commands.py::"
 COMMANDS: Final = (
     Mutation(
         "watch-sleeps-through-changes",
-        "crdtstream/database/database.py",
+        "crdtstream/database/serving.py",
         "            keys = sorted(touched)\n"
         "            touched.clear()\n"
-        "            self._transactions.trip(keys)\n",
+        "            transactions.note_changed(keys)\n",
         "            keys = sorted(touched)\n            touched.clear()\n",
         (DATABASE + "test_watch_trips_when_the_key_changes",),
         "a transaction overwrites what another client wrote meanwhile",
@@ -22,7 +22,8 @@ COMMANDS: Final = (
     Mutation(
         "watch-sleeps-through-expiry",
         "crdtstream/database/database.py",
-        "as EXEC has to know.\n                self._transactions.trip(self.replica.touched)\n",
+        "as EXEC has to know.\n"
+        "                self._transactions.note_changed(self.replica.touched)\n",
         "as EXEC has to know.\n                pass\n",
         (
             DATABASE + "test_a_watched_key_that_expires_is_a_change",
@@ -51,7 +52,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "transaction-runs-after-an-error-in-its-queue",
-        "crdtstream/database/database.py",
+        "crdtstream/database/refusing.py",
         "            session.queue_broken = True\n",
         "            session.queue_broken = False\n",
         (DATABASE + "test_a_command_refused_when_queued_aborts_exec",),
@@ -76,8 +77,8 @@ COMMANDS: Final = (
     Mutation(
         "writes-go-on-while-the-disk-refuses",
         "crdtstream/database/database.py",
-        "        if handler.writes and self.fault is not None:\n            return self._refuse(",
-        "        if handler.writes and self.fault == b'':\n            return self._refuse(",
+        "        if handler.writes and self.fault is not None:\n            return self._refusals.",
+        "        if handler.writes and self.fault == b'':\n            return self._refusals.",
         (DATABASE + "test_only_writes_are_refused_while_the_disk_refuses",),
         "writes are taken that no disk holds",
     ),
