@@ -15,22 +15,22 @@ from crdtstream.commands.reply import Reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import Handler, Session
 from crdtstream.engine import Engine
-from crdtstream.resp.clients.client_commands import ClientCommands
 from crdtstream.resp.clients.connection import Connection
-from crdtstream.resp.clients.connection_commands import ConnectionCommands
-from crdtstream.resp.clients.introspection import Introspection
 from crdtstream.resp.clients.limits import connection_limits
 from crdtstream.resp.clients.pause import ClientPause
 from crdtstream.resp.clients.pubsub import Delivery
 from crdtstream.resp.clients.wait import Wait
-from crdtstream.resp.operator.acl import AclCommands
-from crdtstream.resp.operator.config import Config
-from crdtstream.resp.operator.info import Info
-from crdtstream.resp.operator.latency import COMMAND, FAST_COMMAND, LatencyMonitor
-from crdtstream.resp.operator.memory import MemoryCommands
-from crdtstream.resp.operator.monitor import Monitors
-from crdtstream.resp.operator.server_commands import ServerCommands
-from crdtstream.resp.operator.slowlog import Slowlog
+from crdtstream.resp.commands.connection.client import ClientCommands
+from crdtstream.resp.commands.connection.hello import ConnectionCommands
+from crdtstream.resp.commands.server.acl import AclCommands
+from crdtstream.resp.commands.server.command import Introspection
+from crdtstream.resp.commands.server.config import Config
+from crdtstream.resp.commands.server.info import Info
+from crdtstream.resp.commands.server.latency import COMMAND, FAST_COMMAND, LatencyMonitor
+from crdtstream.resp.commands.server.memory import MemoryCommands
+from crdtstream.resp.commands.server.monitor import Monitors
+from crdtstream.resp.commands.server.node import ServerCommands
+from crdtstream.resp.commands.server.slowlog import Slowlog
 from crdtstream.settings import NodeSettings
 
 logger = structlog.get_logger(__name__)

@@ -21,8 +21,8 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.uid import shown_uid
 from crdtstream.database.channels import Kind
 from crdtstream.database.session import Session, SessionCommand
-from crdtstream.resp.clients.connection_commands import REDIS_VERSION
-from crdtstream.resp.operator.server_commands import applied_effects
+from crdtstream.resp.commands.connection.hello import REDIS_VERSION
+from crdtstream.resp.commands.server.node import applied_effects
 
 if TYPE_CHECKING:
     from crdtstream.resp.server import RespServer

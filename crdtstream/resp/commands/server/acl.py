@@ -8,7 +8,7 @@ from crdtstream.commands.reply import OK, Reply, RespMap, RespSet
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
-from crdtstream.resp.clients.connection_commands import DEFAULT_USER
+from crdtstream.resp.commands.connection.hello import DEFAULT_USER
 from crdtstream.resp.containers import container
 
 HELP: Final = (

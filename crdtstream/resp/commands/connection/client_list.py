@@ -8,7 +8,7 @@ from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis
 from crdtstream.database.channels import Kind
 from crdtstream.resp.clients.connection import Connection
-from crdtstream.resp.clients.connection_commands import DEFAULT_USER
+from crdtstream.resp.commands.connection.hello import DEFAULT_USER
 
 if TYPE_CHECKING:
     from crdtstream.resp.server import RespServer

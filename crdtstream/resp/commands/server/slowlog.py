@@ -16,8 +16,8 @@ from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.resp.commands.server.redaction import without_secrets
 from crdtstream.resp.containers import container
-from crdtstream.resp.operator.redaction import without_secrets
 
 ARGUMENTS_MAX: Final = 32
 ARGUMENT_BYTES_MAX: Final = 128

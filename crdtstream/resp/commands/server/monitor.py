@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from crdtstream.commands.reply import NO_REPLY, OK, CommandError, Reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import Session, SessionCommand
-from crdtstream.resp.operator.redaction import without_secrets
+from crdtstream.resp.commands.server.redaction import without_secrets
 
 if TYPE_CHECKING:
     from crdtstream.resp.server import RespServer

@@ -8,8 +8,8 @@ from crdtstream.commands.reply import OK, Reply, RespMap, Verbatim
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.resp.commands.server.info import buffered_bytes, resident_bytes
 from crdtstream.resp.containers import container
-from crdtstream.resp.operator.info import buffered_bytes, resident_bytes
 
 if TYPE_CHECKING:
     from crdtstream.resp.server import RespServer

@@ -16,8 +16,8 @@ from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.database.statistics import CallStatistics, Statistics
+from crdtstream.resp.commands.server.sparkline import sparkline
 from crdtstream.resp.containers import container
-from crdtstream.resp.operator.sparkline import sparkline
 
 COMMAND: Final = "command"
 FAST_COMMAND: Final = "fast-command"

@@ -9,7 +9,7 @@ from crdtstream.commands.reply import NO_REPLY, OK, CommandError, Reply, Verbati
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
-from crdtstream.resp.clients.connection_commands import REDIS_VERSION
+from crdtstream.resp.commands.connection.hello import REDIS_VERSION
 from crdtstream.resp.containers import container
 
 if TYPE_CHECKING:

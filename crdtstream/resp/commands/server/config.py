@@ -12,9 +12,9 @@ from crdtstream.commands.reply import OK, CommandError, Reply, RespMap
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.resp.commands.server.parameters import BadValueError, make_parameters
+from crdtstream.resp.commands.server.rewriting import RewriteError, rewrite_file
 from crdtstream.resp.containers import container
-from crdtstream.resp.operator.parameters import BadValueError, make_parameters
-from crdtstream.resp.operator.rewriting import RewriteError, rewrite_file
 
 if TYPE_CHECKING:
     from crdtstream.resp.server import RespServer

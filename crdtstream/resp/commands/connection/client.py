@@ -9,9 +9,15 @@ from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.database import Pause
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand, Talk
-from crdtstream.resp.clients.client_list import Filter, describe, kill_filter, of_ids, of_type
 from crdtstream.resp.clients.connection import Connection
-from crdtstream.resp.clients.connection_commands import BAD_NAME, is_name
+from crdtstream.resp.commands.connection.client_list import (
+    Filter,
+    describe,
+    kill_filter,
+    of_ids,
+    of_type,
+)
+from crdtstream.resp.commands.connection.hello import BAD_NAME, is_name
 from crdtstream.resp.containers import container
 
 if TYPE_CHECKING:
