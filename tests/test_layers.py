@@ -1,7 +1,9 @@
 """Imports point one way: shells -> commands -> core, and core and commands do no IO."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -224,3 +226,88 @@ def test_core_must_not_know_commands(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("from crdtstream.commands.reply import Reply")
     assert violations(path, tmp_path) != []
+
+
+# --- Circles ------------------------------------------------------------------------------------
+
+# Imports that are left out when circles are looked for: (importing, imported).
+CIRCLES_ALLOWED = frozenset(
+    # Goes when connections no longer know the server.
+    {("crdtstream.resp.clients.connection", "crdtstream.resp.server")}
+)
+
+
+def module_of(path: Path, root: Path = ROOT) -> str:
+    """``crdtstream.core`` of ``crdtstream/core/__init__.py``."""
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def import_graph(package: Path = PACKAGE, root: Path = ROOT) -> dict[str, set[str]]:
+    """The modules of ours that each module imports, anywhere in it and for types only, too."""
+    files = {module_of(path, root): path for path in sources(package)}
+    graph: dict[str, set[str]] = {module: set() for module in files}
+    for module, path in files.items():
+        for imported in imports_of(path, root):
+            name = imported.module
+            # A name in a module, or a module.
+            name = name if name in files else name.rpartition(".")[0]
+            if name in files and name != module:
+                graph[module].add(name)
+    return graph
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle; empty: there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        # Each is imported by the next one.
+        found: list[str] = error.args[1]
+        return found[::-1]
+    return []
+
+
+def test_nothing_is_imported_in_a_circle() -> None:
+    """Imports for types only count: a module that must know another one is not below it."""
+    graph = {
+        module: {name for name in imported if (module, name) not in CIRCLES_ALLOWED}
+        for module, imported in import_graph().items()
+    }
+    assert circle(graph) == [], "each imports the next one; give one of them what it needs instead"
+
+
+def test_what_is_allowed_is_needed() -> None:
+    graph = import_graph()
+    assert [pair for pair in CIRCLES_ALLOWED if pair[1] not in graph[pair[0]]] == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from crdtstream.core.one import One",
+        "from crdtstream.core import one",
+        "import crdtstream.core.one",
+        "from .one import One",
+        "def f():\n    from crdtstream.core.one import One",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .one import One",
+    ],
+)
+def test_a_circle_is_found(tmp_path: Path, back: str) -> None:
+    folder = tmp_path / "crdtstream" / "core"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text("from crdtstream.core.two import Two\n")
+    (folder / "two.py").write_text("from crdtstream.core.three import Three\n")
+    (folder / "three.py").write_text(back + "\n")
+    graph = import_graph(tmp_path / "crdtstream", tmp_path)
+    found = circle(graph)
+    assert set(found) == {f"crdtstream.core.{name}" for name in ("one", "two", "three")}
+    assert all(after in graph[before] for before, after in pairwise(found))
+
+
+def test_no_circle_is_found_where_there_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "crdtstream" / "core"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text("from . import two, three\n")
+    (folder / "two.py").write_text("from . import three\n")
+    (folder / "three.py").write_text("import math\n")
+    assert circle(import_graph(tmp_path / "crdtstream", tmp_path)) == []

@@ -1,15 +1,16 @@
 """CLIENT: names, lists, and what one client may do to another."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer, shown, timeout_ms
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, RespSet, Verbatim
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
-from crdtstream.database.database import Pause
+from crdtstream.database.database import Database, Pause
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand, Talk
 from crdtstream.resp.clients.connection import Connection
+from crdtstream.resp.clients.pause import ClientPause
 from crdtstream.resp.commands.connection.client_list import (
     Filter,
     describe,
@@ -19,9 +20,6 @@ from crdtstream.resp.commands.connection.client_list import (
 )
 from crdtstream.resp.commands.connection.hello import BAD_NAME, is_name
 from crdtstream.resp.containers import container
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
 
 HELP: Final = (
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -94,10 +92,28 @@ NO_CACHING: Final = (
 
 
 class ClientCommands:
-    """CLIENT and its subcommands."""
+    """CLIENT and its subcommands.
 
-    def __init__(self, server: "RespServer") -> None:
-        self._server = server
+    Args:
+        connections: all clients, by session id; they come and go.
+        is_monitor: whether a client watches what the others call (MONITOR).
+        deliver: hands a reply to a client whose waiting is over.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        connections: Mapping[int, Connection],
+        pause: ClientPause,
+        *,
+        is_monitor: Callable[[Session], bool],
+        deliver: Callable[[Session, Reply], None],
+    ) -> None:
+        self._database = database
+        self._connections = connections
+        self._clients_pause = pause
+        self._is_monitor = is_monitor
+        self._deliver = deliver
 
     def commands(self) -> list[SessionCommand]:
         rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
@@ -159,12 +175,12 @@ class ClientCommands:
 
     def _no_evict(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT NO-EVICT ON|OFF: nothing is ever evicted, whatever the client says."""
-        self._server.connections[session.id].no_evict = _is_on(argv[2])
+        self._connections[session.id].no_evict = _is_on(argv[2])
         return OK
 
     def _no_touch(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT NO-TOUCH ON|OFF: nothing is ever evicted, so nobody counts touches."""
-        self._server.connections[session.id].no_touch = _is_on(argv[2])
+        self._connections[session.id].no_touch = _is_on(argv[2])
         return OK
 
     def _tracking(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
@@ -201,8 +217,7 @@ class ClientCommands:
     # --- About others -------------------------------------------------------------------------
 
     def _info(self, session: Session, now: Millis, _argv: list[bytes]) -> Reply:
-        connection = self._server.connections[session.id]
-        return Verbatim(describe(self._server, connection, now) + b"\n")
+        return Verbatim(self._line(self._connections[session.id], now))
 
     def _list(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT LIST [TYPE type | ID id …], by id."""
@@ -216,10 +231,12 @@ class ClientCommands:
                 chosen = [of_ids(ids)]
             case _:
                 raise CommandError(SYNTAX_ERROR)
-        lines = [
-            describe(self._server, connection, now) + b"\n" for connection in self._choose(chosen)
-        ]
+        lines = [self._line(connection, now) for connection in self._choose(chosen)]
         return Verbatim(b"".join(lines))
+
+    def _line(self, connection: Connection, now: Millis) -> bytes:
+        is_monitor = self._is_monitor(connection.session)
+        return describe(self._database, connection, now, is_monitor=is_monitor) + b"\n"
 
     def _unblock(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT UNBLOCK id [TIMEOUT|ERROR]: 1 if it was blocked."""
@@ -228,10 +245,10 @@ class ClientCommands:
         if reason not in (b"timeout", b"error"):
             raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
         session_id = integer(argv[2])
-        served = self._server.database.unblock(session_id, with_error=reason == b"error")
+        served = self._database.unblock(session_id, with_error=reason == b"error")
         if served is None:
             return 0
-        self._server.deliver(*served)
+        self._deliver(*served)
         return 1
 
     def _pause(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
@@ -246,12 +263,12 @@ class ClientCommands:
         )
         if pause is None:
             raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
-        self._server.pause.begin(pause, timeout_ms(argv[2], now))
+        self._clients_pause.begin(pause, timeout_ms(argv[2], now))
         return OK
 
     def _unpause(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """CLIENT UNPAUSE: everyone goes on."""
-        self._server.pause.end()
+        self._clients_pause.end()
         return OK
 
     def _kill(self, session: Session, now: Millis, argv: list[bytes]) -> Reply:
@@ -292,7 +309,7 @@ class ClientCommands:
                 connection.abort()
 
     def _choose(self, filters: list[Filter]) -> Iterator[Connection]:
-        for _, connection in sorted(self._server.connections.items()):
+        for _, connection in sorted(self._connections.items()):
             if all(accepts(connection) for accepts in filters):
                 yield connection
 

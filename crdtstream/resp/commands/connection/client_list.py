@@ -1,30 +1,27 @@
 """The lines of CLIENT LIST, and the filters that choose among clients."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, parse_i64, shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis
 from crdtstream.database.channels import Kind
+from crdtstream.database.database import Database
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.commands.connection.hello import DEFAULT_USER
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
 
 CLIENT_TYPES: Final = frozenset({b"normal", b"master", b"replica", b"slave", b"pubsub"})
 
 Filter = Callable[[Connection], bool]
 
 
-def describe(server: "RespServer", connection: Connection, now: Millis) -> bytes:
+def describe(database: Database, connection: Connection, now: Millis, *, is_monitor: bool) -> bytes:
     """One line of CLIENT LIST; the fields are Redis's, those without meaning here are 0."""
     session = connection.session
-    database = server.database
     names = {kind: database.channels.name_count(session, kind) for kind in Kind}
     states = {
-        "O": server.monitors.includes(session),
+        "O": is_monitor,
         "P": session.subscriptions > 0,
         "x": session.queue is not None,
         "b": database.is_waiting(session) or connection.is_postponed,

@@ -1,15 +1,14 @@
 """Commands about the connection itself: HELLO, AUTH, PING and the like."""
 
 import hmac
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, only_database, parse_i64, shown
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.ids import Millis
+from crdtstream.database.database import Database
 from crdtstream.database.session import RESP2, RESP3, Session, SessionCommand, Talk
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
 
 # The Redis whose stream commands and replies these are; clients switch features by it.
 REDIS_VERSION: Final = "8.2.0"
@@ -38,13 +37,19 @@ def is_name(text: bytes) -> bool:
 
 
 class ConnectionCommands:
-    """Who a client is and how it wants to talk."""
+    """Who a client is and how it wants to talk.
 
-    def __init__(self, server: "RespServer") -> None:
-        self._server = server
-        self._database = server.database
-        # Of the user ``default``, the only one; empty: none is asked for.
-        self._password = server.settings.requirepass.encode()
+    Args:
+        password: of the user ``default``, the only one; empty: none is asked for.
+        on_reset: forgets what a client is to the server besides its session (RESET).
+    """
+
+    def __init__(
+        self, database: Database, password: bytes, *, on_reset: Callable[[Session], None]
+    ) -> None:
+        self._database = database
+        self._password = password
+        self._on_reset = on_reset
 
     def commands(self) -> list[SessionCommand]:
         return [
@@ -83,9 +88,7 @@ class ConnectionCommands:
         """RESET: as if the client had just connected."""
         self._database.end_transaction(session)
         self._database.channels.forget(session)
-        self._server.monitors.leave(session)
-        connection = self._server.connections[session.id]
-        connection.no_evict = connection.no_touch = False
+        self._on_reset(session)
         session.name = b""
         session.protocol = RESP2
         session.talk = Talk.ON

@@ -4,7 +4,7 @@ What is told of a command is what its page in the manual says; only the arity is
 A command without a page is not shown, and a test sees to it that there is none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -17,7 +17,6 @@ from crdtstream.commands.keys.glob import compile_glob
 from crdtstream.commands.reply import CommandError, Null, Reply, RespMap, RespSet, Status
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
-from crdtstream.database.database import Database
 from crdtstream.database.dispatch import AnyCommand
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.containers import container
@@ -44,10 +43,14 @@ HELP: Final = (
 
 
 class Introspection:
-    """COMMAND and its subcommands."""
+    """COMMAND and its subcommands.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    Args:
+        commands: every command by name; complete when the first client comes.
+    """
+
+    def __init__(self, commands: Mapping[bytes, AnyCommand]) -> None:
+        self._commands = commands
 
     def commands(self) -> list[SessionCommand]:
         rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
@@ -117,11 +120,8 @@ class Introspection:
 
     @cached_property
     def _known(self) -> dict[bytes, AnyCommand]:
-        """Commands that have a page, by name, subcommands too.
-
-        Kept, as no command is registered any more when clients come.
-        """
-        commands = self._database.commands
+        """Commands that have a page, by name, subcommands too."""
+        commands = self._commands
         return {name: commands[name] for name in sorted(commands) if name.decode() in pages()}
 
     @cached_property

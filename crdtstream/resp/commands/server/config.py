@@ -1,10 +1,11 @@
-"""CONFIG: the server's parameters under Redis's names.
+"""CONFIG: the node's parameters under Redis's names.
 
-A SET counts until the node stops; REWRITE puts what was set into the configuration file.
+A SET holds until the node stops; REWRITE puts what was set into the configuration file.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
 
 from crdtstream.commands.arguments import shown
 from crdtstream.commands.keys.glob import compile_glob
@@ -12,12 +13,9 @@ from crdtstream.commands.reply import OK, CommandError, Reply, RespMap
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
-from crdtstream.resp.commands.server.parameters import BadValueError, make_parameters
 from crdtstream.resp.commands.server.rewriting import RewriteError, rewrite_file
+from crdtstream.resp.commands.server.values import BadValueError, Parameter
 from crdtstream.resp.containers import container
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
 
 HELP: Final = (
     "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -36,11 +34,24 @@ NO_FILE: Final = "ERR The server is running without a config file"
 
 
 class Config:
-    """CONFIG and its subcommands."""
+    """CONFIG and its subcommands.
 
-    def __init__(self, server: "RespServer") -> None:
-        self._server = server
-        self._parameters = make_parameters(server)
+    Args:
+        parameters: by name.
+        file: where the settings came from; None: from no file.
+        reset_counters: lets the counters of INFO begin at 0.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Parameter],
+        *,
+        file: Path | None,
+        reset_counters: Callable[[], None],
+    ) -> None:
+        self._parameters = parameters
+        self._file = file
+        self._reset_counters = reset_counters
         # What CONFIG SET changed and REWRITE has not written yet.
         self._changed: set[str] = set()
 
@@ -93,14 +104,13 @@ class Config:
 
     def _resetstat(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """CONFIG RESETSTAT: the counters of INFO begin at 0 again."""
-        self._server.reset_counters()
+        self._reset_counters()
         return OK
 
     def _rewrite(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """CONFIG REWRITE: put what CONFIG SET changed into the file that the node was started
         from; everything else in it stays as it is.  It reads and writes one small file."""
-        path = self._server.config_file
-        if path is None:
+        if self._file is None:
             raise CommandError(NO_FILE)
         values: dict[str, int | str] = {}
         for name in sorted(self._changed):
@@ -108,7 +118,7 @@ class Config:
             if parameter.setting is not None and parameter.setting_value is not None:
                 values[parameter.setting] = parameter.setting_value()
         try:
-            rewrite_file(path, values)
+            rewrite_file(self._file, values)
         except RewriteError as error:
             raise CommandError(f"ERR Rewriting config file: {error}") from error
         self._changed.clear()

@@ -11,8 +11,9 @@ import platform
 import resource
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import shown
 from crdtstream.commands.reply import Reply, Verbatim
@@ -21,11 +22,18 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.uid import shown_uid
 from crdtstream.database.channels import Kind
 from crdtstream.database.session import Session, SessionCommand
+from crdtstream.engine import Engine
+from crdtstream.resp.clients.connection import Connection
+from crdtstream.resp.clients.traffic import Traffic
 from crdtstream.resp.commands.connection.hello import REDIS_VERSION
+from crdtstream.resp.commands.server.memory import (
+    buffered_bytes,
+    peak_bytes,
+    resident_bytes,
+    total_bytes,
+)
 from crdtstream.resp.commands.server.node import applied_effects
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
+from crdtstream.settings import NodeSettings
 
 Fields: TypeAlias = dict[str, int | str]
 
@@ -33,14 +41,38 @@ ALL: Final = frozenset({"all", "everything"})
 # Sections that are long and are told when asked for only, as in Redis.
 NOT_BY_DEFAULT: Final = frozenset({"commandstats", "latencystats"})
 PERCENTILES: Final = (50.0, 99.0, 99.9)
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Info:
-    """INFO [section …]."""
+    """INFO [section …].
 
-    def __init__(self, server: "RespServer") -> None:
-        self._server = server
+    Args:
+        config_file: where the settings came from; None: from no file.
+        connections: all clients, by session id; they come and go.
+        clients_max: how many there may be, at present.
+        port: where clients are listened for, once they are.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: NodeSettings,
+        connections: Mapping[int, Connection],
+        traffic: Traffic,
+        *,
+        config_file: Path | None,
+        clients_max: Callable[[], int],
+        port: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._database = engine.database
+        self._settings = settings
+        self._connections = connections
+        self._traffic = traffic
+        self._config_file = "" if config_file is None else str(config_file.resolve())
+        self._clients_max = clients_max
+        self._port = port
+        self._started_ms = engine.now()
         self._run_id = secrets.token_hex(20)
         self._sections: dict[str, Callable[[Millis], Fields]] = {
             "Server": self._about_server,
@@ -83,8 +115,8 @@ class Info:
     # --- Sections -----------------------------------------------------------------------------
 
     def _about_server(self, now: Millis) -> Fields:
-        server = self._server
-        uptime_s = max(0, now - server.started_ms) // 1000
+        port = self._port()
+        uptime_s = max(0, now - self._started_ms) // 1000
         return {
             "redis_version": REDIS_VERSION,
             "redis_git_sha1": "00000000",
@@ -93,32 +125,31 @@ class Info:
             "redis_mode": "standalone",
             "server_name": "crdtstream",
             "crdtstream_version": importlib.metadata.version("crdtstream"),
-            "database_uid": shown_uid(server.engine.replica.database_uid),
+            "database_uid": shown_uid(self._engine.replica.database_uid),
             "os": f"{platform.system()} {platform.release()} {platform.machine()}",
             "arch_bits": 64,
             "process_id": os.getpid(),
             "process_supervised": "no",
             "run_id": self._run_id,
-            "tcp_port": server.port,
+            "tcp_port": port,
             "server_time_usec": now * 1000,
             "uptime_in_seconds": uptime_s,
             "uptime_in_days": uptime_s // 86_400,
             "hz": 10,
             "configured_hz": 10,
             "executable": sys.executable,
-            "config_file": "" if server.config_file is None else str(server.config_file.resolve()),
+            "config_file": self._config_file,
             "io_threads_active": 0,
-            "listener0": f"name=tcp,bind={server.settings.host},port={server.port}",
+            "listener0": f"name=tcp,bind={self._settings.host},port={port}",
         }
 
     def _about_clients(self, _now: Millis) -> Fields:
-        server, database = self._server, self._server.database
-        connections = server.connections.values()
+        database, connections = self._database, self._connections.values()
         postponed = sum(connection.is_postponed for connection in connections)
         return {
-            "connected_clients": len(server.connections),
+            "connected_clients": len(connections),
             "cluster_connections": 0,
-            "maxclients": server.limits.clients_max,
+            "maxclients": self._clients_max(),
             "blocked_clients": database.waiting_count + postponed,
             "tracking_clients": 0,
             "pubsub_clients": database.channels.session_count,
@@ -130,8 +161,7 @@ class Info:
 
     def _about_memory(self, _now: Millis) -> Fields:
         rss = resident_bytes()
-        peak = max(rss, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-        total = _PAGE_BYTES * os.sysconf("SC_PHYS_PAGES")
+        peak, total = peak_bytes(rss), total_bytes()
         return {
             "used_memory": rss,
             "used_memory_human": human(rss),
@@ -145,12 +175,12 @@ class Info:
             "maxmemory": 0,
             "maxmemory_human": "0B",
             "maxmemory_policy": "noeviction",
-            "mem_clients_normal": buffered_bytes(self._server),
+            "mem_clients_normal": buffered_bytes(self._connections),
             "mem_allocator": "libc",
         }
 
     def _about_persistence(self, _now: Millis) -> Fields:
-        engine = self._server.engine
+        engine = self._engine
         return {
             "loading": 0,
             "async_loading": 0,
@@ -170,17 +200,17 @@ class Info:
         }
 
     def _about_stats(self, now: Millis) -> Fields:
-        commands, bytes_in, bytes_out = self._server.rates(now)
-        channels = self._server.database.channels
-        counters = self._server.counters()
+        rates = self._traffic.rates(now)
+        channels = self._database.channels
+        counters = self._traffic.counters()
         return {
             "total_connections_received": counters["total_connections_received"],
             "total_commands_processed": counters["total_commands_processed"],
-            "instantaneous_ops_per_sec": round(commands),
+            "instantaneous_ops_per_sec": round(rates.commands),
             "total_net_input_bytes": counters["total_net_input_bytes"],
             "total_net_output_bytes": counters["total_net_output_bytes"],
-            "instantaneous_input_kbps": f"{bytes_in / 1024:.2f}",
-            "instantaneous_output_kbps": f"{bytes_out / 1024:.2f}",
+            "instantaneous_input_kbps": f"{rates.bytes_in / 1024:.2f}",
+            "instantaneous_output_kbps": f"{rates.bytes_out / 1024:.2f}",
             "rejected_connections": counters["rejected_connections"],
             "expired_keys": counters["expired_keys"],
             "evicted_keys": 0,
@@ -202,7 +232,7 @@ class Info:
 
     def _about_replication(self, _now: Millis) -> Fields:
         # Every region takes writes; to a client of one region it is a master without replicas.
-        settings = self._server.settings
+        settings = self._settings
         whose = f"{settings.database_id} {settings.region}".encode()
         return {
             "role": "master",
@@ -210,7 +240,7 @@ class Info:
             "master_failover_state": "no-failover",
             "master_replid": hashlib.sha256(whose).hexdigest()[:40],
             "master_replid2": "0" * 40,
-            "master_repl_offset": applied_effects(self._server),
+            "master_repl_offset": applied_effects(self._engine.replica),
             "second_repl_offset": -1,
             "repl_backlog_active": 0,
             "repl_backlog_size": 0,
@@ -230,7 +260,7 @@ class Info:
 
     def _about_commands(self, _now: Millis) -> Fields:
         fields: Fields = {}
-        for name, calls in self._server.database.statistics.used():
+        for name, calls in self._database.statistics.used():
             usec, count = calls.usec, calls.calls
             fields[f"cmdstat_{name.decode()}"] = (
                 f"calls={count},usec={usec},"
@@ -240,12 +270,12 @@ class Info:
         return fields
 
     def _about_errors(self, _now: Millis) -> Fields:
-        kinds = self._server.database.statistics.errors_by_kind()
+        kinds = self._database.statistics.errors_by_kind()
         return {f"errorstat_{kind}": f"count={count}" for kind, count in kinds.items()}
 
     def _about_latencies(self, _now: Millis) -> Fields:
         fields: Fields = {}
-        for name, calls in self._server.database.statistics.used():
+        for name, calls in self._database.statistics.used():
             if calls.calls:
                 levels = zip(PERCENTILES, calls.percentiles(PERCENTILES), strict=True)
                 fields[f"latency_percentiles_usec_{name.decode()}"] = ",".join(
@@ -254,7 +284,7 @@ class Info:
         return fields
 
     def _about_keyspace(self, now: Millis) -> Fields:
-        replica = self._server.engine.replica
+        replica = self._engine.replica
         count = len(replica)
         mean = replica.mean_deadline()
         mean_ms = 0 if mean is None else max(0, mean - now)
@@ -263,11 +293,11 @@ class Info:
 
     def _about_crdt(self, _now: Millis) -> Fields:
         """The regions: what is applied and durable here, and how far behind us each peer is."""
-        engine = self._server.engine
+        engine = self._engine
         replica = engine.replica
         fields: Fields = {
             "crdt_region": replica.region,
-            "crdt_database_id": self._server.settings.database_id,
+            "crdt_database_id": self._settings.database_id,
             "crdt_vv": format_vv(replica.vv),
             "crdt_durable_vv": format_vv(engine.durable_vv),
             "crdt_tombstones": replica.tombstone_count,
@@ -277,21 +307,6 @@ class Info:
             behind = missing(vv, engine.durable_vv)
             fields[f"crdt_peer_{region}"] = f"effects_behind={behind},durable_vv={format_vv(vv)}"
         return fields
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in RAM; the peak where /proc does not exist."""
-    try:
-        with open("/proc/self/statm", "rb") as statm:
-            return int(statm.read().split()[1]) * _PAGE_BYTES
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def buffered_bytes(server: "RespServer") -> int:
-    """Requests not run and replies not fetched, of all clients."""
-    connections = server.connections.values()
-    return sum(connection.held_bytes + connection.unsent_bytes for connection in connections)
 
 
 def human(size: int) -> str:

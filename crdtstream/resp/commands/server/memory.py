@@ -1,18 +1,18 @@
 """MEMORY, as far as it is about the server; MEMORY USAGE is about keys and stands with them."""
 
 import gc
+import os
 import resource
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from crdtstream.commands.reply import OK, Reply, RespMap, Verbatim
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
+from crdtstream.core.replica import Replica
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
-from crdtstream.resp.commands.server.info import buffered_bytes, resident_bytes
+from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.containers import container
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
 
 HELP: Final = (
     "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -29,13 +29,19 @@ HELP: Final = (
     "HELP",
     "    Print this help.",
 )
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class MemoryCommands:
-    """MEMORY and its subcommands."""
+    """MEMORY and its subcommands.
 
-    def __init__(self, server: "RespServer") -> None:
-        self._server = server
+    Args:
+        connections: all clients, by session id; they come and go.
+    """
+
+    def __init__(self, replica: Replica, connections: Mapping[int, Connection]) -> None:
+        self._replica = replica
+        self._connections = connections
 
     def commands(self) -> list[SessionCommand]:
         rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
@@ -49,7 +55,7 @@ class MemoryCommands:
 
     def _doctor(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """MEMORY DOCTOR: what is unread or unrun, as that is all that can be done about."""
-        buffered = buffered_bytes(self._server)
+        buffered = buffered_bytes(self._connections)
         return Verbatim(
             f"The process takes {resident_bytes()} bytes, of which {buffered} are requests and "
             "replies of clients. Streams grow until they are trimmed (XTRIM, XADD MAXLEN): ask "
@@ -69,21 +75,41 @@ class MemoryCommands:
         """MEMORY STATS: the numbers of Redis's list that mean something here."""
         now = resident_bytes()
         numbers = (
-            # The system notes the peak now and then only.
-            (
-                b"peak.allocated",
-                max(now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
-            ),
+            (b"peak.allocated", peak_bytes(now)),
             (b"total.allocated", now),
             (b"replication.backlog", 0),
             (b"clients.slaves", 0),
-            (b"clients.normal", buffered_bytes(self._server)),
+            (b"clients.normal", buffered_bytes(self._connections)),
             (b"cluster.links", 0),
             (b"aof.buffer", 0),
-            (b"keys.count", len(self._server.engine.replica)),
+            (b"keys.count", len(self._replica)),
         )
         return RespMap([*numbers])
 
     def _help(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """MEMORY HELP."""
         return help_reply(HELP)
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM; the peak where /proc does not exist."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def peak_bytes(now_bytes: int) -> int:
+    """The most that has been in RAM; the system notes it now and then only."""
+    return max(now_bytes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def total_bytes() -> int:
+    """Memory of this machine."""
+    return _PAGE_BYTES * os.sysconf("SC_PHYS_PAGES")
+
+
+def buffered_bytes(connections: Mapping[int, Connection]) -> int:
+    """Requests not run and replies not fetched, of all clients."""
+    return sum(client.held_bytes + client.unsent_bytes for client in connections.values())

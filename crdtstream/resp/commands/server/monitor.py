@@ -8,15 +8,14 @@ bounds as a subscriber.  While nobody watches it costs nothing.
 """
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from crdtstream.commands.reply import NO_REPLY, OK, CommandError, Reply
 from crdtstream.core.ids import Millis
+from crdtstream.database.database import Database
 from crdtstream.database.session import Session, SessionCommand
 from crdtstream.resp.commands.server.redaction import without_secrets
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
 
 NOT_IN_EXEC: Final = "ERR MONITOR isn't allowed for DENY BLOCKING client"
 
@@ -36,11 +35,26 @@ _SHOWN: Final = [
 ]
 
 
-class Monitors:
-    """Who watches."""
+class Watched(Protocol):
+    """A connection, as far as MONITOR is concerned: it may watch, and all are watched."""
 
-    def __init__(self, server: "RespServer") -> None:
-        self._server = server
+    @property
+    def address(self) -> str: ...
+
+    def show(self, line: bytes) -> None:
+        """Send it a line."""
+
+
+class Monitors:
+    """Who watches.
+
+    Args:
+        connections: all clients, by session id; they come and go.
+    """
+
+    def __init__(self, database: Database, connections: Mapping[int, Watched]) -> None:
+        self._database = database
+        self._connections = connections
         self._watching: dict[int, Session] = {}
 
     def commands(self) -> list[SessionCommand]:
@@ -53,7 +67,7 @@ class Monitors:
     def leave(self, session: Session) -> None:
         """RESET, or the client is gone."""
         if self._watching.pop(session.id, None) is not None and not self._watching:
-            self._server.database.on_call = None
+            self._database.on_call = None
 
     def _start(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """MONITOR: OK, and then a line per command; a second one goes unanswered, as in Redis."""
@@ -62,13 +76,13 @@ class Monitors:
         if self.includes(session):
             return NO_REPLY
         self._watching[session.id] = session
-        self._server.database.on_call = self._tell
+        self._database.on_call = self._tell
         return OK
 
     def _tell(self, session: Session, argv: list[bytes]) -> None:
-        connections = self._server.connections
+        connections = self._connections
         caller = connections.get(session.id)
-        # A session that is not ours belongs to whoever else calls the database.
+        # A session that is not ours belongs to another caller of the database.
         address = "?:0" if caller is None else caller.address
         line = monitor_line(time.time_ns(), address, argv)
         for watcher_id in self._watching:

@@ -1,19 +1,17 @@
-"""Commands about the server as a whole: ROLE, MODULE, SHUTDOWN, DEBUG, LOLWUT."""
+"""Commands about the node as a whole: ROLE, MODULE, SHUTDOWN, DEBUG, LOLWUT."""
 
 import math
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer
 from crdtstream.commands.reply import NO_REPLY, OK, CommandError, Reply, Verbatim
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
+from crdtstream.core.replica import Replica
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.commands.connection.hello import REDIS_VERSION
 from crdtstream.resp.containers import container
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
 
 # DEBUG SLEEP stops the whole node: peers take it for dead after seconds, so nobody needs more.
 SLEEP_SECONDS_MAX: Final = 60.0
@@ -38,11 +36,20 @@ _FAST: Final = frozenset({"fast", "loading", "noscript", "stale"})
 _ADMIN: Final = frozenset({"admin", "loading", "noscript", "stale"})
 
 
-class ServerCommands:
+class Stop(Protocol):
+    """Stops the node, soon."""
+
+    def __call__(self, *, force: bool) -> bool:
+        """False: it goes on, as nobody can stop it, or its log cannot be written and no force is
+        asked for."""
+
+
+class NodeCommands:
     """What an operator asks of the node."""
 
-    def __init__(self, server: "RespServer") -> None:
-        self._server = server
+    def __init__(self, replica: Replica, *, stop: Stop) -> None:
+        self._replica = replica
+        self._stop = stop
 
     def commands(self) -> list[SessionCommand]:
         module_rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
@@ -59,7 +66,7 @@ class ServerCommands:
 
     def _role(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """ROLE: to a client of one region it is a master without replicas."""
-        return [b"master", applied_effects(self._server), []]
+        return [b"master", applied_effects(self._replica), []]
 
     def _module_list(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """MODULE LIST: none."""
@@ -91,11 +98,9 @@ class ServerCommands:
             raise CommandError(SYNTAX_ERROR)
         if b"abort" in words:
             raise CommandError("ERR No shutdown in progress.")
-        server = self._server
-        if server.shut_down is None or (server.engine.fault is not None and b"force" not in words):
+        if not self._stop(force=b"force" in words):
             raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.")
         session.closing = True
-        server.shut_down()
         return NO_REPLY
 
     def _debug(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
@@ -111,9 +116,9 @@ class ServerCommands:
                 raise bad_subcommand(argv)
 
 
-def applied_effects(server: "RespServer") -> int:
+def applied_effects(replica: Replica) -> int:
     """How many effects of all regions have been applied here: what comes nearest to an offset."""
-    return sum(server.engine.replica.vv.values())
+    return sum(replica.vv.values())
 
 
 def _seconds(text: bytes) -> float:

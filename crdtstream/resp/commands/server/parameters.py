@@ -4,24 +4,32 @@ What has no meaning here (maxmemory, save) stands there with the value that tell
 clients and exporters ask for it; it may be "set" to that.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol
 
 import structlog
 
-from crdtstream.commands.arguments import I64_MAX, parse_i64
-from crdtstream.core.ids import IdMode
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
+from crdtstream.core.replica import Replica
+from crdtstream.core.tuning import TUNABLES, Tunable
+from crdtstream.resp.clients.idle import IdleClients
+from crdtstream.resp.clients.limits import ConnectionLimits
 from crdtstream.resp.clients.pubsub import UNREAD_BYTES_MAX, UNREAD_BYTES_SOFT, UNREAD_SOFT_MS
-from crdtstream.settings import I32_MAX
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
-
-# A text to the change that it asks for.
-Check: TypeAlias = Callable[[str], Callable[[], None]]
+from crdtstream.resp.commands.server.latency import LatencyMonitor
+from crdtstream.resp.commands.server.slowlog import Slowlog
+from crdtstream.resp.commands.server.slowness import Slowness
+from crdtstream.resp.commands.server.values import (
+    Parameter,
+    memory,
+    no_memory_limit,
+    number_parameter,
+    one_of,
+    only,
+    output_limit,
+    unchanged,
+)
+from crdtstream.settings import I32_MAX, NodeSettings
 
 # Redis's words for how much the log tells, and ours.
 LOG_LEVELS: Final[Mapping[str, str]] = {
@@ -37,50 +45,48 @@ _LOG_LEVELS_SHOWN: Final = {
     "warning": "warning",
     "error": "nothing",
 }
-_UNITS: Final = {
-    "": 1,
-    "b": 1,
-    "k": 1000,
-    "kb": 1 << 10,
-    "m": 1000**2,
-    "mb": 1 << 20,
-    "g": 1000**3,
-    "gb": 1 << 30,
-}
-_MEMORY: Final = re.compile(r"([0-9]{1,19})([a-z]*)", re.IGNORECASE)
 _MIB: Final = 1 << 20
 
 
-class BadValueError(Exception):
-    """A value that a parameter does not take; the text is Redis's reason."""
+class Bounds(Protocol):
+    """What a connection looks at while it lives.
+
+    Attributes:
+        limits: how much a client may send, and leave unread; replaced as a whole.
+        tcp_keepalive_s: of connections that come from now on.
+    """
+
+    limits: ConnectionLimits
+    tcp_keepalive_s: int
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One line of CONFIG GET.
+class Parts:
+    """What the parameters are about.
 
     Attributes:
-        get: the value.
-        check: turns a text into what ``set`` takes, or raises BadValueError; None: it cannot be
-            changed while the server runs.
-        setting: where the configuration file has it, as ``limits.clients_max``; None: nowhere.
-        setting_value: what stands there at present.
+        settings: as the node was started.
+        port: where clients are listened for, once they are.
     """
 
-    get: Callable[[], str]
-    check: Check | None = None
-    setting: str | None = None
-    setting_value: Callable[[], int | str] | None = None
+    settings: NodeSettings
+    replica: Replica
+    bounds: Bounds
+    idle: IdleClients
+    slowlog: Slowlog
+    latency: LatencyMonitor
+    slowness: Slowness
+    port: Callable[[], int]
 
 
-def make_parameters(server: "RespServer") -> dict[str, Parameter]:
+def make_parameters(parts: Parts) -> dict[str, Parameter]:
     """All parameters of a server, by name."""
     return {
         **_constants(),
-        **_given_at_start(server),
-        **_of_connections(server),
-        **_of_observation(server),
-        **_of_streams(server),
+        **_given_at_start(parts),
+        **_of_connections(parts.bounds, parts.idle),
+        **_of_observation(parts),
+        **_of_streams(parts.replica),
     }
 
 
@@ -106,123 +112,124 @@ def _constants() -> dict[str, Parameter]:
         "tls-port": "0",
         "unixsocket": "",
     }
-    return {name: _only(value) for name, value in values.items()} | {
+    return {name: only(value) for name, value in values.items()} | {
         "databases": Parameter(lambda: "1"),
-        "maxmemory": Parameter(lambda: "0", _no_memory_limit),
+        "maxmemory": Parameter(lambda: "0", no_memory_limit),
     }
 
 
-def _given_at_start(server: "RespServer") -> dict[str, Parameter]:
-    settings = server.settings
+def _given_at_start(parts: Parts) -> dict[str, Parameter]:
+    settings = parts.settings
     return {
         "appendfsync": Parameter(
             lambda: settings.appendfsync,
-            _unchanged(settings.appendfsync, ["everysec", "always", "no"]),
+            unchanged(settings.appendfsync, ["everysec", "always", "no"]),
         ),
         "bind": Parameter(lambda: settings.host),
         "crdt_region": Parameter(lambda: str(settings.region)),
         "dir": Parameter(lambda: str(settings.dir)),
-        "port": Parameter(lambda: str(server.port)),
+        "port": Parameter(lambda: str(parts.port())),
         "tcp-backlog": Parameter(lambda: "511"),
     }
 
 
-def _of_connections(server: "RespServer") -> dict[str, Parameter]:
+def _of_connections(bounds: Bounds, idle: IdleClients) -> dict[str, Parameter]:
     def limit_clients(value: int) -> None:
-        server.limits = replace(server.limits, clients_max=value)
+        bounds.limits = replace(bounds.limits, clients_max=value)
 
     def limit_output(value: int) -> None:
-        server.limits = replace(server.limits, output_buffer_bytes_max=value)
+        bounds.limits = replace(bounds.limits, output_buffer_bytes_max=value)
 
     def limit_requests(**changes: int) -> None:
-        server.limits = replace(server.limits, request=replace(server.limits.request, **changes))
+        bounds.limits = replace(bounds.limits, request=replace(bounds.limits.request, **changes))
 
     def set_idle_seconds(value: int) -> None:
-        server.idle_seconds_max = value
-        server.check_idle()
+        idle.seconds_max = value
+        idle.watch()
 
     def set_keepalive(value: int) -> None:
-        server.tcp_keepalive_s = value
+        bounds.tcp_keepalive_s = value
 
     return {
         "client-output-buffer-limit": Parameter(
             lambda: (
-                f"normal {server.limits.output_buffer_bytes_max} 0 0 "
+                f"normal {bounds.limits.output_buffer_bytes_max} 0 0 "
                 f"pubsub {UNREAD_BYTES_MAX} {UNREAD_BYTES_SOFT} {UNREAD_SOFT_MS // 1000}"
             ),
-            _output_limit(limit_output),
+            output_limit(limit_output),
             "limits.output_buffer_bytes_max",
-            lambda: server.limits.output_buffer_bytes_max,
+            lambda: bounds.limits.output_buffer_bytes_max,
         ),
-        "client-query-buffer-limit": _number_parameter(
-            lambda: server.limits.request.request_bytes_max,
+        "client-query-buffer-limit": number_parameter(
+            lambda: bounds.limits.request.request_bytes_max,
             lambda value: limit_requests(request_bytes_max=value),
             "limits.query_buffer_bytes_max",
-            _memory,
+            memory,
             least=_MIB,
         ),
-        "maxclients": _number_parameter(
-            lambda: server.limits.clients_max,
+        "maxclients": number_parameter(
+            lambda: bounds.limits.clients_max,
             limit_clients,
             "limits.clients_max",
             least=1,
             most=(1 << 32) - 1,
         ),
-        "proto-max-bulk-len": _number_parameter(
-            lambda: server.limits.request.bulk_bytes_max,
+        "proto-max-bulk-len": number_parameter(
+            lambda: bounds.limits.request.bulk_bytes_max,
             lambda value: limit_requests(bulk_bytes_max=value),
             "limits.request_bytes_max",
-            _memory,
+            memory,
             least=_MIB,
         ),
-        "tcp-keepalive": _number_parameter(
-            lambda: server.tcp_keepalive_s, set_keepalive, "tcp_keepalive", most=I32_MAX
+        "tcp-keepalive": number_parameter(
+            lambda: bounds.tcp_keepalive_s, set_keepalive, "tcp_keepalive", most=I32_MAX
         ),
-        "timeout": _number_parameter(
-            lambda: server.idle_seconds_max, set_idle_seconds, "timeout", most=I32_MAX
+        "timeout": number_parameter(
+            lambda: idle.seconds_max, set_idle_seconds, "timeout", most=I32_MAX
         ),
     }
 
 
-def _of_observation(server: "RespServer") -> dict[str, Parameter]:
-    slowlog, latency = server.slowlog, server.latency
+def _of_observation(parts: Parts) -> dict[str, Parameter]:
+    slowlog, latency, slowness = parts.slowlog, parts.latency, parts.slowness
+    log_level: str = parts.settings.log_level
 
     def set_slower_than(value: int) -> None:
         slowlog.slower_than_us = value
-        server.watch_slowness()
+        slowness.watch()
 
     def set_slowlog_length(value: int) -> None:
         slowlog.length_max = value
 
     def set_latency_threshold(value: int) -> None:
         latency.threshold_ms = value
-        server.watch_slowness()
+        slowness.watch()
 
     def set_log_level(value: str) -> None:
-        server.log_level = LOG_LEVELS[value]
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(server.log_level))
+        nonlocal log_level
+        log_level = LOG_LEVELS[value]
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(log_level))
 
     return {
-        "latency-monitor-threshold": _number_parameter(
+        "latency-monitor-threshold": number_parameter(
             lambda: latency.threshold_ms, set_latency_threshold, "latency_monitor_threshold"
         ),
         "loglevel": Parameter(
-            lambda: _LOG_LEVELS_SHOWN[server.log_level],
-            _one_of(list(LOG_LEVELS), set_log_level),
+            lambda: _LOG_LEVELS_SHOWN[log_level],
+            one_of(list(LOG_LEVELS), set_log_level),
             "log_level",
-            lambda: server.log_level,
+            lambda: log_level,
         ),
-        "slowlog-log-slower-than": _number_parameter(
+        "slowlog-log-slower-than": number_parameter(
             lambda: slowlog.slower_than_us, set_slower_than, "slowlog_log_slower_than", least=-1
         ),
-        "slowlog-max-len": _number_parameter(
+        "slowlog-max-len": number_parameter(
             lambda: slowlog.length_max, set_slowlog_length, "slowlog_max_len"
         ),
     }
 
 
-def _of_streams(server: "RespServer") -> dict[str, Parameter]:
-    replica = server.engine.replica
+def _of_streams(replica: Replica) -> dict[str, Parameter]:
     nodes = replica.node_limits
 
     def set_entries_max(value: int) -> None:
@@ -237,160 +244,36 @@ def _of_streams(server: "RespServer") -> dict[str, Parameter]:
     def set_idmp_maxsize(value: int) -> None:
         replica.idmp_maxsize = value
 
-    def set_id_mode(value: str) -> None:
-        replica.id_mode = IdMode(value)
-
-    def set_mkstream(value: str) -> None:
-        replica.implicit_mkstream = value == "implicit"
-
-    def mkstream() -> str:
-        return "implicit" if replica.implicit_mkstream else "explicit"
-
     return {
-        "crdt_xadd_id_uniqueness_mode": Parameter(
-            lambda: replica.id_mode.value,
-            _one_of([mode.value for mode in IdMode], set_id_mode),
-            "crdt_xadd_id_uniqueness_mode",
-            lambda: replica.id_mode.value,
-        ),
-        "crdt_xgroup_create_mkstream": Parameter(
-            mkstream,
-            _one_of(["explicit", "implicit"], set_mkstream),
-            "crdt_xgroup_create_mkstream",
-            mkstream,
-        ),
-        "stream-idmp-duration": _number_parameter(
+        **{tunable.name: _tunable(replica, tunable) for tunable in TUNABLES.values()},
+        "stream-idmp-duration": number_parameter(
             lambda: replica.idmp_duration_s,
             set_idmp_duration,
             "stream_idmp_duration",
             least=1,
             most=DURATION_S_MAX,
         ),
-        "stream-idmp-maxsize": _number_parameter(
+        "stream-idmp-maxsize": number_parameter(
             lambda: replica.idmp_maxsize,
             set_idmp_maxsize,
             "stream_idmp_maxsize",
             least=1,
             most=MAXSIZE_MAX,
         ),
-        "stream-node-max-bytes": _number_parameter(
-            lambda: nodes.bytes_max, set_bytes_max, "stream_node_max_bytes", _memory
+        "stream-node-max-bytes": number_parameter(
+            lambda: nodes.bytes_max, set_bytes_max, "stream_node_max_bytes", memory
         ),
-        "stream-node-max-entries": _number_parameter(
+        "stream-node-max-entries": number_parameter(
             lambda: nodes.entries_max, set_entries_max, "stream_node_max_entries"
         ),
     }
 
 
-# --- Kinds of values ----------------------------------------------------------------------------
+def _tunable(replica: Replica, tunable: Tunable) -> Parameter:
+    def get() -> str:
+        return tunable.get(replica)
 
+    def change(value: str) -> None:
+        tunable.put(replica, value)
 
-def _only(value: str) -> Parameter:
-    """A parameter that may be set to what it is."""
-    return Parameter(lambda: value, _one_of([value], lambda _value: None))
-
-
-def _no_memory_limit(text: str) -> Callable[[], None]:
-    value = parse_memory(text)
-    if value is None:
-        raise BadValueError("argument must be a memory value")
-    if value:
-        raise BadValueError("this server never evicts: trim streams instead; only 0 can be set")
-    return lambda: None
-
-
-def _unchanged(value: str, values: Sequence[str]) -> Check:
-    """Takes the value that counts; another one only the configuration file can bring."""
-
-    def check(text: str) -> Callable[[], None]:
-        word = _word(text, values)
-        if word != value:
-            raise BadValueError(
-                "it cannot be changed while the node runs: put it into the configuration file"
-            )
-        return lambda: None
-
-    return check
-
-
-def _one_of(values: Sequence[str], change: Callable[[str], None]) -> Check:
-    def check(text: str) -> Callable[[], None]:
-        word = _word(text, values)
-        return lambda: change(word)
-
-    return check
-
-
-def _word(text: str, values: Sequence[str]) -> str:
-    if text.lower() not in values:
-        words = ", ".join(value or '""' for value in values)
-        raise BadValueError(f"argument(s) must be one of the following: {words}")
-    return text.lower()
-
-
-def _number(least: int, most: int, change: Callable[[int], None]) -> Check:
-    def check(text: str) -> Callable[[], None]:
-        value = parse_i64(text.encode())
-        if value is None:
-            raise BadValueError("argument couldn't be parsed into an integer")
-        _check_bounds(value, least, most)
-        return lambda: change(value)
-
-    return check
-
-
-def _memory(least: int, most: int, change: Callable[[int], None]) -> Check:
-    def check(text: str) -> Callable[[], None]:
-        value = parse_memory(text)
-        if value is None:
-            raise BadValueError("argument must be a memory value")
-        _check_bounds(value, least, most)
-        return lambda: change(value)
-
-    return check
-
-
-def parse_memory(text: str) -> int | None:
-    """Bytes with Redis's units: ``4096``, ``4kb`` (1024), ``4k`` (1000), ``1gb``."""
-    match = _MEMORY.fullmatch(text)
-    if match is None or match[2].lower() not in _UNITS:
-        return None
-    return int(match[1]) * _UNITS[match[2].lower()]
-
-
-def _check_bounds(value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise BadValueError(f"argument must be between {least} and {most} inclusive")
-
-
-def _number_parameter(
-    get: Callable[[], int],
-    change: Callable[[int], None],
-    setting: str,
-    check: Callable[[int, int, Callable[[int], None]], Check] = _number,
-    *,
-    least: int = 0,
-    most: int = I64_MAX,
-) -> Parameter:
-    return Parameter(lambda: str(get()), check(least, most, change), setting, get)
-
-
-def _output_limit(change: Callable[[int], None]) -> Check:
-    """``normal <hard> <soft> <seconds>``; the soft limit is not to be had."""
-
-    def check(text: str) -> Callable[[], None]:
-        words = text.split()
-        if not words or len(words) % 4:
-            raise BadValueError("Wrong number of arguments in buffer limit configuration.")
-        if words[0].lower() != "normal" or len(words) > 4:
-            raise BadValueError("Only the class normal can be set.")
-        hard, soft, seconds = (parse_memory(word) for word in words[1:])
-        if hard is None or soft is None or seconds is None or hard > I64_MAX:
-            raise BadValueError(
-                "Error in hard, soft or soft_seconds setting in buffer limit configuration."
-            )
-        if soft or seconds:
-            raise BadValueError("The class normal has a hard limit only: the others must be 0.")
-        return lambda: change(hard)
-
-    return check
+    return Parameter(get, one_of(tunable.values, change), tunable.name, get)
