@@ -9,19 +9,15 @@ Source: redis.io/docs/latest/develop/using-commands/transactions.
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.core.ids import Millis
-from crdtstream.database.session import Handler, Session, SessionCommand
+from crdtstream.database.session import Handler, RunSessionCommand, Session, SessionCommand
 
 # A transaction is one record of the log and one message to the peers, who would not take more than
 # twice this.
 TRANSACTION_BYTES_MAX: Final = 512 << 20
 ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
-
-_FAST: Final = frozenset({"noscript", "fast", "immediate"})
-# Within a transaction it waits its turn: EXEC has to look at the watches first.
-_UNWATCH: Final = _FAST - {"immediate"}
-_EXEC: Final = frozenset({"noscript", "immediate", "skip_slowlog"})
 
 
 class Host(Protocol):
@@ -48,13 +44,14 @@ class Transactions:
         self.watchers: dict[bytes, dict[int, Session]] = {}
 
     def commands(self) -> list[SessionCommand]:
-        return [
-            SessionCommand(b"multi", self._multi, 1, _FAST),
-            SessionCommand(b"exec", self._exec, 1, _EXEC),
-            SessionCommand(b"discard", self._discard, 1, _FAST),
-            SessionCommand(b"watch", self._watch, -2, _FAST),
-            SessionCommand(b"unwatch", self._forget_watches, 1, _UNWATCH),
-        ]
+        functions: dict[bytes, RunSessionCommand] = {
+            b"multi": self._multi,
+            b"exec": self._exec,
+            b"discard": self._discard,
+            b"watch": self._watch,
+            b"unwatch": self._forget_watches,
+        }
+        return documented(SessionCommand, functions)
 
     def note_changed(self, keys: Iterable[bytes]) -> None:
         """These keys changed: the next EXEC of a client that watches one answers null."""

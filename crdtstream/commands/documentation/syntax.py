@@ -120,6 +120,39 @@ def shown(arguments: Iterable[Argument]) -> str:
     return " ".join(_shown(argument) for argument in arguments)
 
 
+def word_bounds(arguments: Iterable[Argument]) -> tuple[int, int | None]:
+    """The fewest and the most words that such arguments are; None: without end."""
+    fewest, most = 0, 0
+    endless = False
+    for argument in arguments:
+        low, high = _word_bounds(argument)
+        fewest += low
+        endless = endless or high is None
+        most += high or 0
+    return fewest, None if endless else most
+
+
+def _word_bounds(argument: Argument) -> tuple[int, int | None]:
+    low: int
+    high: int | None
+    match argument.type:
+        case "pure-token":
+            low = high = 0
+        case "block":
+            low, high = word_bounds(argument.arguments)
+        case "oneof":
+            each = [_word_bounds(one) for one in argument.arguments]
+            low = min(one[0] for one in each)
+            highs = [one[1] for one in each if one[1] is not None]
+            high = max(highs) if len(highs) == len(each) else None
+        case _:
+            low = high = 1
+    if argument.token:
+        low += 1
+        high = None if high is None else high + 1
+    return 0 if argument.optional else low, None if argument.multiple else high
+
+
 def _shown(argument: Argument) -> str:
     if argument.type == "oneof":
         value = " | ".join(_shown(one) for one in argument.arguments)

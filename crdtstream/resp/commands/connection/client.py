@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer, shown, timeout_ms
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, RespSet, Verbatim
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
@@ -19,7 +20,6 @@ from crdtstream.resp.commands.connection.client_list import (
     of_type,
 )
 from crdtstream.resp.commands.connection.hello import BAD_NAME, is_name
-from crdtstream.resp.containers import container
 
 HELP: Final = (
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -83,7 +83,6 @@ HELP: Final = (
     "HELP",
     "    Print this help.",
 )
-ADMIN: Final = (b"kill", b"list", b"no-evict", b"pause", b"unblock", b"unpause")
 NO_TRACKING: Final = "ERR client-side caching is not supported by this server"
 NO_CACHING: Final = (
     "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
@@ -116,27 +115,27 @@ class ClientCommands:
         self._deliver = deliver
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
-            (b"id", self._id, 2),
-            (b"getname", self._getname, 2),
-            (b"setname", self._setname, 3),
-            (b"setinfo", self._setinfo, 4),
-            (b"info", self._info, 2),
-            (b"list", self._list, -2),
-            (b"unblock", self._unblock, -3),
-            (b"kill", self._kill, -3),
-            (b"reply", self._reply, 3),
-            (b"no-evict", self._no_evict, 3),
-            (b"no-touch", self._no_touch, 3),
-            (b"pause", self._pause, -3),
-            (b"unpause", self._unpause, 2),
-            (b"tracking", self._tracking, -3),
-            (b"trackinginfo", self._trackinginfo, 2),
-            (b"caching", self._caching, 3),
-            (b"getredir", self._getredir, 2),
-            (b"help", self._help, 2),
-        )
-        return container(b"client", rows, admin=ADMIN)
+        functions: dict[bytes, RunSessionCommand] = {
+            b"client|id": self._id,
+            b"client|getname": self._getname,
+            b"client|setname": self._setname,
+            b"client|setinfo": self._setinfo,
+            b"client|info": self._info,
+            b"client|list": self._list,
+            b"client|unblock": self._unblock,
+            b"client|kill": self._kill,
+            b"client|reply": self._reply,
+            b"client|no-evict": self._no_evict,
+            b"client|no-touch": self._no_touch,
+            b"client|pause": self._pause,
+            b"client|unpause": self._unpause,
+            b"client|tracking": self._tracking,
+            b"client|trackinginfo": self._trackinginfo,
+            b"client|caching": self._caching,
+            b"client|getredir": self._getredir,
+            b"client|help": self._help,
+        }
+        return documented(SessionCommand, functions)
 
     # --- About oneself ------------------------------------------------------------------------
 

@@ -5,10 +5,18 @@ from collections.abc import Callable
 from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, only_database, parse_i64, shown
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.ids import Millis
 from crdtstream.database.database import Database
-from crdtstream.database.session import RESP2, RESP3, Session, SessionCommand, Talk
+from crdtstream.database.session import (
+    RESP2,
+    RESP3,
+    RunSessionCommand,
+    Session,
+    SessionCommand,
+    Talk,
+)
 
 # The Redis whose stream commands and replies these are; clients switch features by it.
 REDIS_VERSION: Final = "8.2.0"
@@ -25,10 +33,6 @@ HELLO_WANTS_AUTH: Final = (
     "protocol version at the same time"
 )
 BAD_NAME: Final = "ERR Client names cannot contain spaces, newlines or special characters."
-
-_FAST: Final = frozenset({"fast", "loading", "stale"})
-_EARLY: Final = frozenset({"fast", "loading", "stale", "noscript", "no_auth"})
-_EARLY_AND_AT_ONCE: Final = _EARLY | {"immediate"}
 
 
 def is_name(text: bytes) -> bool:
@@ -52,15 +56,16 @@ class ConnectionCommands:
         self._on_reset = on_reset
 
     def commands(self) -> list[SessionCommand]:
-        return [
-            SessionCommand(b"ping", self._ping, -1, _FAST),
-            SessionCommand(b"echo", self._echo, 2, _FAST),
-            SessionCommand(b"hello", self._hello, -1, _EARLY),
-            SessionCommand(b"auth", self._auth, -2, _EARLY),
-            SessionCommand(b"select", self._select, 2, _FAST),
-            SessionCommand(b"quit", self._quit, -1, _EARLY_AND_AT_ONCE),
-            SessionCommand(b"reset", self._reset, 1, _EARLY_AND_AT_ONCE),
-        ]
+        functions: dict[bytes, RunSessionCommand] = {
+            b"ping": self._ping,
+            b"echo": self._echo,
+            b"hello": self._hello,
+            b"auth": self._auth,
+            b"select": self._select,
+            b"quit": self._quit,
+            b"reset": self._reset,
+        }
+        return documented(SessionCommand, functions)
 
     def _ping(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """PING [message]; a RESP2 client that listens to a channel expects the shape of one."""

@@ -4,12 +4,12 @@ import hashlib
 from typing import Final
 
 from crdtstream.commands.arguments import integer
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, Reply, RespMap, RespSet
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.commands.connection.hello import DEFAULT_USER
-from crdtstream.resp.containers import container
 
 HELP: Final = (
     "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -26,7 +26,6 @@ HELP: Final = (
     "HELP",
     "    Print this help.",
 )
-ADMIN: Final = (b"getuser", b"list", b"log", b"users")
 
 
 class AclCommands:
@@ -40,15 +39,15 @@ class AclCommands:
         self._password_hashes = [hashlib.sha256(password).hexdigest().encode()] if password else []
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
-            (b"getuser", self._getuser, 3),
-            (b"list", self._list, 2),
-            (b"log", self._log, -2),
-            (b"users", self._users, 2),
-            (b"whoami", self._whoami, 2),
-            (b"help", self._help, 2),
-        )
-        return container(b"acl", rows, admin=ADMIN)
+        functions: dict[bytes, RunSessionCommand] = {
+            b"acl|getuser": self._getuser,
+            b"acl|list": self._list,
+            b"acl|log": self._log,
+            b"acl|users": self._users,
+            b"acl|whoami": self._whoami,
+            b"acl|help": self._help,
+        }
+        return documented(SessionCommand, functions)
 
     def _whoami(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """ACL WHOAMI."""

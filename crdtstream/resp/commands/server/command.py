@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, shown
+from crdtstream.commands.command import documented
 from crdtstream.commands.documentation.key_specs import KeySpec, key_range
 from crdtstream.commands.documentation.manual import pages
 from crdtstream.commands.documentation.pages import Page
@@ -19,7 +20,6 @@ from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.dispatch import AnyCommand
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
-from crdtstream.resp.containers import container
 
 HELP: Final = (
     "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -53,18 +53,17 @@ class Introspection:
         self._commands = commands
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
-            (b"count", self._count, 2),
-            (b"docs", self._docs, -2),
-            (b"info", self._info, -2),
-            (b"list", self._list, -2),
-            (b"getkeys", self._getkeys, -3),
-            (b"getkeysandflags", self._getkeysandflags, -3),
-            (b"help", self._help, 2),
-        )
-        _, *subcommands = container(b"command", rows)
-        flags = frozenset({"loading", "stale"})
-        return [SessionCommand(b"command", self._all, -1, flags), *subcommands]
+        functions: dict[bytes, RunSessionCommand] = {
+            b"command": self._all,
+            b"command|count": self._count,
+            b"command|docs": self._docs,
+            b"command|info": self._info,
+            b"command|list": self._list,
+            b"command|getkeys": self._getkeys,
+            b"command|getkeysandflags": self._getkeysandflags,
+            b"command|help": self._help,
+        }
+        return documented(SessionCommand, functions)
 
     # --- Subcommands --------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.commands.arguments import shown
+from crdtstream.commands.command import documented
 from crdtstream.commands.keys.glob import compile_glob
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap
 from crdtstream.commands.subcommands import help_reply
@@ -15,7 +16,6 @@ from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.commands.server.rewriting import RewriteError, rewrite_file
 from crdtstream.resp.commands.server.values import BadValueError, Parameter
-from crdtstream.resp.containers import container
 
 HELP: Final = (
     "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -56,15 +56,14 @@ class Config:
         self._changed: set[str] = set()
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
-            (b"get", self._get, -3),
-            (b"set", self._set, -4),
-            (b"resetstat", self._resetstat, 2),
-            (b"rewrite", self._rewrite, 2),
-            (b"help", self._help, 2),
-        )
-        admin = (b"get", b"set", b"resetstat", b"rewrite")
-        return container(b"config", rows, admin=admin)
+        functions: dict[bytes, RunSessionCommand] = {
+            b"config|get": self._get,
+            b"config|set": self._set,
+            b"config|resetstat": self._resetstat,
+            b"config|rewrite": self._rewrite,
+            b"config|help": self._help,
+        }
+        return documented(SessionCommand, functions)
 
     def _get(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """CONFIG GET pattern …: each parameter once, by name."""

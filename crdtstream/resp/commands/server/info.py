@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import shown
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import Reply, Verbatim
 from crdtstream.core.clock import format_vv, missing
 from crdtstream.core.ids import Millis
 from crdtstream.core.uid import shown_uid
 from crdtstream.database.channels import Kind
-from crdtstream.database.session import Session, SessionCommand
+from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.engine import Engine
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.clients.traffic import Traffic
@@ -92,7 +93,8 @@ class Info:
         }
 
     def commands(self) -> list[SessionCommand]:
-        return [SessionCommand(b"info", self._info, -1, frozenset({"loading", "stale"}))]
+        functions: dict[bytes, RunSessionCommand] = {b"info": self._info}
+        return documented(SessionCommand, functions)
 
     def _info(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
         """INFO [section …]: in an order of its own, each once; without one as with DEFAULT, which

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from crdtstream.commands.arguments import shown
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import CommandError, Reply, RespMap, Verbatim
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.database.statistics import CallStatistics, Statistics
 from crdtstream.resp.commands.server.sparkline import sparkline
-from crdtstream.resp.containers import container
 
 COMMAND: Final = "command"
 FAST_COMMAND: Final = "fast-command"
@@ -107,17 +107,16 @@ class LatencyMonitor:
     # --- Commands -----------------------------------------------------------------------------
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
-            (b"doctor", self._doctor, 2),
-            (b"graph", self._graph, 3),
-            (b"histogram", self._histogram, -2),
-            (b"history", self._history, 3),
-            (b"latest", self._latest, 2),
-            (b"reset", self._reset, -2),
-            (b"help", self._help, 2),
-        )
-        admin = [name for name, *_ in rows if name != b"help"]
-        return container(b"latency", rows, admin=admin)
+        functions: dict[bytes, RunSessionCommand] = {
+            b"latency|doctor": self._doctor,
+            b"latency|graph": self._graph,
+            b"latency|histogram": self._histogram,
+            b"latency|history": self._history,
+            b"latency|latest": self._latest,
+            b"latency|reset": self._reset,
+            b"latency|help": self._help,
+        }
+        return documented(SessionCommand, functions)
 
     def _latest(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """LATENCY LATEST: of each event its name, last time, what it took then, and the worst."""

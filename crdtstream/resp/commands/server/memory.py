@@ -6,13 +6,13 @@ import resource
 from collections.abc import Mapping
 from typing import Final
 
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, Reply, RespMap, Verbatim
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.clients.connection import Connection
-from crdtstream.resp.containers import container
 
 HELP: Final = (
     "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -44,14 +44,14 @@ class MemoryCommands:
         self._connections = connections
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
-            (b"doctor", self._doctor, 2),
-            (b"malloc-stats", self._malloc_stats, 2),
-            (b"purge", self._purge, 2),
-            (b"stats", self._stats, 2),
-            (b"help", self._help, 2),
-        )
-        return container(b"memory", rows)
+        functions: dict[bytes, RunSessionCommand] = {
+            b"memory|doctor": self._doctor,
+            b"memory|malloc-stats": self._malloc_stats,
+            b"memory|purge": self._purge,
+            b"memory|stats": self._stats,
+            b"memory|help": self._help,
+        }
+        return documented(SessionCommand, functions)
 
     def _doctor(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """MEMORY DOCTOR: what is unread or unrun, as that is all that can be done about."""

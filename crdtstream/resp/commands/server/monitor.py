@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import NO_REPLY, OK, CommandError, Reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.database import Database
-from crdtstream.database.session import Session, SessionCommand
+from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.commands.server.redaction import without_secrets
 
 NOT_IN_EXEC: Final = "ERR MONITOR isn't allowed for DENY BLOCKING client"
@@ -58,8 +59,8 @@ class Monitors:
         self._watching: dict[int, Session] = {}
 
     def commands(self) -> list[SessionCommand]:
-        flags = frozenset({"admin", "loading", "noscript", "stale"})
-        return [SessionCommand(b"monitor", self._start, 1, flags)]
+        functions: dict[bytes, RunSessionCommand] = {b"monitor": self._start}
+        return documented(SessionCommand, functions)
 
     def includes(self, session: Session) -> bool:
         return session.id in self._watching

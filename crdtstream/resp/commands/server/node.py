@@ -5,13 +5,13 @@ import time
 from typing import Final, Protocol
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import NO_REPLY, OK, CommandError, Reply, Verbatim
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.commands.connection.hello import REDIS_VERSION
-from crdtstream.resp.containers import container
 
 # DEBUG SLEEP stops the whole node: peers take it for dead after seconds, so nobody needs more.
 SLEEP_SECONDS_MAX: Final = 60.0
@@ -32,9 +32,6 @@ DEBUG_HELP: Final = (
 )
 SHUTDOWN_WORDS: Final = frozenset({b"save", b"nosave", b"now", b"force", b"abort"})
 
-_FAST: Final = frozenset({"fast", "loading", "noscript", "stale"})
-_ADMIN: Final = frozenset({"admin", "loading", "noscript", "stale"})
-
 
 class Stop(Protocol):
     """Stops the node, soon."""
@@ -52,17 +49,15 @@ class NodeCommands:
         self._stop = stop
 
     def commands(self) -> list[SessionCommand]:
-        module_rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
-            (b"list", self._module_list, 2),
-            (b"help", self._module_help, 2),
-        )
-        return [
-            *container(b"module", module_rows, admin=(b"list",)),
-            SessionCommand(b"role", self._role, 1, _FAST),
-            SessionCommand(b"shutdown", self._shutdown, -1, _ADMIN | {"no_multi", "allow_busy"}),
-            SessionCommand(b"debug", self._debug, -2, _ADMIN),
-            SessionCommand(b"lolwut", self._lolwut, -1, frozenset({"fast", "readonly"})),
-        ]
+        functions: dict[bytes, RunSessionCommand] = {
+            b"module|list": self._module_list,
+            b"module|help": self._module_help,
+            b"role": self._role,
+            b"shutdown": self._shutdown,
+            b"debug": self._debug,
+            b"lolwut": self._lolwut,
+        }
+        return documented(SessionCommand, functions)
 
     def _role(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """ROLE: to a client of one region it is a master without replicas."""

@@ -12,12 +12,12 @@ from itertools import islice
 from typing import Final
 
 from crdtstream.commands.arguments import parse_i64
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.commands.server.redaction import without_secrets
-from crdtstream.resp.containers import container
 
 ARGUMENTS_MAX: Final = 32
 ARGUMENT_BYTES_MAX: Final = 128
@@ -97,13 +97,13 @@ class Slowlog:
     # --- Commands -----------------------------------------------------------------------------
 
     def commands(self) -> list[SessionCommand]:
-        rows: tuple[tuple[bytes, RunSessionCommand, int], ...] = (
-            (b"get", self._get, -2),
-            (b"len", self._len, 2),
-            (b"reset", self._reset, 2),
-            (b"help", self._help, 2),
-        )
-        return container(b"slowlog", rows, admin=(b"get", b"len", b"reset"))
+        functions: dict[bytes, RunSessionCommand] = {
+            b"slowlog|get": self._get,
+            b"slowlog|len": self._len,
+            b"slowlog|reset": self._reset,
+            b"slowlog|help": self._help,
+        }
+        return documented(SessionCommand, functions)
 
     def _get(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """SLOWLOG GET [count]: the newest first."""
