@@ -7,21 +7,22 @@ What else there is to know of one (arity, flags, where its keys are) stands on i
 from collections.abc import Mapping
 from typing import Final
 
+from crdtstream.commands.beyond_redis import group_modes
+from crdtstream.commands.beyond_redis.cursor import crdt_xread
+from crdtstream.commands.beyond_redis.digest import crdt_digest
 from crdtstream.commands.beyond_redis.provenance import crdt_why
 from crdtstream.commands.beyond_redis.tokens import crdt_token, crdt_waitfor
 from crdtstream.commands.command import Command, RunCommand, documented
-from crdtstream.commands.groups import group_modes, groups
+from crdtstream.commands.groups import xgroup
 from crdtstream.commands.groups.claiming import xautoclaim, xclaim
 from crdtstream.commands.groups.pending import xack, xnack, xpending
-from crdtstream.commands.groups.read_group import xreadgroup
+from crdtstream.commands.groups.xreadgroup import xreadgroup
 from crdtstream.commands.keys import expiry, memory, objects
 from crdtstream.commands.keys.copying import copy, rename, renamenx
-from crdtstream.commands.keys.cursor import crdt_xread
 from crdtstream.commands.keys.dumping import dump, restore
 from crdtstream.commands.keys.keys import (
     dbsize,
     delete,
-    digest,
     exists,
     flushall,
     keys,
@@ -32,41 +33,44 @@ from crdtstream.commands.keys.keys import (
     touch,
     type_of,
 )
-from crdtstream.commands.streams import xinfo as info
+from crdtstream.commands.streams import xinfo
 from crdtstream.commands.streams.delete_policies import xackdel, xdelex
 from crdtstream.commands.streams.idempotent_xadd import xcfgset
 from crdtstream.commands.streams.range import xdel, xlen, xrange, xrevrange, xsetid, xtrim
-from crdtstream.commands.streams.read import xread
 from crdtstream.commands.streams.xadd import xadd
+from crdtstream.commands.streams.xread import xread
 
 _FUNCTIONS: Final[Mapping[bytes, RunCommand]] = {
+    # Streams
     b"xadd": xadd,
     b"xlen": xlen,
     b"xrange": xrange,
     b"xrevrange": xrevrange,
     b"xread": xread,
+    b"xinfo|stream": xinfo.show_stream,
+    b"xinfo|groups": xinfo.show_groups,
+    b"xinfo|consumers": xinfo.show_consumers,
+    b"xinfo|help": xinfo.show_help,
+    b"xdel": xdel,
+    b"xtrim": xtrim,
+    b"xdelex": xdelex,
+    b"xcfgset": xcfgset,
+    b"xsetid": xsetid,
+    # Groups
     b"xreadgroup": xreadgroup,
-    b"xgroup|create": groups.create,
-    b"xgroup|createconsumer": groups.create_consumer,
-    b"xgroup|delconsumer": groups.delete_consumer,
-    b"xgroup|destroy": groups.destroy,
-    b"xgroup|setid": groups.set_id,
-    b"xgroup|help": groups.show_help,
+    b"xgroup|create": xgroup.create,
+    b"xgroup|createconsumer": xgroup.create_consumer,
+    b"xgroup|delconsumer": xgroup.delete_consumer,
+    b"xgroup|destroy": xgroup.destroy,
+    b"xgroup|setid": xgroup.set_id,
+    b"xgroup|help": xgroup.show_help,
     b"xack": xack,
     b"xpending": xpending,
     b"xclaim": xclaim,
     b"xautoclaim": xautoclaim,
-    b"xinfo|stream": info.show_stream,
-    b"xinfo|groups": info.show_groups,
-    b"xinfo|consumers": info.show_consumers,
-    b"xinfo|help": info.show_help,
-    b"xdel": xdel,
-    b"xtrim": xtrim,
-    b"xdelex": xdelex,
     b"xackdel": xackdel,
-    b"xcfgset": xcfgset,
     b"xnack": xnack,
-    b"xsetid": xsetid,
+    # Keys
     b"del": delete,
     b"unlink": delete,
     b"exists": exists,
@@ -101,6 +105,7 @@ _FUNCTIONS: Final[Mapping[bytes, RunCommand]] = {
     b"dbsize": dbsize,
     b"flushall": flushall,
     b"flushdb": flushall,
+    # Beyond Redis
     b"crdt.xread": crdt_xread,
     b"crdt.why": crdt_why,
     b"crdt.xgroup|setmode": group_modes.set_mode,
@@ -108,7 +113,7 @@ _FUNCTIONS: Final[Mapping[bytes, RunCommand]] = {
     b"crdt.xgroup|help": group_modes.show_help,
     b"crdt.token": crdt_token,
     b"crdt.waitfor": crdt_waitfor,
-    b"crdt.digest": digest,
+    b"crdt.digest": crdt_digest,
 }
 
 COMMANDS: Final[Mapping[bytes, Command]] = {

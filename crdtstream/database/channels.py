@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import CommandError, Push
 from crdtstream.database.session import Session
 

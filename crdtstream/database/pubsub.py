@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from crdtstream.commands.command import documented
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import CommandError, Push, Pushes, Reply
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.database.channels import Channels, Kind

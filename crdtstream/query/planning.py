@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.glob import compile_glob
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Region, StreamId
 from crdtstream.core.lanes.lane import Lane, Within

@@ -14,7 +14,7 @@ from crdtstream.commands.documentation.key_specs import KeySpec, key_range
 from crdtstream.commands.documentation.manual import pages
 from crdtstream.commands.documentation.pages import Page
 from crdtstream.commands.documentation.syntax import Argument
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import CommandError, Null, Reply, RespMap, RespSet, Status
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis

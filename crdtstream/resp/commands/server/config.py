@@ -9,7 +9,7 @@ from typing import Final
 
 from crdtstream.commands.arguments import shown
 from crdtstream.commands.command import documented
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis

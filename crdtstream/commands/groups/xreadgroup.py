@@ -9,8 +9,8 @@ from crdtstream.commands.arguments import group_or_none, shown, strict_id
 from crdtstream.commands.groups.delivery import lanes_handed_out, require_home
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply
 from crdtstream.commands.streams.entries import encode_claimable, encode_entry, entry_or_null
-from crdtstream.commands.streams.read import answer_or_block
 from crdtstream.commands.streams.read_options import Budget, ReadOptions, parse_read
+from crdtstream.commands.streams.xread import answer_or_block
 from crdtstream.core.effects import Claim, CreateConsumer, Deliver, Redeliver
 from crdtstream.core.groups.group import Found, Group
 from crdtstream.core.groups.progress import Nack, once_more
