@@ -15,12 +15,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.commands.glob import compile_glob
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
-from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Region, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
 from crdtstream.core.lanes.lane import Lane, Within
+from crdtstream.core.lanes.reading import dot_numbers, ends
 from crdtstream.core.replica import Replica
 
 # Of each so many in one step: a fraction of a millisecond to a few.
-STEP_NODES: Final = 500
+STEP_CUTS: Final = 500
 STEP_KEYS: Final = 200
 STEP_RANGES: Final = 500
 _GLOB_SIGNS: Final = frozenset(b"*?[\\")
@@ -153,17 +154,15 @@ def count(replica: Replica, bounds: Bounds, into: list[LaneCount]) -> Steps:
 
 def _count_lane(replica: Replica, within: Within, into: LaneCount) -> Steps:
     while True:
-        # Anew in each step: meanwhile the stream may have gone.
+        # In each step again: since the last one the stream may have gone.
         lane = _lane(replica, into.key, into.origin)
-        slices = (
-            [] if lane is None else lane.slices(within, entries_max=U64_MAX, nodes_max=STEP_NODES)
-        )
+        found = [] if lane is None else ends(lane, within, nodes_max=STEP_CUTS)
         total = into.total
-        for node, start, stop in slices:
-            total += stop - start
-            into.last_ns.append(node.n[stop - 1])
+        for last_n, entries in found:
+            total += entries
+            into.last_ns.append(last_n)
             into.counts.append(total)
-        if len(slices) < STEP_NODES:
+        if len(found) < STEP_CUTS:
             return
         within = Within(into.last_ns[-1], within.upto_n, within.start, within.end)
         yield
@@ -224,26 +223,26 @@ def _end_of_share(
     """The dot number up to which the lanes of one origin have ``share`` entries together."""
     origin = lanes[0].origin
     # Where macro nodes end; between two of these each lane has a part of one macro node.
-    ends = sorted({n for lane in lanes for n in lane.last_ns})
-    low, high = 0, len(ends)
+    cuts = sorted({n for lane in lanes for n in lane.last_ns})
+    low, high = 0, len(cuts)
     while low < high:
         middle = (low + high) // 2
-        if (yield from _entries_upto(replica, bounds, lanes, ends[middle])) <= share:
+        if (yield from _entries_upto(replica, bounds, lanes, cuts[middle])) <= share:
             low = middle + 1
         else:
             high = middle
-    if low == len(ends):
+    if low == len(cuts):
         return bounds.upto[origin]
-    below = ends[low - 1] if low else bounds.above.get(origin, 0)
+    below = cuts[low - 1] if low else bounds.above.get(origin, 0)
     left = share - (yield from _entries_upto(replica, bounds, lanes, below))
     behind: list[int] = []
     for at, lane in enumerate(lanes):
         if at % STEP_KEYS == STEP_KEYS - 1:
             yield
-        behind += _ns(replica, bounds, lane, below, ends[low])
+        behind += _ns(replica, bounds, lane, below, cuts[low])
     behind.sort()
     # Something may have been removed since it was counted.
-    return behind[left] - 1 if 0 <= left < len(behind) else ends[low]
+    return behind[left] - 1 if 0 <= left < len(behind) else cuts[low]
 
 
 def _entries_upto(
@@ -262,14 +261,11 @@ def _ns(
     replica: Replica, bounds: Bounds, lane: LaneCount, above_n: int, upto_n: int
 ) -> "array[int]":
     """The dot numbers of a lane's entries within the bounds and in (above_n, upto_n]."""
-    ns = array("Q")
     found = _lane(replica, lane.key, lane.origin)
-    if found is not None and upto_n > above_n:
-        above_n = max(above_n, bounds.above.get(lane.origin, 0))
-        within = Within(above_n, upto_n, bounds.start, bounds.end)
-        for node, first, stop in found.slices(within, entries_max=U64_MAX):
-            ns += node.n[first:stop]
-    return ns
+    if found is None or upto_n <= above_n:
+        return array("Q")
+    above_n = max(above_n, bounds.above.get(lane.origin, 0))
+    return dot_numbers(found, Within(above_n, upto_n, bounds.start, bounds.end))
 
 
 def cut(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from crdtstream.core.effects import Trim
 from crdtstream.core.ids import ID_MIN, U64_MAX, Millis, Region, StreamId, make_id
 from crdtstream.core.lanes.lane import Within
+from crdtstream.core.lanes.reading import Columns
 from crdtstream.core.lanes.stream import Stream
 from crdtstream.core.replica import Replica
 
@@ -44,9 +45,9 @@ def trim_read(
         slices = lane.slices(within, entries_max=U64_MAX, nodes_max=nodes_max)
         nodes_max -= len(slices)
         if slices:
-            node, _, stop = slices[-1]
-            up_to[origin] = node.id_at(stop - 1)
-            removed += sum(stop - start for _, start, stop in slices)
+            columns = Columns(slices)
+            up_to[origin] = columns.last_id
+            removed += len(columns)
     if up_to:
         replica.issue(Trim(key, up_to))
     return removed
