@@ -1,4 +1,4 @@
-"""XREADGROUP: new entries, what others left pending for too long, and what one has pending."""
+"""XREADGROUP: new entries, entries that others left pending for too long, and one's own pending."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,8 +8,9 @@ from typing import Final, TypeAlias
 from crdtstream.commands.arguments import group_or_none, shown, strict_id
 from crdtstream.commands.groups.delivery import lanes_handed_out, require_home
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply
+from crdtstream.commands.streams.budget import Budget
 from crdtstream.commands.streams.entries import encode_claimable, encode_entry, entry_or_null
-from crdtstream.commands.streams.read_options import Budget, ReadOptions, parse_read
+from crdtstream.commands.streams.read_options import ReadOptions, parse_read
 from crdtstream.commands.streams.xread import answer_or_block
 from crdtstream.core.effects import Claim, CreateConsumer, Deliver, Redeliver
 from crdtstream.core.groups.group import Found, Group
@@ -36,10 +37,10 @@ def xreadgroup(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bloc
     an entry that comes late with a low ID is never skipped.  Any other ID reads the consumer's
     pending entries above it, and does not wait.
 
-    With CLAIM, ``>`` first takes over what is pending in this region, whoever has it: what nobody
-    owns, in the order in which it was given back, then what was idle for so long, the longest
-    first.  A pending entry that was deleted is passed over and stays pending; XCLAIM and
-    XAUTOCLAIM drop it.  A waiting reader wakes when an entry becomes old enough.
+    With CLAIM, ``>`` first takes over what any consumer has pending in this region: entries without
+    an owner, in the order in which they were given back, then those that were idle for long enough,
+    the longest first.  A pending entry that was deleted is passed over and stays pending; XCLAIM
+    and XAUTOCLAIM drop it.  A waiting reader wakes when an entry becomes old enough.
 
     Raises:
         CommandError: NOGROUP, if one of the keys or its group is missing; NOTHOME, if another

@@ -12,8 +12,9 @@ from typing import TypeAlias
 
 from crdtstream.commands.arguments import strict_id
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply, Wants
+from crdtstream.commands.streams.budget import Budget
 from crdtstream.commands.streams.entries import encode_entries, encode_entry
-from crdtstream.commands.streams.read_options import Budget, ReadOptions, parse_read
+from crdtstream.commands.streams.read_options import ReadOptions, parse_read
 from crdtstream.core.groups.group import Found
 from crdtstream.core.ids import ID_MIN, Millis, StreamId
 from crdtstream.core.lanes.stream import Stream
