@@ -1,6 +1,6 @@
 """Redis's key patterns: ``*``, ``?``, ``[a-z]``, ``[^a]`` and ``\\`` before a literal one.
 
-A pattern is cut at its stars into parts, each of which matches so many bytes and no more.  The
+A pattern is cut at its stars into parts; each part matches a fixed number of bytes.  The
 first part must stand at the beginning, the last at the end, and each between where it fits first:
 if the rest can match at all, it can from there.  So matching never goes back, and a pattern full of
 stars costs no more than its length times the key's.

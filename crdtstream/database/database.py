@@ -77,8 +77,8 @@ class Database:
             calls ``serve_all``.
         statistics: what ran, and how long it took by ``clock``.
         clock: nanoseconds that pass; the shell sets it.  Without one nothing takes any time.
-        slow_ns, on_slow: told of each command that took at least so long.
-        on_call: told of each command just before it runs (MONITOR), of EXEC after it.
+        slow_ns, on_slow: told of each command that took at least this long.
+        on_call: told of each command just before it runs (MONITOR), and of EXEC after it.
         channels: who listens to what; the shell says there how to tell them.
     """
 

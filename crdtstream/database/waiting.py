@@ -9,8 +9,8 @@ from crdtstream.commands.reply import Blocked
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import Handler, Session
 
-# Times that were overtaken stay in the heap until they are the greater part of it, and so many:
-# taking each out at once would mean a search.
+# Stale times stay in the heap until they are the greater part of it, and more than this: taking
+# each out at once would mean a search.
 STALE_TIMES_MAX: Final = 64
 
 
@@ -24,7 +24,7 @@ class Waiter:
         deadline: None is without end.
         argv: the command as it came.
         ns: how long it has run so far, without the waiting.
-        scheduled_at, generation: when it is to be woken, and which entry of the heap says so; the
+        scheduled_at, generation: when it is to be woken, and which entry of the heap says so;
             entries of earlier generations are stale.
     """
 
@@ -141,7 +141,7 @@ class WaitingRoom:
         return None
 
     def take_due(self, now: Millis) -> tuple[list[Waiter], list[Waiter]]:
-        """Those to be tried again, and those whose patience is over, which are removed.
+        """Those to be tried again, and those whose time is over, which are removed.
 
         Both by time, and of one time by arrival.
         """

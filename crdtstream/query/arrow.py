@@ -92,7 +92,7 @@ def _fields(columns: Columns, count: int) -> pa.Array:
 
 
 def _idempotent(columns: Columns, ns: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Producers and idempotent ids; mostly none, or such as differ in the row only."""
+    """Producers and idempotent ids; mostly there are none, or they differ in the row only."""
     producers: list[pa.Array] = []
     ids: list[pa.Array] = []
     at = 0

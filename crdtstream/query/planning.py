@@ -1,8 +1,8 @@
 """Cutting what lies between two version vectors into ranges of dots.
 
-Counting walks over macro nodes, many of them in a long stream.  So the work here comes in small
-steps: the generators yield between them, and their caller lets others have their turn.  Meanwhile
-lanes grow and shrink; the bounds stay right, as they are dots, and only the counts get old.
+A long stream takes a while to count.  So the work here comes in small steps: the generators yield
+between them, and their caller lets others have their turn.  Lanes grow and shrink between two
+steps; the bounds stay right, as they are dots, and only the counts get old.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from crdtstream.core.lanes.lane import Lane, Within
 from crdtstream.core.lanes.reading import dot_numbers, ends
 from crdtstream.core.replica import Replica
 
-# Of each so many in one step: a fraction of a millisecond to a few.
+# How many of each in one step, which takes a fraction of a millisecond to a few.
 STEP_CUTS: Final = 500
 STEP_KEYS: Final = 200
 STEP_RANGES: Final = 500
@@ -60,7 +60,7 @@ class LaneCount:
     """How many entries there are up to certain dots of a lane.
 
     Attributes:
-        last_ns: ascending; the last dot number of each macro node, as far as it is asked for.
+        last_ns: ascending; dot numbers at which the lane is cut cheaply (``reading.ends``).
         counts: entries up to and including that one.
     """
 
@@ -74,8 +74,7 @@ class LaneCount:
         return self.counts[-1] if self.counts else 0
 
     def whole_upto(self, n: int) -> tuple[int, int]:
-        """The last dot number of the last macro node that ends at or below ``n``, 0 if none does,
-        and how many entries there are up to it."""
+        """The highest of ``last_ns`` up to ``n``, 0 if there is none, and the entries up to it."""
         at = bisect_right(self.last_ns, n)
         return (self.last_ns[at - 1], self.counts[at - 1]) if at else (0, 0)
 
@@ -96,7 +95,7 @@ class _Patterns:
     Attributes:
         names: patterns without a sign of a pattern in them.
         globs: the others.
-        step_keys: so many keys can be held against them in one step.
+        step_keys: how many keys are compared with them in one step.
     """
 
     def __init__(self, patterns: Sequence[bytes]) -> None:
@@ -202,13 +201,13 @@ def end_after(
 
 
 def _shares(totals: Mapping[Region, int], entries_max: int) -> dict[Region, int]:
-    """``entries_max`` dealt out in proportion; what rounding leaves goes to the largest rests."""
+    """``entries_max`` dealt out in proportion; what is left over goes to the largest remainders."""
     total = sum(totals.values())
     shares = {origin: entries_max * one // total for origin, one in totals.items()}
     by_rest = sorted(totals, key=lambda origin: (-(entries_max * totals[origin] % total), origin))
     for origin in by_rest[: entries_max - sum(shares.values())]:
         shares[origin] += 1
-    # One that has little gets something, too, as long as another one can do with less.
+    # An origin that has little gets something, too, while another one can do with less.
     for origin in [origin for origin, share in sorted(shares.items()) if not share]:
         richest = max(shares, key=lambda one: shares[one])
         if shares[richest] > 1:
@@ -222,7 +221,7 @@ def _end_of_share(
 ) -> Generator[None, None, int]:
     """The dot number up to which the lanes of one origin have ``share`` entries together."""
     origin = lanes[0].origin
-    # Where macro nodes end; between two of these each lane has a part of one macro node.
+    # Between two of these each lane has a part of one macro node at most.
     cuts = sorted({n for lane in lanes for n in lane.last_ns})
     low, high = 0, len(cuts)
     while low < high:
@@ -273,7 +272,7 @@ def cut(
 ) -> Steps:
     """Cut the counted lanes into ranges of about ``range_entries`` entries (0: not at all).
 
-    The ends are ends of macro nodes, so a range may have some more, but none has no entry.
+    A range ends where the lane is cut cheaply, so it may have some more; none is empty.
     """
     for lane in counts:
         above_n, upto_n = bounds.above.get(lane.origin, 0), bounds.upto[lane.origin]

@@ -1,10 +1,10 @@
 """Trimming what everybody is done with: read, acknowledged by every group, and old.
 
-XTRIM MINID asks for an ID, and who names one must know that nothing below it is still wanted; an
+XTRIM MINID asks for an ID, and its caller must know that nothing below that is still wanted; but an
 entry that another region appended late may have any ID.  Here the region decides lane by lane, in
-one step with the trim: as dots and IDs ascend together in a lane, "read up to this dot",
-"acknowledged up to this ID" and "older than this" are all beginnings of it, and the shortest of
-them goes.  It travels as a Trim, as XTRIM's does.
+one step with the trim.  Dots and IDs ascend together in a lane, so "read up to this dot",
+"acknowledged up to this ID" and "older than this" are all prefixes of it, and the shortest of them
+goes.  It travels as a Trim, as XTRIM's does.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ def trim_read(
     before_ms: Millis,
     nodes_max: int,
 ) -> int:
-    """Trim what is read, acknowledged and old, or of that the first ``nodes_max`` macro nodes.
+    """Trim what is read, acknowledged and old, at most ``nodes_max`` macro nodes of it.
 
     Args:
         read: by origin the dot number up to which entries were read.
         before_ms: only entries whose ID is below this moment.
 
     Returns:
-        How many entries went; 0: there is nothing (any more) that may go.
+        How many entries went; 0: nothing is left that may go.
     """
     stream = replica.stream(key)
     if stream is None:

@@ -58,7 +58,7 @@ class RespServer:
         port: where it listens.
         traffic: what the clients have done.
         slowlog, monitors, pause: what operators look through and at.
-        shut_down: stops the node, soon (SHUTDOWN); whoever runs the node sets it.
+        shut_down: stops the node, soon (SHUTDOWN); the node sets it.
     """
 
     def __init__(

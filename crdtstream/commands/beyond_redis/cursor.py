@@ -8,12 +8,12 @@ version vector: per lane the dot up to which its reader has had everything.
                                   lane 3   (nothing; 3:88 applied here)
            <── 1:9,2:5,3:88 ──    with COUNT 2, if 1:9 and 2:5 have the lowest IDs
 
-A lane's IDs ascend with its dots, so what is returned is always a prefix, in dot order, of what
-the reader lacks of each lane.  Of a lane that was read to its end, and of regions without one, the
-next cursor names all that is applied here.
+A lane's IDs ascend with its dots.  So what is returned is always a prefix, in dot order, of what
+the reader lacks of each lane.  For a lane that was read to its end, and for a region without one,
+the next cursor names all that is applied here.
 
-Because dots mean the same everywhere, a reader may go on in any region.  One that is behind the
-cursor returns nothing of what it has yet to hear of, and neither skips nor repeats it later.
+Dots mean the same everywhere, so a reader may continue in any region.  A region that is behind the
+cursor returns nothing that it has yet to hear of, and later neither skips nor repeats it.
 """
 
 from collections.abc import Iterator
@@ -38,15 +38,15 @@ from crdtstream.core.replica import Replica
 def crdt_xread(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Blocked:
     """CRDT.XREAD key cursor [COUNT n] [BLOCK ms]: the entries that a cursor has not had.
 
-    ``0`` or ``-`` is the cursor of who has had nothing, ``$`` that of who has had everything that
-    this region has.
+    ``0`` or ``-`` is the cursor of a reader who has had nothing; ``$`` is that of a reader who has
+    had everything that this region has.
 
     Returns:
         The next cursor, and entries as in XRANGE, by ID, at most COUNT.  Without any: at once, or,
         with BLOCK, when time is over.
 
     Raises:
-        CommandError: the cursor is none, or an option is wrong.
+        CommandError: the cursor does not parse, or an option is wrong.
 
     Cost: O(log n) per lane to begin, O(m * log r) for m entries from r lanes.
     """
@@ -107,8 +107,8 @@ def _read(
     """Up to ``count`` encoded entries beyond the cursor, and the cursor that has had them."""
     stream = replica.stream(key)
     if stream is None and replica.deadline_of(key) is not None:
-        # It expired, by the clock.  Until the DeleteKey comes a PERSIST from elsewhere may bring
-        # its entries back, and they were not read.
+        # It expired, by the clock.  Until the DeleteKey comes, a PERSIST from another region may
+        # bring its entries back, and they were not read.
         return [], dict(cursor)
     lanes = {} if stream is None else stream.lanes
     reached = {region: cursor.get(region, 0) for region in lanes}

@@ -1,8 +1,8 @@
 """CRDT.XGROUP: whether every region hands out a group's entries, one of them, or each its own.
 
 A move of the home is a handover: the home itself stops, and says how far it had come and what is
-pending.  Without it, the home being lost, only FORCE helps: then whoever takes over begins at the
-replicated frontier, so that nothing is skipped and some of it comes again (``rules`` 13).
+pending.  If the home is lost, only FORCE helps: the region that takes over begins at the replicated
+frontier, so that nothing is skipped and some of it comes again (``rules`` 13).
 """
 
 from typing import Final

@@ -16,8 +16,8 @@ is called ``XGROUP|CREATE``.  Of the facts only ``since`` is always there:
     arity                 where the syntax does not tell how many arguments there are
     keys, tips, doc       lists, with commas
 
-``deprecated 7.2.0: …`` names the version and the substitute.  Lines that go on are indented deeper,
-and an empty line ends a page.
+``deprecated 7.2.0: …`` names the version and the substitute.  A line that continues another is
+indented deeper, and an empty line ends a page.
 
 Flags that only this program knows: ``immediate``, runs inside MULTI, where others are queued;
 ``names_dots``, its reply may name a dot, which therefore has to be in the log; ``may_replicate``,

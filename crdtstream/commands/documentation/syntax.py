@@ -21,7 +21,7 @@ reads, from the simple to the composed:
     count@6.2.0           since that version
     ip!2.8.12             deprecated since that version
 
-The names of what is composed are seen by programs only; a person sees ``shown``.
+Only programs see the names of composed arguments; a person sees ``shown``.
 
 Source: the argument types and flags are those of redis.io/commands/command-docs.
 """

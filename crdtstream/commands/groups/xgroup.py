@@ -50,8 +50,8 @@ HELP: Final = (
 def create(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD n].
 
-    ``$`` starts at each lane's last ID as this region has observed it, so an entry that another
-    region added meanwhile is not missed.
+    ``$`` starts at each lane's last ID as this region has observed it.  So an entry that another
+    region adds at the same time is not missed.
     """
     if len(argv) > CREATE_ARGC_MAX:
         raise bad_subcommand(argv)

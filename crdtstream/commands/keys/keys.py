@@ -25,8 +25,8 @@ SCAN_COUNT_DEFAULT: Final = 10
 def delete(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """DEL / UNLINK key [key …]: how many keys were there.
 
-    Each takes what this region has observed; an entry added elsewhere meanwhile stays, groups go
-    whatever happened elsewhere (AA, "Conflict resolution").
+    Each takes the entries that this region has observed; one that is added elsewhere at the same
+    time stays.  Groups go, whatever happened elsewhere (AA, "Conflict resolution").
     """
     deleted = 0
     for key in argv[1:]:

@@ -48,7 +48,7 @@ class IdleClients:
             self._timer = asyncio.get_running_loop().call_later(seconds, self.hang_up)
 
     def stop(self) -> None:
-        """Hang up on nobody any more."""
+        """Hang up on nobody from now on."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -37,7 +37,7 @@ class ClientPause:
         self._arm()
 
     def end(self) -> None:
-        """Let everyone go on, when the event loop comes to it."""
+        """Let all clients go on, when the event loop comes to it."""
         self._until_s = 0.0
         self._database.pause = None
         if self._timer is not None:

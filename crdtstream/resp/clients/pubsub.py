@@ -1,8 +1,8 @@
 """Publications on their way to clients.
 
-A message is encoded once per protocol version, and everyone who gets it gets those same bytes: ten
-thousand subscribers who do not read share one copy.  Each of them is cut off when it leaves too
-much unread, by the bounds that Redis sets by default for subscribers.
+A message is encoded once per protocol version, and all who get it share those bytes: ten thousand
+subscribers who do not read cost one copy.  A subscriber is cut off when it leaves too much unread,
+by the bounds that Redis sets by default.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,7 +13,7 @@ from crdtstream.core.ids import Millis
 from crdtstream.database.session import Session
 from crdtstream.resp.wire.encode import encode
 
-# Redis's client-output-buffer-limit pubsub 32mb 8mb 60: cut off at once, or after so long.
+# Redis's client-output-buffer-limit pubsub 32mb 8mb 60: cut off at once, or after this time.
 UNREAD_BYTES_MAX: Final = 32 << 20
 UNREAD_BYTES_SOFT: Final = 8 << 20
 UNREAD_SOFT_MS: Final = 60_000
@@ -52,7 +52,7 @@ class Delivery:
 
 
 class UnreadBound:
-    """How much one listener to channels or to MONITOR leaves unread, and since when it is much."""
+    """How long one listener to channels or to MONITOR has left much unread."""
 
     __slots__ = ("_much_since",)
 

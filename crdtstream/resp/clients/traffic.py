@@ -1,6 +1,6 @@
 """How much clients have done: the counters of INFO stats, and rates over the last moments.
 
-Counters go on from the start of the node; CONFIG RESETSTAT only moves the point from which they
+Counters count from the start of the node; CONFIG RESETSTAT only moves the point from which they
 are told.  Rates are taken from samples, at most RATE_SAMPLES of them, no two closer together than
 RATE_SAMPLE_MS.
 """
@@ -45,7 +45,7 @@ class Traffic:
     Attributes:
         received, rejected: how many clients came, and how many of them were not admitted.
         cut_off_unread: how many were cut off because they left too much unread.
-        rates_due_ms: when ``sample`` is to be called next, by whoever has a command to run.
+        rates_due_ms: when ``sample`` is to be called next, by the next client that sends something.
 
     Args:
         connections: who is connected, by session id; they come and go.

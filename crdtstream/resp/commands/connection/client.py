@@ -253,8 +253,8 @@ class ClientCommands:
     def _pause(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT PAUSE ms [WRITE|ALL]: stop what writes, or every command, of all clients.
 
-        A client learns so only by waiting: what it sends is kept, and runs when the time is over
-        or CLIENT UNPAUSE comes (which a pause of ALL stops, too).  Wrong requests are answered.
+        Clients notice it only by waiting: what they send is kept, and runs when the time is over or
+        CLIENT UNPAUSE comes (which a pause of ALL stops, too).  Wrong requests are answered.
         """
         _refuse_more_than(4, argv)
         pause = {b"write": Pause.WRITE, b"all": Pause.ALL}.get(
@@ -273,7 +273,7 @@ class ClientCommands:
     def _kill(self, session: Session, now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT KILL addr, or CLIENT KILL option value …: how many; OK in the old form.
 
-        All options have to hold; of one given twice the later counts, as in Redis.
+        All options must hold; if one is given twice the later counts, as in Redis.
         """
         if len(argv) == 3:
             victims = list(self._choose([lambda connection: connection.address == shown(argv[2])]))

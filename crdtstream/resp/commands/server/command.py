@@ -1,7 +1,6 @@
 """COMMAND: what commands there are, for clients that complete, hint and route.
 
-What is told of a command is what its page in the manual says; only the arity is the dispatcher's.
-A command without a page is not shown, and a test sees to it that there is none.
+It tells what a command's page in the manual says.
 """
 
 from collections.abc import Iterable, Mapping

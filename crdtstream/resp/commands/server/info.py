@@ -1,7 +1,7 @@
 """INFO: the state of the node in Redis's words, with a section of its own for the regions.
 
-The fields are those of Redis that clients and exporters read and that mean something here; what
-is not measured is left out rather than told as 0.
+The fields are those of Redis that clients and exporters read and that mean something here.  What is
+not measured is left out, not told as 0.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ from crdtstream.settings import NodeSettings
 Fields: TypeAlias = dict[str, int | str]
 
 ALL: Final = frozenset({"all", "everything"})
-# Sections that are long and are told when asked for only, as in Redis.
+# Long sections, told only to those who ask, as in Redis.
 NOT_BY_DEFAULT: Final = frozenset({"commandstats", "latencystats"})
 PERCENTILES: Final = (50.0, 99.0, 99.9)
 

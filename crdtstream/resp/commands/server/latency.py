@@ -79,7 +79,7 @@ class LatencyMonitor:
     """The events, the histograms and the commands.
 
     Attributes:
-        threshold_ms: what takes at least so long is an event; 0: nothing is.
+        threshold_ms: what takes at least this long is an event; 0: nothing is.
         events: by name.
     """
 
@@ -94,7 +94,7 @@ class LatencyMonitor:
         return self.threshold_ms * 1_000_000 if self.threshold_ms else None
 
     def note(self, name: str, *, ms: int, unix_s: int) -> None:
-        """Something took so long; it is kept if that is long enough."""
+        """Something took ``ms``; it is kept if that is long enough."""
         if not 0 < self.threshold_ms <= ms:
             return
         event = self.events.setdefault(name, Event())
@@ -119,7 +119,7 @@ class LatencyMonitor:
         return documented(SessionCommand, functions)
 
     def _latest(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """LATENCY LATEST: of each event its name, last time, what it took then, and the worst."""
+        """LATENCY LATEST: each event's name, its last time, what it took then, and the worst."""
         return [
             [name.encode(), *event.samples[-1], event.max_ms]
             for name, event in sorted(self.events.items())
@@ -160,7 +160,7 @@ class LatencyMonitor:
         return Verbatim(("Something held up this server:\n\n" + "".join(lines) + ADVICE).encode())
 
     def _histogram(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """LATENCY HISTOGRAM [command …]: calls, and how many took at most so many us.
+        """LATENCY HISTOGRAM [command …]: calls, and a distribution of what they took, in us.
 
         A command that has subcommands stands for all of them.
         """

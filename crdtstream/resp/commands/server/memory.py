@@ -1,4 +1,4 @@
-"""MEMORY, as far as it is about the server; MEMORY USAGE is about keys and stands with them."""
+"""MEMORY, as far as it is about the process; MEMORY USAGE is about a key and stands with keys."""
 
 import gc
 import os
@@ -54,7 +54,7 @@ class MemoryCommands:
         return documented(SessionCommand, functions)
 
     def _doctor(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """MEMORY DOCTOR: what is unread or unrun, as that is all that can be done about."""
+        """MEMORY DOCTOR: what clients have not read or not had run; the rest is their streams."""
         buffered = buffered_bytes(self._connections)
         return Verbatim(
             f"The process takes {resident_bytes()} bytes, of which {buffered} are requests and "
@@ -67,7 +67,7 @@ class MemoryCommands:
         return b"Stats not supported for the current allocator"
 
     def _purge(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """MEMORY PURGE: collect what nobody refers to, of what the node did not freeze."""
+        """MEMORY PURGE: collect garbage, except what the node froze at its start."""
         gc.collect()
         return OK
 

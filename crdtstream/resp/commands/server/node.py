@@ -80,9 +80,9 @@ class NodeCommands:
     def _shutdown(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]: stop as on SIGTERM; no reply but an error.
 
-        What was acknowledged is in the log already, so SAVE, NOSAVE and NOW differ in nothing;
-        FORCE stops a node whose log cannot be written, too.  It begins at once: there is never
-        one under way that ABORT could stop.
+        What was acknowledged is in the log already, so SAVE, NOSAVE and NOW change nothing.  FORCE
+        also stops a node whose log cannot be written.  It begins at once, so there is never one
+        under way that ABORT could stop.
         """
         words = [word.lower() for word in argv[1:]]
         if (
@@ -99,8 +99,8 @@ class NodeCommands:
         return NO_REPLY
 
     def _debug(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """DEBUG SLEEP seconds: for rehearsals.  The node does nothing at all meanwhile, and so
-        other regions take the link for broken when it lasts longer than their patience."""
+        """DEBUG SLEEP seconds: for rehearsals.  The node does nothing at all, so other regions take
+        the link for broken if it lasts longer than their patience."""
         match argv[1].lower(), argv[2:]:
             case b"help", []:
                 return help_reply(DEBUG_HELP)
@@ -112,7 +112,7 @@ class NodeCommands:
 
 
 def applied_effects(replica: Replica) -> int:
-    """How many effects of all regions have been applied here: what comes nearest to an offset."""
+    """How many effects of all regions are applied here: the nearest thing to an offset."""
     return sum(replica.vv.values())
 
 

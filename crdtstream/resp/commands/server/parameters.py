@@ -1,7 +1,7 @@
-"""The parameters of CONFIG: what each is at present, and what may be made of it.
+"""The parameters of CONFIG: what each is at present, and what it may be set to.
 
-What has no meaning here (maxmemory, save) stands there with the value that tells the truth, as
-clients and exporters ask for it; it may be "set" to that.
+Clients and exporters also ask for parameters without a meaning here (maxmemory, save).  These have
+the value that tells the truth, and may be "set" to it.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Commands without the passwords in them, for whoever looks over clients' shoulders."""
+"""Commands without the passwords in them, for MONITOR and SLOWLOG."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ def without_secrets(argv: list[bytes]) -> list[bytes]:
 
 
 def _hello(argv: list[bytes]) -> list[bytes]:
-    """HELLO's clauses as HELLO reads them; of what it would not understand nothing is shown."""
+    """HELLO's clauses as HELLO reads them; nothing is shown that HELLO would not understand."""
     shown = argv[:2]
     at = 2
     while at < len(argv):

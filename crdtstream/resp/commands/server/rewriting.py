@@ -1,8 +1,8 @@
 """Changing values in a TOML file: what people wrote around them stays as it is.
 
-Not a parser of TOML, but an editor of lines whose work is checked by one: the result has to read
-as the old values with the new ones in their places, or nothing is written.  So a file in a form
-that this does not understand (a table in braces, a dotted header) is refused, never spoilt.
+Not a parser of TOML, but an editor of lines whose work a parser checks: the result must read as the
+old values with the new ones in their places, or nothing is written.  So a file in a form that this
+does not understand (a table in braces, a dotted header) is refused, never spoilt.
 """
 
 import copy

@@ -55,7 +55,7 @@ class Slowlog:
     """The log and its commands.
 
     Attributes:
-        slower_than_us: what takes at least so long is logged; 0: everything; -1: nothing.
+        slower_than_us: what takes at least this long is logged; 0: everything; -1: nothing.
         length_max: how many are kept.
     """
 
@@ -82,7 +82,7 @@ class Slowlog:
     def note(
         self, argv: list[bytes], *, usec: int, unix_s: int, address: str, client_name: bytes
     ) -> None:
-        """A command took so long; it is logged if that is long enough."""
+        """A command took ``usec``; it is logged if that is long enough."""
         if not 0 <= self.slower_than_us <= usec:
             return
         arguments = shortened(without_secrets(argv))
@@ -129,7 +129,7 @@ class Slowlog:
         return len(self._calls)
 
     def _reset(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """SLOWLOG RESET: forget them all; the ids go on."""
+        """SLOWLOG RESET: forget all calls; ids still count up."""
         self._calls.clear()
         return OK
 
