@@ -95,6 +95,8 @@ PUBLIC = frozenset(
         "crdtstream.store.log",
     }
 )
+# Rooms inside a package, the lowest first: none imports from one above it.
+ROOMS: dict[str, tuple[str, ...]] = {"resp": ("wire", "clients", "commands", "server")}
 # Wiring: may import everything.
 WIRING = frozenset({"node", "__init__", "__main__"})
 
@@ -189,6 +191,25 @@ def violations(path: Path, root: Path = ROOT) -> list[str]:
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_downwards(path: Path) -> None:
     assert violations(path) == []
+
+
+def room_of(module: str) -> int | None:
+    """Where a module's room stands in its package; None if the package has no such order."""
+    _, layer, room, *_ = [*module.split("."), "", ""]
+    rooms = ROOMS.get(layer, ())
+    return rooms.index(room) if room in rooms else None
+
+
+@pytest.mark.parametrize("layer", sorted(ROOMS))
+def test_rooms_import_downwards(layer: str) -> None:
+    wrong = []
+    for path in sources(PACKAGE / layer):
+        own = room_of(module_of(path))
+        for imported in imports_of(path):
+            other = room_of(imported.module) if layer_of(imported.module) == layer else None
+            if own is not None and other is not None and other > own and not imported.typing_only:
+                wrong.append(f"{imported.site}: {imported.module} stands above")
+    assert wrong == []
 
 
 def test_every_package_has_a_rule() -> None:

@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-DATABASE: Final = "tests/commands/test_database.py::"
-TIME_IS_OVER: Final = "tests/commands/test_time_is_over.py::"
+DATABASE: Final = "tests/database/test_database.py::"
+TIME_IS_OVER: Final = "tests/database/test_time_is_over.py::"
 COMMANDS_TESTS: Final = "tests/commands/test_commands.py::"
 
 COMMANDS: Final = (
