@@ -1,7 +1,9 @@
 """Imports point one way: shells -> commands -> core, and core and commands do no IO."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,7 +69,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "spark": frozenset({"v1"}),
     # Regions to experiment with: in one process, on this machine, as a table tells.
     "local_regions": frozenset({"core", "settings"}),
-    "sim": frozenset({"core", "commands", "database", "folder", "region"}),
+    "sim": frozenset({"core", "commands", "database", "folder", "region", "v1"}),
     "scenario": frozenset({"core", "commands", "local_regions", "settings", "sim", "v1"}),
     "demo": frozenset({"core", "settings", "spark", "v1"}),
     "cli": frozenset(
@@ -96,6 +98,8 @@ PUBLIC = frozenset(
         "crdtstream.store.replay",
     }
 )
+# Rooms inside a package, the lowest first: none imports from one above it.
+ROOMS: dict[str, tuple[str, ...]] = {"resp": ("wire", "clients", "commands", "server")}
 # Wiring: may import everything.
 WIRING = frozenset({"node", "__init__", "__main__"})
 
@@ -192,6 +196,25 @@ def test_imports_point_downwards(path: Path) -> None:
     assert violations(path) == []
 
 
+def room_of(module: str) -> int | None:
+    """Where a module's room stands in its package; None if the package has no such order."""
+    _, layer, room, *_ = [*module.split("."), "", ""]
+    rooms = ROOMS.get(layer, ())
+    return rooms.index(room) if room in rooms else None
+
+
+@pytest.mark.parametrize("layer", sorted(ROOMS))
+def test_rooms_import_downwards(layer: str) -> None:
+    wrong = []
+    for path in sources(PACKAGE / layer):
+        own = room_of(module_of(path))
+        for imported in imports_of(path):
+            other = room_of(imported.module) if layer_of(imported.module) == layer else None
+            if own is not None and other is not None and other > own and not imported.typing_only:
+                wrong.append(f"{imported.site}: {imported.module} stands above")
+    assert wrong == []
+
+
 def test_every_package_has_a_rule() -> None:
     layers = {own_layer(path) for path in sources()}
     assert layers - WIRING <= ALLOWED.keys(), "say in ALLOWED what the new package may import"
@@ -227,3 +250,74 @@ def test_core_must_not_know_commands(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("from crdtstream.commands.reply import Reply")
     assert violations(path, tmp_path) != []
+
+
+# --- Circles ------------------------------------------------------------------------------------
+
+
+def module_of(path: Path, root: Path = ROOT) -> str:
+    """``crdtstream.core`` of ``crdtstream/core/__init__.py``."""
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def import_graph(package: Path = PACKAGE, root: Path = ROOT) -> dict[str, set[str]]:
+    """The modules of ours that each module imports, anywhere in it and for types only, too."""
+    files = {module_of(path, root): path for path in sources(package)}
+    graph: dict[str, set[str]] = {module: set() for module in files}
+    for module, path in files.items():
+        for imported in imports_of(path, root):
+            name = imported.module
+            # A name in a module, or a module.
+            name = name if name in files else name.rpartition(".")[0]
+            if name in files and name != module:
+                graph[module].add(name)
+    return graph
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle; empty: there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        # Each is imported by the next one.
+        found: list[str] = error.args[1]
+        return found[::-1]
+    return []
+
+
+def test_nothing_is_imported_in_a_circle() -> None:
+    """Imports for types only count: a module that must know another one is not below it."""
+    found = circle(import_graph())
+    assert found == [], "each imports the next one; give one of them what it needs instead"
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from crdtstream.core.one import One",
+        "from crdtstream.core import one",
+        "import crdtstream.core.one",
+        "from .one import One",
+        "def f():\n    from crdtstream.core.one import One",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .one import One",
+    ],
+)
+def test_a_circle_is_found(tmp_path: Path, back: str) -> None:
+    folder = tmp_path / "crdtstream" / "core"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text("from crdtstream.core.two import Two\n")
+    (folder / "two.py").write_text("from crdtstream.core.three import Three\n")
+    (folder / "three.py").write_text(back + "\n")
+    graph = import_graph(tmp_path / "crdtstream", tmp_path)
+    found = circle(graph)
+    assert set(found) == {f"crdtstream.core.{name}" for name in ("one", "two", "three")}
+    assert all(after in graph[before] for before, after in pairwise(found))
+
+
+def test_no_circle_is_found_where_there_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "crdtstream" / "core"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text("from . import two, three\n")
+    (folder / "two.py").write_text("from . import three\n")
+    (folder / "three.py").write_text("import math\n")
+    assert circle(import_graph(tmp_path / "crdtstream", tmp_path)) == []

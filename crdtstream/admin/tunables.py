@@ -2,18 +2,12 @@
 
 from typing import Final
 
-from crdtstream.core.ids import IdMode
 from crdtstream.core.replica import Replica
+from crdtstream.core.tuning import ID_MODE, MKSTREAM, TUNABLES
 from crdtstream.settings import NodeSettings
 from crdtstream.store.log import Log
 
-ID_MODE: Final = "crdt_xadd_id_uniqueness_mode"
-MKSTREAM: Final = "crdt_xgroup_create_mkstream"
-
-ALLOWED: Final = {
-    ID_MODE: ("strict", "semi-strict", "liberal"),
-    MKSTREAM: ("explicit", "implicit"),
-}
+ALLOWED: Final = {name: tunable.values for name, tunable in TUNABLES.items()}
 
 
 class TuneError(Exception):
@@ -31,8 +25,8 @@ class Tunables:
     async def restore(self) -> None:
         """Apply what was set in earlier runs, else what the settings say."""
         given = {
-            ID_MODE: self._settings.crdt_xadd_id_uniqueness_mode,
-            MKSTREAM: self._settings.crdt_xgroup_create_mkstream,
+            ID_MODE.name: self._settings.crdt_xadd_id_uniqueness_mode,
+            MKSTREAM.name: self._settings.crdt_xgroup_create_mkstream,
         }
         for parameter, default in given.items():
             kept = await self._log.get_meta(_meta_key(parameter))
@@ -61,20 +55,13 @@ class Tunables:
         """Everything worth showing, tunable while running or not, by name."""
         return {
             "appendfsync": self._settings.appendfsync,
-            ID_MODE: self._replica.id_mode.value,
-            MKSTREAM: "implicit" if self._replica.implicit_mkstream else "explicit",
+            **{name: tunable.get(self._replica) for name, tunable in TUNABLES.items()},
             "stream-node-max-bytes": str(self._settings.stream_node_max_bytes),
             "stream-node-max-entries": str(self._settings.stream_node_max_entries),
         }
 
     def _apply(self, parameter: str, value: str) -> None:
-        match parameter:
-            case "crdt_xadd_id_uniqueness_mode":
-                self._replica.id_mode = IdMode(value)
-            case "crdt_xgroup_create_mkstream":
-                self._replica.implicit_mkstream = value == "implicit"
-            case _:
-                raise AssertionError(parameter)
+        TUNABLES[parameter].put(self._replica, value)
 
 
 def _meta_key(parameter: str) -> str:

@@ -37,13 +37,29 @@ def integer(text: bytes, *, error: str = NOT_AN_INTEGER) -> int:
 
 
 def timeout_ms(text: bytes, now: Millis) -> int:
-    """For how long to wait from now on; 0 is without end.  When it ends has to be a time, too."""
+    """How long to wait from now on, 0: without end.  The end must be a time that can be told."""
     timeout = integer(text, error="ERR timeout is not an integer or out of range")
     if timeout < 0:
         raise CommandError("ERR timeout is negative")
     if timeout > I64_MAX - now:
         raise CommandError("ERR timeout is out of range")
     return timeout
+
+
+def positive(text: bytes, option: str) -> int:
+    """The number of an option that takes 1 and more."""
+    value = parse_i64(text)
+    if value is None or value < 1:
+        raise CommandError(f"ERR {option} must be a positive integer")
+    return value
+
+
+def min_idle_ms(text: bytes) -> int:
+    """For how long an entry must have been pending (CLAIM)."""
+    value = integer(text, error="ERR min-idle-time is not an integer")
+    if value < 0:
+        raise CommandError("ERR min-idle-time must be a positive integer")
+    return value
 
 
 def int32(text: bytes, *, error: str | None = None) -> int:
@@ -57,7 +73,7 @@ def int32(text: bytes, *, error: str | None = None) -> int:
 
 
 def only_database(text: bytes) -> None:
-    """The number of a database, of which there is one, 0; or a CommandError."""
+    """The number of the only database, 0; or a CommandError."""
     if int32(text) != 0:
         raise CommandError(NO_SUCH_DATABASE)
 

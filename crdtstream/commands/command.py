@@ -1,34 +1,62 @@
-"""What a command is to those who dispatch it: its name, its argument rules, and its function.
+"""What a command is to those who dispatch it: its name, its function, and what its page says of it.
 
-What clients are told of it (COMMAND) is in ``documentation``; a test holds the two together.
+A page of the manual (``documentation``) is the one place where a command's arity and flags stand.
+``documented`` joins pages and functions:
+
+    XADD key … (data: field value)...        b"xadd": xadd
+        … flags write denyoom fast …              │
+                      └───────── documented ──────┘
+                Command(b"xadd", xadd, arity -5, {"write", "denyoom", "fast"})
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+from crdtstream.commands.documentation.manual import pages
 from crdtstream.commands.reply import Blocked, Reply
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 
 RunCommand: TypeAlias = Callable[[Replica, Millis, list[bytes]], Reply | Blocked]
+CommandT = TypeVar("CommandT")
+RunT = TypeVar("RunT")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One row of the command table.
+    """A command on the replica.
 
     Attributes:
-        name: lower case; a subcommand that has a row of its own is ``xgroup|create``.
+        name: lower case; ``xgroup|create`` of a subcommand.
         run: answers, or says what it waits for; argv[0] is the name as the client wrote it.  It
             raises CommandError, and then nothing has changed.
-        arity: how many arguments, the name included; negative: at least so many.
-        flags: ``write``, ``readonly``, ``blocking``, ``fast``, ``denyoom`` …, Redis's words, and
-            ``names_dots``: a reply may name a dot, which therefore has to be in the log.  What
-            flags decide is told at ``Row``.
+        arity: how many arguments, the name included; negative: at least as many.
+        flags: Redis's words (``write``, ``readonly``, ``blocking``, ``fast`` …) and ours; see
+            ``Page``.  ``Handler`` says what they decide.
     """
 
     name: bytes
     run: RunCommand
     arity: int
     flags: frozenset[str] = field(default_factory=frozenset)
+
+
+def documented(
+    kind: Callable[[bytes, RunT, int, frozenset[str]], CommandT], functions: Mapping[bytes, RunT]
+) -> list[CommandT]:
+    """Commands whose arity and flags are those of their pages.
+
+    Args:
+        kind: ``Command``, or another with the same attributes.
+        functions: by name.
+
+    Raises:
+        KeyError: a command has no page.
+    """
+    manual = pages()
+    found = []
+    for name, run in functions.items():
+        page = manual[name.decode()]
+        found.append(kind(name, run, page.arity, frozenset((*page.flags, *page.own_flags))))
+    return found

@@ -101,12 +101,12 @@ class Blocked:
         keys: streams whose change may satisfy the command.
         timeout_ms: how long to wait from the command's arrival; 0 is without end.
         retry: the command with its IDs fixed as they were on arrival.  It answers, is still
-            Blocked, or raises CommandError, which is then the reply (a group destroyed meanwhile).
+            Blocked, or raises CommandError, which is then the reply (its group was destroyed).
         on_timeout: the reply when time is over or CLIENT UNBLOCK … TIMEOUT comes.
         retry_at: when the command may succeed although no key changed (XREADGROUP CLAIM: an entry
-            becomes old enough); None: never.  What ``retry`` returns says it anew.
-        wants: what it would share with others, as (key, group, min-idle-time or None): where one
-            who wants the same found nothing, nobody does.  None: it shares with nobody.
+            becomes old enough); None: never.  Each Blocked that ``retry`` returns says it again.
+        wants: what it competes for with others, as (key, group, min-idle-time or None): where one
+            client found nothing, no other client who wants the same does.  None: for nothing.
     """
 
     keys: tuple[bytes, ...]

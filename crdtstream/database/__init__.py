@@ -1,1 +1,1 @@
-"""Running commands: dispatch, waiting, transactions, channels."""
+"""Running commands: found, refused, queued, run, and tried again for those who wait."""

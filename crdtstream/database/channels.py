@@ -1,8 +1,8 @@
-"""Channels: who listens to what, and whom a publication reaches.
+"""Channels: who listens to what, and who hears a publication.
 
-No sockets and no encoding: a shell sets ``deliver`` and is told whom to tell what.  A publication
-is no effect.  It has no dot, is in no log, and whoever does not listen when it comes never hears of
-it.  It goes two ways:
+No sockets and no encoding: a shell sets ``deliver`` and is told who hears what.  A publication is
+no effect.  It has no dot and is in no log, and a client that does not listen when it comes never
+hears of it.  It goes two ways:
 
     PUBLISH ── publish ──┬── hand_out ── deliver ──> who listens in this region
                          └── forward ──> links ··> hand_out in every other region
@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import CommandError, Push
 from crdtstream.database.session import Session
 
@@ -92,7 +92,7 @@ class Channels:
                 self._patterns.remove(name)
 
     def forget(self, session: Session) -> None:
-        """Listen to nothing any more: RESET, or the client is gone."""
+        """Stop listening to anything: RESET, or the client is gone."""
         for kind in Kind:
             for name in self.names(session, kind):
                 self.unsubscribe(session, kind, name)
@@ -153,7 +153,7 @@ class Channels:
         return count
 
     def _tell(self, kind: Kind, name: bytes, push: Push) -> int:
-        # A copy: who is told may be hung up on for not reading, and is forgotten at once.
+        # A copy: a listener that does not read may be hung up on, and is forgotten at once.
         listeners = tuple(self._listeners[kind].get(name, ()))
         if listeners:
             self.deliver(listeners, push)
@@ -163,12 +163,12 @@ class Channels:
 class Patterns:
     """Patterns, found by the literal bytes that they begin with.
 
-    ``user:17:*`` is looked at only for channels that begin with ``user:17:``; so thousands of
-    patterns of this kind cost a publication no more than one.
+    ``user:17:*`` is looked at only for channels that begin with ``user:17:``.  So thousands of such
+    patterns cost a publication no more than one.
     """
 
     def __init__(self) -> None:
-        # Per literal beginning, the patterns and what tells whether the rest of a channel fits.
+        # By literal beginning: the patterns, each with a check of the rest of a channel's name.
         self._by_beginning: dict[bytes, dict[bytes, Callable[[bytes], bool]]] = {}
         # How many different beginnings have this length.
         self._lengths: dict[int, int] = {}

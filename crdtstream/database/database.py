@@ -1,12 +1,15 @@
-"""Many clients on one replica: calling commands, and serving who waits.
+"""Many clients on one replica: each calls commands, and gets an answer now or later.
 
 No sockets and no clock: a shell (the RESP server, the simulator) calls :meth:`Database.call` for
 each request and hands the answers on.  What a call changed may satisfy others, so after every
 call, and after every batch applied from another region, the shell calls :meth:`Database.settle`:
 
-    reply = database.call(session, now, argv)       # WAITING: the answer comes later, from below
+    reply = database.call(session, now, argv)       # WAITING: the answer comes later, from here:
     for served, reply in database.settle(now): …    # clients that waited for just this
     for served, reply in database.expire(now): …    # clients whose time is over
+
+This file runs commands.  ``dispatch`` finds them, ``refusing`` refuses them, ``transactions``
+queues them, ``serving`` tries the blocked ones again, and ``writes`` knows what each client wrote.
 
 Always so:
   * Between two calls ``replica.touched`` is empty: WATCH is tripped, and blocked commands are run
@@ -18,37 +21,27 @@ Always so:
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from crdtstream.commands.command import Command
-from crdtstream.commands.reply import Blocked, CommandError, Reply, Status, Wants
+from crdtstream.commands.reply import Blocked, CommandError, Reply, Status
 from crdtstream.commands.table import COMMANDS
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.database.channels import Channels
 from crdtstream.database.dispatch import AnyCommand, Dispatch
 from crdtstream.database.pubsub import PubSub
-from crdtstream.database.session import RESP2, Row, Session
+from crdtstream.database.refusing import FOR_SUBSCRIBERS, NO_AUTH, NOT_IN_MULTI, Refusals
+from crdtstream.database.serving import Served, Serving
+from crdtstream.database.session import RESP2, Handler, Session
 from crdtstream.database.statistics import SAMPLES_MAX, Statistics
 from crdtstream.database.transactions import Transactions
-from crdtstream.database.waiting import Waiter, WaitingRoom
+from crdtstream.database.waiting import Waiter
+from crdtstream.database.writes import OpenWrites
 
 T = TypeVar("T")
-Served: TypeAlias = tuple[Session, Reply]
-FoundEmpty: TypeAlias = dict[Wants | None, Millis | None]
-
 QUEUED: Final = Status(b"QUEUED")
-NO_AUTH: Final = "NOAUTH Authentication required."
-UNBLOCKED: Final = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
-NOT_IN_MULTI: Final = "ERR Command not allowed inside a transaction"
-# What a RESP2 client may call while it listens to a channel: there, nothing but its shape tells a
-# message from a reply.
-FOR_SUBSCRIBERS: Final = frozenset(
-    prefix + word for prefix in (b"", b"p", b"s") for word in (b"subscribe", b"unsubscribe")
-) | {b"ping", b"quit", b"reset"}
-
 # Outside of transactions a batch is closed when it has grown beyond this.
 BATCH_BYTES_TARGET: Final = 16 << 20
 
@@ -84,8 +77,8 @@ class Database:
             calls ``serve_all``.
         statistics: what ran, and how long it took by ``clock``.
         clock: nanoseconds that pass; the shell sets it.  Without one nothing takes any time.
-        slow_ns, on_slow: told of each command that took at least so long.
-        on_call: told of each command just before it runs (MONITOR), of EXEC after it.
+        slow_ns, on_slow: told of each command that took at least this long.
+        on_call: told of each command just before it runs (MONITOR), and of EXEC after it.
         channels: who listens to what; the shell says there how to tell them.
     """
 
@@ -96,16 +89,17 @@ class Database:
         self.statistics = Statistics()
         self.clock: Callable[[], int] = _no_clock
         self.slow_ns = sys.maxsize
-        self.on_slow: Callable[[Session, Row, list[bytes], int], None] | None = None
+        self.on_slow: Callable[[Session, Handler, list[bytes], int], None] | None = None
         self.on_call: Callable[[Session, list[bytes]], None] | None = None
         # What the command took that has just begun to wait.
         self._blocked_ns = 0
         self._session_id = 0
         self._dispatch = Dispatch(self.statistics)
         self._transactions = Transactions(self)
-        self._waiting = WaitingRoom()
-        # Clients with ``has_open_write``.
-        self._open_writers: list[Session] = []
+        self._refusals = Refusals(self.statistics, self._transactions)
+        self._serving = Serving(self, self._transactions)
+        self._writes = OpenWrites(replica)
+        self._note_write = self._writes.note
         self.channels = Channels()
 
         self.register(commands.values())
@@ -133,9 +127,7 @@ class Database:
         """The client is gone: it waits, watches, queues and listens no more."""
         self.end_transaction(session)
         self.channels.forget(session)
-        waiter = self._waiting.of(session.id)
-        if waiter is not None:
-            self._waiting.remove(waiter)
+        self._serving.forget(session.id)
 
     def end_transaction(self, session: Session) -> None:
         """Drop the queue and all watches."""
@@ -144,12 +136,12 @@ class Database:
     @property
     def waiting_count(self) -> int:
         """How many clients are blocked."""
-        return len(self._waiting)
+        return len(self._serving.waiting)
 
     @property
     def awaited_key_count(self) -> int:
         """How many keys blocked clients wait for."""
-        return self._waiting.key_count
+        return self._serving.waiting.key_count
 
     @property
     def watched_key_count(self) -> int:
@@ -157,7 +149,7 @@ class Database:
         return len(self._transactions.watchers)
 
     def is_waiting(self, session: Session) -> bool:
-        return self._waiting.of(session.id) is not None
+        return self._serving.waiting.of(session.id) is not None
 
     # --- Calling ------------------------------------------------------------------------------
 
@@ -179,34 +171,38 @@ class Database:
             self.replica.advance(now)
             if self.replica.touched:
                 # A watched key that has expired by now is a change, as EXEC has to know.
-                self._transactions.trip(self.replica.touched)
-        row = self._spelled.get(argv[0])
-        if row is None:
+                self._transactions.note_changed(self.replica.touched)
+        handler = self._spelled.get(argv[0])
+        if handler is None:
             found = self._dispatch.find(argv)
             if isinstance(found, CommandError):
-                return self._refuse(session, found)
-            row = found
-        arity = row.arity
+                return self._refusals.refuse(session, found)
+            handler = found
+        arity = handler.arity
         if len(argv) != arity and (arity >= 0 or len(argv) < -arity):
-            return self._wrong_arity(session, row)
-        if row.needs_auth and not session.authenticated:
-            return self._refuse(session, CommandError(NO_AUTH), row)
-        if row.writes and self.fault is not None:
-            return self._refuse(session, CommandError(f"MISCONF {self.fault}"), row)
-        if session.subscriptions and session.protocol == RESP2 and row.name not in FOR_SUBSCRIBERS:
-            return self._refuse_subscriber(session, row)
+            return self._refusals.wrong_arity(session, handler)
+        if handler.needs_auth and not session.authenticated:
+            return self._refusals.refuse(session, CommandError(NO_AUTH), handler)
+        if handler.writes and self.fault is not None:
+            return self._refusals.refuse(session, CommandError(f"MISCONF {self.fault}"), handler)
+        if (
+            session.subscriptions
+            and session.protocol == RESP2
+            and handler.name not in FOR_SUBSCRIBERS
+        ):
+            return self._refusals.not_for_subscribers(session, handler)
 
-        session.last_command = row.name
+        session.last_command = handler.name
         if session.queue is not None or self.pause is not None:
-            held_back = self._queue_or_postpone(session, row, argv)
+            held_back = self._queue_or_postpone(session, handler, argv)
             if held_back is not None:
                 return held_back
-        reply = self._run(row, session, now, argv)
-        if row.writes and self.replica.open_bytes > BATCH_BYTES_TARGET:
+        reply = self._run(handler, session, now, argv)
+        if handler.writes and self.replica.open_bytes > BATCH_BYTES_TARGET:
             # A pipeline must not grow a batch that no disk and no peer takes.
             self.replica.seal(now)
         if isinstance(reply, Blocked):
-            self._waiting.add(session, row, reply, now, argv=argv, ns=self._blocked_ns)
+            self._serving.waiting.add(session, handler, reply, now, argv=argv, ns=self._blocked_ns)
             return WAITING
         return reply
 
@@ -220,153 +216,16 @@ class Database:
             raise CommandError(f"MISCONF {self.fault}")
         self.replica.advance(now)
         if self.replica.touched:
-            self._transactions.trip(self.replica.touched)
+            self._transactions.note_changed(self.replica.touched)
         result = change(self.replica, now)
         if self.replica.open_bytes > BATCH_BYTES_TARGET:
             self.replica.seal(now)
         return result
 
-    # --- What clients wrote -------------------------------------------------------------------
-
-    def _note_write(self, session: Session) -> None:
-        session.wrote_n = self.replica.issued
-        if self.replica.has_open_changes and not session.has_open_write:
-            session.has_open_write = True
-            self._open_writers.append(session)
-
-    def measure_writes(self, session: Session) -> None:
-        """Issue what the client's acknowledgements have to tell, so that it can be waited for."""
-        if session.has_open_write:
-            self.replica.issue_frontiers()
-            session.wrote_n = self.replica.issued
-            # Without an open section what it wrote was sealed within this tick.
-            session.wrote_record = self.replica.record_count + self.replica.has_open_section
-
-    def note_sealed(self) -> None:
-        """The open section has ended: acknowledgements in it were measured, and it is a record."""
-        if not self._open_writers:
-            return
-        for session in self._open_writers:
-            session.has_open_write = False
-            session.wrote_n = self.replica.issued
-            session.wrote_record = self.replica.record_count
-        self._open_writers.clear()
-
-    def _queue_or_postpone(self, session: Session, row: Row, argv: list[bytes]) -> Reply | None:
-        """What MULTI and CLIENT PAUSE do to a command; None: it is to run now."""
-        if session.queue is not None and row.no_multi:
-            return self._refuse(session, CommandError(NOT_IN_MULTI), row)
-        if self.pause is not None and self._is_paused(session, row):
-            raise PostponedError
-        if session.queue is None or row.immediate:
-            return None
-        session.queue.append((row, argv))
-        return QUEUED
-
-    def _run(self, row: Row, session: Session, now: Millis, argv: list[bytes]) -> Reply | Blocked:
-        """Run a command and note that it ran, unless it is Blocked; an error is a value."""
-        if self.on_call is not None and row.monitored:
-            self.on_call(session, argv)
-        clock = self.clock
-        on_replica = row.on_replica
-        reply: Reply | Blocked
-        started = clock()
-        try:
-            if on_replica is not None:
-                reply = on_replica(self.replica, now, argv)
-                if row.writes:
-                    self._note_write(session)
-            else:
-                assert row.on_session is not None
-                reply = row.on_session(session, now, argv)
-        except CommandError as error:
-            reply = self._note_failure(row, error)
-        ns = clock() - started
-        if reply.__class__ is Blocked:
-            self._blocked_ns = ns
-            return reply
-        samples = row.samples
-        samples.append(ns)
-        if ns >= self.slow_ns or len(samples) >= SAMPLES_MAX:
-            self._note_rarely(row, session, argv, ns)
-        return reply
-
-    def run_queued(self, row: Row, session: Session, now: Millis, argv: list[bytes]) -> Reply:
-        """Run a command of a transaction; one that would block answers as if time were over."""
-        reply = self._run(row, session, now, argv)
-        if not isinstance(reply, Blocked):
-            return reply
-        row.samples.append(self._blocked_ns)
-        self._note_rarely(row, session, argv, self._blocked_ns)
-        return reply.on_timeout
-
-    def _note_call(self, waiter: Waiter) -> None:
-        """A blocked command has run to its end."""
-        waiter.row.samples.append(waiter.ns)
-        self._note_rarely(waiter.row, waiter.session, waiter.argv, waiter.ns)
-
-    def _note_rarely(self, row: Row, session: Session, argv: list[bytes], ns: int) -> None:
-        if len(row.samples) >= SAMPLES_MAX:
-            row.stats.fold()
-        if ns >= self.slow_ns and self.on_slow is not None:
-            self.on_slow(session, row, argv, ns)
-
-    def _note_failure(self, row: Row, error: CommandError) -> CommandError:
-        row.stats.failed += 1
-        self.statistics.note_error(error.text)
-        # A value from here on.  With its traceback it would keep the frames that it came through,
-        # and they what the command had in hand - a cycle, which only the garbage collector ends.
-        error.__traceback__ = error.__cause__ = error.__context__ = None
-        return error
-
-    def _wrong_arity(self, session: Session, row: Row) -> Reply:
-        return self._refuse_call(
-            session, row, f"wrong number of arguments for '{row.name.decode()}' command"
-        )
-
-    def _refuse_subscriber(self, session: Session, row: Row) -> Reply:
-        return self._refuse_call(
-            session,
-            row,
-            f"Can't execute '{row.name.decode()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / "
-            "QUIT / RESET are allowed in this context",
-        )
-
-    def _refuse_call(self, session: Session, row: Row, what: str) -> Reply:
-        """Refuse a command for how, or when, it was called; of EXEC that ends the transaction."""
-        if row.name == b"exec":
-            self.end_transaction(session)
-            what = f"EXECABORT Transaction discarded because of: {what}"
-        else:
-            what = f"ERR {what}"
-        return self._refuse(session, CommandError(what), row)
-
-    def _refuse(
-        self, session: Session, error: CommandError, row: Row | None = None
-    ) -> CommandError:
-        """Refuse a command before it runs; inside MULTI that spoils the transaction."""
-        if session.queue is not None:
-            session.queue_broken = True
-        if row is not None:
-            row.stats.rejected += 1
-        self.statistics.note_error(error.text)
-        return error
-
-    def _is_paused(self, session: Session, row: Row) -> bool:
-        """Whether CLIENT PAUSE stops it: EXEC counts as a write if something queued is one."""
-        return (
-            self.pause is Pause.ALL
-            or row.may_write
-            or (row.name == b"exec" and any(queued.may_write for queued, _ in session.queue or ()))
-        )
-
-    # --- Serving who waits --------------------------------------------------------------------
+    # --- After each call, and after each batch ------------------------------------------------
 
     def settle(self, now: Millis) -> list[Served]:
         """What the changes since the last call mean to others: trip WATCHes, serve the blocked.
-
-        Serving one (XREADGROUP) may change a key that others wait for, so it goes round until a
-        round serves nobody; each round takes at least one client out, so that ends.
 
         Returns:
             The replies of those who were waiting, in the order in which they had come.
@@ -377,38 +236,26 @@ class Database:
         touched = self.replica.touched
         if not touched:
             return []
-        if not self._transactions.watchers and not self._waiting:
+        if not self._transactions.watchers and not self._serving.waiting:
             touched.clear()
             return []
-        served: list[Served] = []
-        found_empty: FoundEmpty = {}
-        while touched:
-            keys = sorted(touched)
-            touched.clear()
-            self._transactions.trip(keys)
-            round_served = self._serve(self._waiting.of_keys(keys), now, found_empty)
-            served += round_served
-            if not round_served:
-                # What those touched who found nothing must not wake them once more.
-                self._transactions.trip(touched)
-                touched.clear()
-        return served
+        return self._serving.settle(now)
 
     def settle_acks(self, now: Millis) -> list[Served]:
         """Serve those who wait for other regions (WAIT, CRDT.WAITFOR); to be called when a peer
         acknowledged, and when something of a peer was applied."""
-        return self._serve(self._waiting.keyless(), now)
+        return self._serving.settle_acks(now)
 
     def serve_all(self, now: Millis) -> list[Served]:
         """Try all blocked commands again: to be called when CLIENT PAUSE is over."""
-        return self._serve(self._waiting.all(), now) + self.settle(now)
+        return self._serving.serve_all(now)
 
     def next_deadline(self) -> Millis | None:
         """When ``expire`` is to be called next; None if nothing depends on time."""
         if self.fault is None and self.replica.has_due:
             # A command or batch has come before the clock's turn and found keys that are over.
             return self.replica.now
-        times = (self._waiting.next_time(), self.replica.next_deadline())
+        times = (self._serving.waiting.next_time(), self.replica.next_deadline())
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: Millis) -> list[Served]:
@@ -420,93 +267,137 @@ class Database:
         self.replica.advance(now)
         if self.fault is None:
             self.replica.expire_due()
-        served = self.settle(now)
-        retried, expired = self._waiting.take_due(now)
-        served += self._serve(retried, now)
-        for waiter in expired:
-            reply = self._last_answer(waiter, now)
-            self._note_call(waiter)
-            served.append((waiter.session, reply))
-        return served + self.settle(now)
+        return self.settle(now) + self._serving.serve_due(now) + self.settle(now)
 
     def unblock(self, session_id: int, *, with_error: bool) -> Served | None:
         """CLIENT UNBLOCK: end a client's waiting as if its time were over, or with an error.
 
         Returns:
-            The client and its answer, which is for the shell to hand on; None if it waits for
-            nothing.
+            The client and its answer, which the shell hands on; None if it waits for nothing.
         """
-        waiter = self._waiting.of(session_id)
-        if waiter is None:
+        return self._serving.unblock(session_id, with_error=with_error)
+
+    def measure_writes(self, session: Session) -> None:
+        """Issue what the client's acknowledgements have to tell, so that it can be waited for."""
+        self._writes.measure(session)
+
+    def note_sealed(self) -> None:
+        """The open section has ended: acknowledgements in it were measured, and it is a record."""
+        self._writes.note_sealed()
+
+    # --- Queueing and postponing --------------------------------------------------------------
+
+    def _queue_or_postpone(
+        self, session: Session, handler: Handler, argv: list[bytes]
+    ) -> Reply | None:
+        """What MULTI and CLIENT PAUSE do to a command; None: it is to run now."""
+        if session.queue is not None and handler.no_multi:
+            return self._refusals.refuse(session, CommandError(NOT_IN_MULTI), handler)
+        if self.pause is not None and self._is_paused(session, handler):
+            raise PostponedError
+        if session.queue is None or handler.immediate:
             return None
-        self._waiting.remove(waiter)
-        reply = (
-            self._note_failure(waiter.row, CommandError(UNBLOCKED))
-            if with_error
-            else self._last_answer(waiter, self.replica.now)
+        session.queue.append((handler, argv))
+        return QUEUED
+
+    def _is_paused(self, session: Session, handler: Handler) -> bool:
+        """Whether CLIENT PAUSE stops it: EXEC counts as a write if something queued is one."""
+        return (
+            self.pause is Pause.ALL
+            or handler.may_write
+            or (
+                handler.name == b"exec"
+                and any(queued.may_write for queued, _ in session.queue or ())
+            )
         )
-        self._note_call(waiter)
-        return waiter.session, reply
 
-    def _serve(
-        self,
-        waiters: list[Waiter],
-        now: Millis,
-        found_empty: FoundEmpty | None = None,
-    ) -> list[Served]:
-        """Try commands again, in order.
-
-        Args:
-            found_empty: what one has just found nothing of, and when it will be tried again: the
-                others are spared, as thousands may wait for one group, and an entry serves one.
-        """
-        found_empty = {} if found_empty is None else found_empty
-        served: list[Served] = []
-        for waiter in waiters:
-            wants = waiter.blocked.wants
-            if wants in found_empty:
-                if waiter.blocked.retry_at != found_empty[wants]:
-                    again = replace(waiter.blocked, retry_at=found_empty[wants])
-                    self._waiting.keep(waiter, again)
-                continue
-            if self.pause is not None and self._is_held_back(waiter):
-                # Not by the clock, either: it is tried again when the pause is over.
-                self._waiting.keep(waiter, replace(waiter.blocked, retry_at=None))
-                continue
-            reply = self._try_again(waiter, now)
-            if isinstance(reply, Blocked):
-                self._waiting.keep(waiter, reply)
-                if wants is not None:
-                    found_empty[wants] = reply.retry_at
-            else:
-                self._waiting.remove(waiter)
-                self._note_call(waiter)
-                served.append((waiter.session, reply))
-        return served
-
-    def _is_held_back(self, waiter: Waiter) -> bool:
+    def is_held_back(self, waiter: Waiter) -> bool:
         """Whether CLIENT PAUSE forbids to serve it; who waits for no key changes nothing."""
-        return bool(waiter.blocked.keys) and self._is_paused(waiter.session, waiter.row)
+        return (
+            self.pause is not None
+            and bool(waiter.blocked.keys)
+            and self._is_paused(waiter.session, waiter.handler)
+        )
 
-    def _try_again(self, waiter: Waiter, now: Millis) -> Reply | Blocked:
-        if waiter.row.writes and self.fault is not None:
-            return self._note_failure(waiter.row, CommandError(f"MISCONF {self.fault}"))
+    # --- Running ------------------------------------------------------------------------------
+
+    def _run(
+        self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
+    ) -> Reply | Blocked:
+        """Run a command and note that it ran, unless it is Blocked; an error is a value."""
+        if self.on_call is not None and handler.monitored:
+            self.on_call(session, argv)
+        clock = self.clock
+        on_replica = handler.on_replica
+        reply: Reply | Blocked
+        started = clock()
+        try:
+            if on_replica is not None:
+                reply = on_replica(self.replica, now, argv)
+                if handler.writes:
+                    self._note_write(session)
+            else:
+                assert handler.on_session is not None
+                reply = handler.on_session(session, now, argv)
+        except CommandError as error:
+            reply = self.note_failure(handler, error)
+        ns = clock() - started
+        if reply.__class__ is Blocked:
+            self._blocked_ns = ns
+            return reply
+        samples = handler.samples
+        samples.append(ns)
+        if ns >= self.slow_ns or len(samples) >= SAMPLES_MAX:
+            self._note_rarely(handler, session, argv, ns)
+        return reply
+
+    def run_queued(
+        self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
+    ) -> Reply:
+        """Run a command of a transaction; one that would block answers as if time were over."""
+        reply = self._run(handler, session, now, argv)
+        if not isinstance(reply, Blocked):
+            return reply
+        self._note_blocked(handler, session, argv, self._blocked_ns)
+        return reply.on_timeout
+
+    def _note_blocked(self, handler: Handler, session: Session, argv: list[bytes], ns: int) -> None:
+        """A command that was Blocked has run to its end."""
+        handler.samples.append(ns)
+        self._note_rarely(handler, session, argv, ns)
+
+    def _note_rarely(self, handler: Handler, session: Session, argv: list[bytes], ns: int) -> None:
+        if len(handler.samples) >= SAMPLES_MAX:
+            handler.stats.fold()
+        if ns >= self.slow_ns and self.on_slow is not None:
+            self.on_slow(session, handler, argv, ns)
+
+    def note_failure(self, handler: Handler, error: CommandError) -> CommandError:
+        """A command answers an error."""
+        handler.stats.failed += 1
+        self.statistics.note_error(error.text)
+        # A value from here on.  Its traceback would keep the frames that it came through, and they
+        # keep what the command had in hand: a cycle that only the garbage collector ends.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        return error
+
+    def try_again(self, waiter: Waiter, now: Millis) -> Reply | Blocked:
+        """Run a blocked command once more; an error is a value."""
+        if waiter.handler.writes and self.fault is not None:
+            return self.note_failure(waiter.handler, CommandError(f"MISCONF {self.fault}"))
         started = self.clock()
         try:
             reply = waiter.blocked.retry(self.replica, now)
         except CommandError as error:
-            reply = self._note_failure(waiter.row, error)
+            reply = self.note_failure(waiter.handler, error)
         waiter.ns += self.clock() - started
-        if waiter.row.writes:
+        if waiter.handler.writes:
             self._note_write(waiter.session)
         return reply
 
-    def _last_answer(self, waiter: Waiter, now: Millis) -> Reply:
-        """A reader gets its null; WAIT, which waits for no key, counts once more."""
-        if waiter.blocked.keys:
-            return waiter.blocked.on_timeout
-        reply = self._try_again(waiter, now)
-        return reply.on_timeout if isinstance(reply, Blocked) else reply
+    def note_end(self, waiter: Waiter) -> None:
+        """A blocked command has run to its end."""
+        self._note_blocked(waiter.handler, waiter.session, waiter.argv, waiter.ns)
 
 
 def _no_clock() -> int:

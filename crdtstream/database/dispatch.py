@@ -1,16 +1,26 @@
-"""Finding a request's command: the rows by name, by the spellings of clients, by subcommand."""
+"""Finding the handler of a request, however the client spells its name.
+
+XADD, xadd      one look-up: both spellings that clients use are keys
+XaDd            a second one, in lower case
+XGROUP CREATE   the container, and then ``xgroup|create``
+"""
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import shown
 from crdtstream.commands.command import Command
-from crdtstream.commands.reply import CommandError
+from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.subcommands import SHOWN_BYTES_MAX
-from crdtstream.database.session import Row, SessionCommand
+from crdtstream.core.ids import Millis
+from crdtstream.core.replica import Replica
+from crdtstream.database.session import Handler, SessionCommand
 from crdtstream.database.statistics import CallStatistics, Statistics
 
 AnyCommand: TypeAlias = Command | SessionCommand
+
+# A container alone is a request with too few words.
+CONTAINER_ARITY: Final = -2
 
 
 class Dispatch:
@@ -18,48 +28,61 @@ class Dispatch:
 
     Attributes:
         commands: by lower-case name.
-        spelled: their rows by the spellings that clients use, without containers: one look-up
+        spelled: their handlers by the spellings that clients use, without containers: one look-up
             finds nearly every command.
     """
 
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics
         self.commands: dict[bytes, AnyCommand] = {}
-        self.spelled: dict[bytes, Row] = {}
-        self._rows: dict[bytes, Row] = {}
+        self.spelled: dict[bytes, Handler] = {}
+        self._handlers: dict[bytes, Handler] = {}
         self._containers: set[bytes] = set()
 
     def register(self, commands: Iterable[AnyCommand]) -> None:
-        """Make commands known; of two with one name the later counts."""
+        """Make commands known; of two with one name the later counts.
+
+        What stands before a bar in a name is a container: a command, too, though it only holds
+        the others.
+        """
         for command in commands:
-            self.commands[command.name] = command
-            self._rows[command.name] = _row(command, self._statistics.of(command.name))
-        self._containers = {name.partition(b"|")[0] for name in self._rows if b"|" in name}
+            self._add(command)
+        self._containers = {name.partition(b"|")[0] for name in self._handlers if b"|" in name}
+        for name in sorted(self._containers - self._handlers.keys()):
+            self._add(Command(name, _hold_subcommands, CONTAINER_ARITY))
         self.spelled = {
-            spelling: row
-            for name, row in self._rows.items()
+            spelling: handler
+            for name, handler in self._handlers.items()
             if b"|" not in name and name not in self._containers
             for spelling in (name, name.upper())
         }
 
-    def find(self, argv: list[bytes]) -> Row | CommandError:
-        """The command's row whatever its case, subcommands included; or what to answer."""
+    def _add(self, command: AnyCommand) -> None:
+        self.commands[command.name] = command
+        self._handlers[command.name] = _handler(command, self._statistics.of(command.name))
+
+    def find(self, argv: list[bytes]) -> Handler | CommandError:
+        """The command's handler whatever its case, subcommands included; or what to answer."""
         name = argv[0].lower()
         if name in self._containers and len(argv) > 1:
-            row = self._rows.get(name + b"|" + argv[1].lower())
-            if row is not None:
-                return row
+            handler = self._handlers.get(name + b"|" + argv[1].lower())
+            if handler is not None:
+                return handler
             return CommandError(
                 f"ERR unknown subcommand '{shown(argv[1][:SHOWN_BYTES_MAX])}'. "
                 f"Try {shown(name).upper()} HELP."
             )
-        row = self._rows.get(name)
-        return row if row is not None and b"|" not in name else _unknown_command(argv)
+        handler = self._handlers.get(name)
+        return handler if handler is not None and b"|" not in name else _unknown_command(argv)
 
 
-def _row(command: AnyCommand, stats: CallStatistics) -> Row:
+def _hold_subcommands(_replica: Replica, _now: Millis, _argv: list[bytes]) -> Reply:
+    raise AssertionError("dispatch has found a subcommand, or refused")
+
+
+def _handler(command: AnyCommand, stats: CallStatistics) -> Handler:
     flags = command.flags
-    return Row(
+    return Handler(
         command.name,
         command.arity,
         on_replica=command.run if isinstance(command, Command) else None,

@@ -10,10 +10,10 @@ Source: redis.io/docs/latest/develop/pubsub, and the pages of the commands.
 from collections.abc import Callable
 from typing import Final
 
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.command import documented
+from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import CommandError, Push, Pushes, Reply
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
-from crdtstream.core.ids import Millis
 from crdtstream.database.channels import Channels, Kind
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 
@@ -33,10 +33,6 @@ HELP: Final = (
     "HELP",
     "    Print this help.",
 )
-_PUBLISH: Final = frozenset({"pubsub", "loading", "stale", "fast", "may_replicate"})
-_SUBSCRIBE: Final = frozenset({"pubsub", "noscript", "loading", "stale"})
-_ASK: Final = frozenset({"pubsub", "loading", "stale"})
-_HELP: Final = frozenset({"loading", "stale"})
 
 _KindCommand = Callable[[Kind, Session, list[bytes]], Reply]
 
@@ -50,29 +46,26 @@ class PubSub:
     def commands(self) -> list[SessionCommand]:
         channel, pattern, shard = Kind.CHANNEL, Kind.PATTERN, Kind.SHARD
         publish, subscribe, unsubscribe = self._publish, self._subscribe, self._unsubscribe
-        rows: tuple[tuple[bytes, _KindCommand, Kind, int, frozenset[str]], ...] = (
-            (b"publish", publish, channel, 3, _PUBLISH),
-            (b"spublish", publish, shard, 3, _PUBLISH),
-            (b"subscribe", subscribe, channel, -2, _SUBSCRIBE),
-            (b"psubscribe", subscribe, pattern, -2, _SUBSCRIBE),
-            (b"ssubscribe", subscribe, shard, -2, _SUBSCRIBE),
-            (b"unsubscribe", unsubscribe, channel, -1, _SUBSCRIBE),
-            (b"punsubscribe", unsubscribe, pattern, -1, _SUBSCRIBE),
-            (b"sunsubscribe", unsubscribe, shard, -1, _SUBSCRIBE),
-            (b"pubsub|channels", self._active, channel, -2, _ASK),
-            (b"pubsub|shardchannels", self._active, shard, -2, _ASK),
-            (b"pubsub|numsub", self._numsub, channel, -2, _ASK),
-            (b"pubsub|shardnumsub", self._numsub, shard, -2, _ASK),
-            (b"pubsub|numpat", self._numpat, pattern, 2, _ASK),
-            (b"pubsub|help", self._help, channel, 2, _HELP),
+        functions: dict[bytes, tuple[_KindCommand, Kind]] = {
+            b"publish": (publish, channel),
+            b"spublish": (publish, shard),
+            b"subscribe": (subscribe, channel),
+            b"psubscribe": (subscribe, pattern),
+            b"ssubscribe": (subscribe, shard),
+            b"unsubscribe": (unsubscribe, channel),
+            b"punsubscribe": (unsubscribe, pattern),
+            b"sunsubscribe": (unsubscribe, shard),
+            b"pubsub|channels": (self._active, channel),
+            b"pubsub|shardchannels": (self._active, shard),
+            b"pubsub|numsub": (self._numsub, channel),
+            b"pubsub|shardnumsub": (self._numsub, shard),
+            b"pubsub|numpat": (self._numpat, pattern),
+            b"pubsub|help": (self._help, channel),
+        }
+        return documented(
+            SessionCommand,
+            {name: _with_kind(run, kind) for name, (run, kind) in functions.items()},
         )
-        return [
-            SessionCommand(b"pubsub", _never, -2),
-            *(
-                SessionCommand(name, _with_kind(run, kind), arity, flags)
-                for name, run, kind, arity, flags in rows
-            ),
-        ]
 
     def _publish(self, kind: Kind, _session: Session, argv: list[bytes]) -> Reply:
         """PUBLISH channel message: how many were told in this region; of others it is not known."""
@@ -130,7 +123,3 @@ class PubSub:
 
 def _with_kind(run: _KindCommand, kind: Kind) -> RunSessionCommand:
     return lambda session, _now, argv: run(kind, session, argv)
-
-
-def _never(_session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-    raise AssertionError("dispatch has found a subcommand or refused")

@@ -1,5 +1,4 @@
-"""One client as the commands see it - identity, transaction, watches, no socket - and the commands
-that need to see it."""
+"""A client as the commands see it (identity, transaction, watches, no socket), and its commands."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,11 +24,11 @@ class Talk(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A command as dispatch needs it, everything that its flags decide decided beforehand.
+class Handler:
+    """A command as dispatch needs it: its function, and what its flags decide, worked out once.
 
     Attributes:
-        name: lower case; ``client|id`` for a subcommand that has a row of its own.
+        name: lower case; ``client|id`` for a subcommand that is called by itself.
         arity: Redis's convention, negative is "at least".
         on_replica, on_session: the function; exactly one of the two is set.
         writes: refused while the disk refuses (flags ``write`` and ``names_dots``).
@@ -40,7 +39,7 @@ class Row:
         fast: what it takes counts as the event ``fast-command`` of LATENCY.
         monitored, slowlogged: whether MONITOR and SLOWLOG tell of it (all without ``admin`` or
             ``skip_monitor``; all without ``skip_slowlog``).
-        stats, samples: its counters, and of these the durations that are not added up yet.
+        stats, samples: its counters, and their durations that are not added up yet.
     """
 
     name: bytes
@@ -74,14 +73,14 @@ class Session:
         dirty: one of them changed, so EXEC will answer null.
         in_exec: its transaction is running.
         subscriptions: how many channels, patterns and shard channels it listens to.
-        wrote_n: how many effects this region had issued with what this client last wrote: what
-            WAIT waits for.
-        wrote_record: the replica's record that has its last local change; WAITAOF's share.
-        has_open_write: it wrote in the open section what may lead to another effect (XACK), or
-            to none at all; ``Database.note_sealed`` tells then what to wait for.
+        wrote_n: how many effects this region had issued when this client last wrote; WAIT waits for
+            them.
+        wrote_record: the replica's record that has its last local change, for WAITAOF.
+        has_open_write: it wrote in the open section, and how many effects that leads to is known
+            when the section ends (XACK); see ``OpenWrites``.
         last_command: name of the last one, for CLIENT LIST.
         library: what CLIENT SETINFO said.
-        talk: whether replies are sent; it is for the shell to keep to it.
+        talk: whether replies are sent; the shell keeps to it.
         closing: QUIT or CLIENT KILL; the shell hangs up after the reply.
     """
 
@@ -89,7 +88,7 @@ class Session:
     name: bytes = b""
     protocol: int = RESP2
     authenticated: bool = True
-    queue: list[tuple[Row, list[bytes]]] | None = None
+    queue: list[tuple[Handler, list[bytes]]] | None = None
     queue_broken: bool = False
     watched: set[bytes] = field(default_factory=set)
     dirty: bool = False

@@ -1,7 +1,7 @@
 """How often each command ran, how long it took, and which errors were answered.
 
-Noting a call must cost next to nothing, so all it does is append a duration to a list; adding up
-and sorting into a histogram is left for when somebody asks, or for every SAMPLES_MAX calls.
+Noting a call must cost next to nothing, so it only appends a duration to a list.  Adding up and
+sorting into a histogram come later: when somebody asks, or after SAMPLES_MAX calls.
 
 The histogram is Redis's: durations in whole microseconds, kept as nanoseconds with a precision of
 eight binary digits, so that a value and its *level* (the highest that counts as equal) differ by
@@ -17,7 +17,7 @@ from itertools import repeat
 from operator import floordiv
 from typing import Final
 
-# So many durations are kept as they are.
+# How many durations are kept as they are.
 SAMPLES_MAX: Final = 1024
 # More kinds of errors than this are only counted together.
 ERROR_KINDS_MAX: Final = 128
@@ -37,8 +37,8 @@ class CallStatistics:
     """One command's.
 
     Attributes:
-        samples: durations in ns that are not added up yet; whoever appends sees to it that they
-            are ``fold``ed when there are SAMPLES_MAX.
+        samples: durations in ns that are not added up yet; who appends calls ``fold`` when there
+            are SAMPLES_MAX.
         rejected: refused before it ran (arguments, authentication, a disk that refuses).
         failed: ran, and answered an error.
     """
@@ -81,7 +81,7 @@ class CallStatistics:
         self.samples.clear()
 
     def percentiles(self, percents: Iterable[float]) -> list[int]:
-        """In ns, for each per cent (ascending) the level within which so many of the calls were.
+        """For each per cent (ascending) the level in ns within which that share of the calls was.
 
         There must be calls.
         """
@@ -140,7 +140,7 @@ class Statistics:
         return self._by_name.setdefault(name, CallStatistics())
 
     def used(self) -> list[tuple[bytes, CallStatistics]]:
-        """Those of which there is something to tell, by name."""
+        """Those that were called or refused, by name."""
         return sorted((name, calls) for name, calls in self._by_name.items() if calls.is_used)
 
     @property

@@ -1,30 +1,35 @@
 """MULTI, EXEC, DISCARD, WATCH and UNWATCH.
 
-What a client queues is kept in its session.  Here it is known who watches which key, so that a
-change can make the transactions of those fail.
+What a client queues is kept in its session.  Who watches which key is kept here, so that a change
+makes the transactions of those clients fail.
 
 Source: redis.io/docs/latest/develop/using-commands/transactions.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.core.ids import Millis
-from crdtstream.database.session import Session, SessionCommand
+from crdtstream.database.session import Handler, RunSessionCommand, Session, SessionCommand
 
-if TYPE_CHECKING:
-    from crdtstream.database.database import Database
-
-# A transaction is one row of the log and one message to the peers, who would not take more than
+# A transaction is one record of the log and one message to the peers, who would not take more than
 # twice this.
 TRANSACTION_BYTES_MAX: Final = 512 << 20
 ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
 
-_FAST: Final = frozenset({"noscript", "fast", "immediate"})
-# Within a transaction it waits its turn: EXEC has to look at the watches first.
-_UNWATCH: Final = _FAST - {"immediate"}
-_EXEC: Final = frozenset({"noscript", "immediate", "skip_slowlog"})
+
+class Host(Protocol):
+    """Who runs the commands of a transaction; the attributes are those of ``Database``."""
+
+    fault: str | None
+    on_call: Callable[[Session, list[bytes]], None] | None
+
+    def run_queued(
+        self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
+    ) -> Reply:
+        """Run a queued command; one that would block answers as if its time were over."""
 
 
 class Transactions:
@@ -34,21 +39,22 @@ class Transactions:
         watchers: of each key under WATCH, who watches it, by id.
     """
 
-    def __init__(self, database: "Database") -> None:
-        self._database = database
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self.watchers: dict[bytes, dict[int, Session]] = {}
 
     def commands(self) -> list[SessionCommand]:
-        return [
-            SessionCommand(b"multi", self._multi, 1, _FAST),
-            SessionCommand(b"exec", self._exec, 1, _EXEC),
-            SessionCommand(b"discard", self._discard, 1, _FAST),
-            SessionCommand(b"watch", self._watch, -2, _FAST),
-            SessionCommand(b"unwatch", self._forget_watches, 1, _UNWATCH),
-        ]
+        functions: dict[bytes, RunSessionCommand] = {
+            b"multi": self._multi,
+            b"exec": self._exec,
+            b"discard": self._discard,
+            b"watch": self._watch,
+            b"unwatch": self._forget_watches,
+        }
+        return documented(SessionCommand, functions)
 
-    def trip(self, keys: Iterable[bytes]) -> None:
-        """These keys changed: the next EXEC of who watches one answers null."""
+    def note_changed(self, keys: Iterable[bytes]) -> None:
+        """These keys changed: the next EXEC of a client that watches one answers null."""
         if not self.watchers:
             return
         for key in keys:
@@ -75,8 +81,8 @@ class Transactions:
         try:
             return self._run_transaction(session, now)
         finally:
-            if self._database.on_call is not None:
-                self._database.on_call(session, argv)
+            if self._host.on_call is not None:
+                self._host.on_call(session, argv)
 
     def _run_transaction(self, session: Session, now: Millis) -> Reply:
         """The queued commands one after the other, with nothing between them.
@@ -99,9 +105,9 @@ class Transactions:
             raise CommandError(ABORTED)
         if dirty:
             return Null.ARRAY
-        if self._database.fault is not None and any(row.writes for row, _ in queue):
+        if self._host.fault is not None and any(handler.writes for handler, _ in queue):
             raise CommandError(
-                f"EXECABORT Transaction discarded because of: MISCONF {self._database.fault}"
+                f"EXECABORT Transaction discarded because of: MISCONF {self._host.fault}"
             )
         if sum(len(word) for _, argv in queue for word in argv) > TRANSACTION_BYTES_MAX:
             raise CommandError(
@@ -110,7 +116,7 @@ class Transactions:
             )
         session.in_exec = True
         try:
-            return [self._database.run_queued(row, session, now, argv) for row, argv in queue]
+            return [self._host.run_queued(handler, session, now, argv) for handler, argv in queue]
         finally:
             session.in_exec = False
 
@@ -132,7 +138,7 @@ class Transactions:
         return OK
 
     def _forget_watches(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """UNWATCH: forget the watches, and that one was tripped."""
+        """UNWATCH: forget the watches, and that a watched key changed."""
         self._unwatch(session)
         return OK
 

@@ -7,10 +7,10 @@ from typing import Final
 
 from crdtstream.commands.reply import Blocked
 from crdtstream.core.ids import Millis
-from crdtstream.database.session import Row, Session
+from crdtstream.database.session import Handler, Session
 
-# Times that were overtaken stay in the heap until they are the greater part of it, and so many:
-# taking each out at once would mean a search.
+# Stale times stay in the heap until they are the greater part of it, and more than this: taking
+# each out at once would mean a search.
 STALE_TIMES_MAX: Final = 64
 
 
@@ -24,13 +24,13 @@ class Waiter:
         deadline: None is without end.
         argv: the command as it came.
         ns: how long it has run so far, without the waiting.
-        scheduled_at, generation: when it is to be woken, and which entry of the heap says so; the
+        scheduled_at, generation: when it is to be woken, and which entry of the heap says so;
             entries of earlier generations are stale.
     """
 
     seq: int
     session: Session
-    row: Row
+    handler: Handler
     blocked: Blocked
     deadline: Millis | None
     argv: list[bytes]
@@ -74,7 +74,7 @@ class WaitingRoom:
     def add(
         self,
         session: Session,
-        row: Row,
+        handler: Handler,
         blocked: Blocked,
         now: Millis,
         *,
@@ -85,7 +85,7 @@ class WaitingRoom:
         assert session.id not in self._by_session, "a blocked client calls nothing"
         self._seq += 1
         deadline = Millis(now + blocked.timeout_ms) if blocked.timeout_ms else None
-        waiter = Waiter(self._seq, session, row, blocked, deadline, argv, ns)
+        waiter = Waiter(self._seq, session, handler, blocked, deadline, argv, ns)
         self._by_session[session.id] = waiter
         for key in blocked.keys:
             self._by_key.setdefault(key, {})[waiter.seq] = waiter
@@ -141,7 +141,7 @@ class WaitingRoom:
         return None
 
     def take_due(self, now: Millis) -> tuple[list[Waiter], list[Waiter]]:
-        """Those to be tried again, and those whose patience is over, which are removed.
+        """Those to be tried again, and those whose time is over, which are removed.
 
         Both by time, and of one time by arrival.
         """

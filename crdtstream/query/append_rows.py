@@ -23,7 +23,7 @@ from crdtstream.core.ids import (
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import ROW_MAX, BatchError
 
-# Of one call, so that nobody waits for long.
+# In one call, so that nobody waits for long.
 ROWS_MAX: Final = 4_096
 PRODUCER_BYTES_MAX: Final = 1_024
 
@@ -70,15 +70,15 @@ def checked_rows(first: Numbered, lengths: "array[int]", fields: bytes) -> RowCo
 def append_numbered(
     replica: Replica, now: Millis, key: bytes, first: Numbered, rows: RowColumns
 ) -> int:
-    """Append those of the rows that are missing, under IDs as ``*`` makes them.
+    """Append the rows that are missing, under IDs as ``*`` makes them.
 
     Returns:
         How many were appended.
 
     Raises:
         StaleBatchError: what is here of the batch is forgotten.
-        CommandError: the stream's IDs are used up.  What was appended before stays, and is
-            recognised when the call is made again.
+        CommandError: the stream's IDs are used up.  Rows that were appended before that stay, and
+            are recognised when the call is made again.
     """
     appended = 0
     for start, stop in replica.missing_rows(key, first, len(rows)):
@@ -99,7 +99,7 @@ def append_numbered(
 
 
 def _ids(replica: Replica, now: Millis, key: bytes, count: int) -> "tuple[array[int], array[int]]":
-    """So many IDs above the stream's last one, in columns."""
+    """``count`` IDs above the stream's last one, in columns."""
     stream = replica.stream(key)
     last = max(replica.floor_of(key), StreamId(0) if stream is None else stream.last_id)
     first = _next_id(replica.region, now=now, last=last)

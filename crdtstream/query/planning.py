@@ -1,8 +1,8 @@
 """Cutting what lies between two version vectors into ranges of dots.
 
-Counting walks over macro nodes, many of them in a long stream.  So the work here comes in small
-steps: the generators yield between them, and their caller lets others have their turn.  Meanwhile
-lanes grow and shrink; the bounds stay right, as they are dots, and only the counts get old.
+A long stream takes a while to count.  So the work here comes in small steps: the generators yield
+between them, and their caller lets others have their turn.  Lanes grow and shrink between two
+steps; the bounds stay right, as they are dots, and only the counts get old.
 """
 
 import heapq
@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.glob import compile_glob
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
-from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Region, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
 from crdtstream.core.lanes.lane import Lane, Within
+from crdtstream.core.lanes.reading import dot_numbers, ends
 from crdtstream.core.replica import Replica
 
-# Of each so many in one step: a fraction of a millisecond to a few.
-STEP_NODES: Final = 500
+# How many of each in one step, which takes a fraction of a millisecond to a few.
+STEP_CUTS: Final = 500
 STEP_KEYS: Final = 200
 STEP_RANGES: Final = 500
 _GLOB_SIGNS: Final = frozenset(b"*?[\\")
@@ -59,7 +60,7 @@ class LaneCount:
     """How many entries there are up to certain dots of a lane.
 
     Attributes:
-        last_ns: ascending; the last dot number of each macro node, as far as it is asked for.
+        last_ns: ascending; dot numbers at which the lane is cut cheaply (``reading.ends``).
         counts: entries up to and including that one.
     """
 
@@ -73,8 +74,7 @@ class LaneCount:
         return self.counts[-1] if self.counts else 0
 
     def whole_upto(self, n: int) -> tuple[int, int]:
-        """The last dot number of the last macro node that ends at or below ``n``, 0 if none does,
-        and how many entries there are up to it."""
+        """The highest of ``last_ns`` up to ``n``, 0 if there is none, and the entries up to it."""
         at = bisect_right(self.last_ns, n)
         return (self.last_ns[at - 1], self.counts[at - 1]) if at else (0, 0)
 
@@ -95,7 +95,7 @@ class _Patterns:
     Attributes:
         names: patterns without a sign of a pattern in them.
         globs: the others.
-        step_keys: so many keys can be held against them in one step.
+        step_keys: how many keys are compared with them in one step.
     """
 
     def __init__(self, patterns: Sequence[bytes]) -> None:
@@ -153,17 +153,15 @@ def count(replica: Replica, bounds: Bounds, into: list[LaneCount]) -> Steps:
 
 def _count_lane(replica: Replica, within: Within, into: LaneCount) -> Steps:
     while True:
-        # Anew in each step: meanwhile the stream may have gone.
+        # In each step again: since the last one the stream may have gone.
         lane = _lane(replica, into.key, into.origin)
-        slices = (
-            [] if lane is None else lane.slices(within, entries_max=U64_MAX, nodes_max=STEP_NODES)
-        )
+        found = [] if lane is None else ends(lane, within, nodes_max=STEP_CUTS)
         total = into.total
-        for node, start, stop in slices:
-            total += stop - start
-            into.last_ns.append(node.n[stop - 1])
+        for last_n, entries in found:
+            total += entries
+            into.last_ns.append(last_n)
             into.counts.append(total)
-        if len(slices) < STEP_NODES:
+        if len(found) < STEP_CUTS:
             return
         within = Within(into.last_ns[-1], within.upto_n, within.start, within.end)
         yield
@@ -203,13 +201,13 @@ def end_after(
 
 
 def _shares(totals: Mapping[Region, int], entries_max: int) -> dict[Region, int]:
-    """``entries_max`` dealt out in proportion; what rounding leaves goes to the largest rests."""
+    """``entries_max`` dealt out in proportion; what is left over goes to the largest remainders."""
     total = sum(totals.values())
     shares = {origin: entries_max * one // total for origin, one in totals.items()}
     by_rest = sorted(totals, key=lambda origin: (-(entries_max * totals[origin] % total), origin))
     for origin in by_rest[: entries_max - sum(shares.values())]:
         shares[origin] += 1
-    # One that has little gets something, too, as long as another one can do with less.
+    # An origin that has little gets something, too, while another one can do with less.
     for origin in [origin for origin, share in sorted(shares.items()) if not share]:
         richest = max(shares, key=lambda one: shares[one])
         if shares[richest] > 1:
@@ -223,27 +221,27 @@ def _end_of_share(
 ) -> Generator[None, None, int]:
     """The dot number up to which the lanes of one origin have ``share`` entries together."""
     origin = lanes[0].origin
-    # Where macro nodes end; between two of these each lane has a part of one macro node.
-    ends = sorted({n for lane in lanes for n in lane.last_ns})
-    low, high = 0, len(ends)
+    # Between two of these each lane has a part of one macro node at most.
+    cuts = sorted({n for lane in lanes for n in lane.last_ns})
+    low, high = 0, len(cuts)
     while low < high:
         middle = (low + high) // 2
-        if (yield from _entries_upto(replica, bounds, lanes, ends[middle])) <= share:
+        if (yield from _entries_upto(replica, bounds, lanes, cuts[middle])) <= share:
             low = middle + 1
         else:
             high = middle
-    if low == len(ends):
+    if low == len(cuts):
         return bounds.upto[origin]
-    below = ends[low - 1] if low else bounds.above.get(origin, 0)
+    below = cuts[low - 1] if low else bounds.above.get(origin, 0)
     left = share - (yield from _entries_upto(replica, bounds, lanes, below))
     behind: list[int] = []
     for at, lane in enumerate(lanes):
         if at % STEP_KEYS == STEP_KEYS - 1:
             yield
-        behind += _ns(replica, bounds, lane, below, ends[low])
+        behind += _ns(replica, bounds, lane, below, cuts[low])
     behind.sort()
     # Something may have been removed since it was counted.
-    return behind[left] - 1 if 0 <= left < len(behind) else ends[low]
+    return behind[left] - 1 if 0 <= left < len(behind) else cuts[low]
 
 
 def _entries_upto(
@@ -262,14 +260,11 @@ def _ns(
     replica: Replica, bounds: Bounds, lane: LaneCount, above_n: int, upto_n: int
 ) -> "array[int]":
     """The dot numbers of a lane's entries within the bounds and in (above_n, upto_n]."""
-    ns = array("Q")
     found = _lane(replica, lane.key, lane.origin)
-    if found is not None and upto_n > above_n:
-        above_n = max(above_n, bounds.above.get(lane.origin, 0))
-        within = Within(above_n, upto_n, bounds.start, bounds.end)
-        for node, first, stop in found.slices(within, entries_max=U64_MAX):
-            ns += node.n[first:stop]
-    return ns
+    if found is None or upto_n <= above_n:
+        return array("Q")
+    above_n = max(above_n, bounds.above.get(lane.origin, 0))
+    return dot_numbers(found, Within(above_n, upto_n, bounds.start, bounds.end))
 
 
 def cut(
@@ -277,7 +272,7 @@ def cut(
 ) -> Steps:
     """Cut the counted lanes into ranges of about ``range_entries`` entries (0: not at all).
 
-    The ends are ends of macro nodes, so a range may have some more, but none has no entry.
+    A range ends where the lane is cut cheaply, so it may have some more; none is empty.
     """
     for lane in counts:
         above_n, upto_n = bounds.above.get(lane.origin, 0), bounds.upto[lane.origin]

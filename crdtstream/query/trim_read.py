@@ -1,10 +1,10 @@
 """Trimming what everybody is done with: read, acknowledged by every group, and old.
 
-XTRIM MINID asks for an ID, and who names one must know that nothing below it is still wanted; an
+XTRIM MINID asks for an ID, and its caller must know that nothing below that is still wanted; but an
 entry that another region appended late may have any ID.  Here the region decides lane by lane, in
-one step with the trim: as dots and IDs ascend together in a lane, "read up to this dot",
-"acknowledged up to this ID" and "older than this" are all beginnings of it, and the shortest of
-them goes.  It travels as a Trim, as XTRIM's does.
+one step with the trim.  Dots and IDs ascend together in a lane, so "read up to this dot",
+"acknowledged up to this ID" and "older than this" are all prefixes of it, and the shortest of them
+goes.  It travels as a Trim, as XTRIM's does.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from crdtstream.core.effects import Trim
 from crdtstream.core.ids import ID_MIN, U64_MAX, Millis, Region, StreamId, make_id
 from crdtstream.core.lanes.lane import Within
+from crdtstream.core.lanes.reading import Columns
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -24,14 +25,14 @@ def trim_read(
     before_ms: Millis,
     nodes_max: int,
 ) -> int:
-    """Trim what is read, acknowledged and old, or of that the first ``nodes_max`` macro nodes.
+    """Trim what is read, acknowledged and old, at most ``nodes_max`` macro nodes of it.
 
     Args:
         read: by origin the dot number up to which entries were read.
         before_ms: only entries whose ID is below this moment.
 
     Returns:
-        How many entries went; 0: there is nothing (any more) that may go.
+        How many entries went; 0: nothing is left that may go.
     """
     stream = replica.stream(key)
     if stream is None:
@@ -44,9 +45,9 @@ def trim_read(
         slices = lane.slices(within, entries_max=U64_MAX, nodes_max=nodes_max)
         nodes_max -= len(slices)
         if slices:
-            node, _, stop = slices[-1]
-            up_to[origin] = node.id_at(stop - 1)
-            removed += sum(stop - start for _, start, stop in slices)
+            columns = Columns(slices)
+            up_to[origin] = columns.last_id
+            removed += len(columns)
     if up_to:
         replica.issue(Trim(key, up_to))
     return removed

@@ -401,3 +401,39 @@ def test_usage_is_for_people() -> None:
     assert usage("xgroup|setid") == "XGROUP SETID key group <id | $> [ENTRIESREAD entries-read]"
     assert usage("multi") == "MULTI"
     assert usage_markdown("client|reply") == r"`CLIENT REPLY <ON \| OFF \| SKIP>`"
+
+
+# --- What follows from a page -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "arity"),
+    [
+        ("TIME", 1),
+        ("XLEN key", 2),
+        ("PING [message]", -1),
+        ("DEL key...", -2),
+        ("XADD key [NOMKSTREAM] <id: * | id> (data: field value)...", -5),
+        ("XREAD [COUNT count] STREAMS (streams: key... id...)", -4),
+        ("XTRIM key (trim: <strategy: MAXLEN | MINID> [operator: = | ~] threshold)", -4),
+        ("XGROUP|DESTROY key group", 4),
+        ("CLIENT|REPLY <on-off-skip: ON | OFF | SKIP>", 3),
+        ("WAIT <how: a | (both: a b)>", -2),
+    ],
+)
+def test_arity_follows_from_the_syntax(head: str, arity: int) -> None:
+    (page,) = parse_pages("generic", f"{head}\n    since 1.0.0\n    Does something.\n    O(1)")
+    assert page.arity == arity
+
+
+def test_a_page_may_know_the_arity_better_than_its_syntax() -> None:
+    text = "QUIT\n    since 1.0.0; arity -1\n    Ends the connection.\n    O(1)"
+    (page,) = parse_pages("connection", text)
+    assert page.arity == -1
+
+
+def test_flags_of_our_own_are_not_shown(ours: Server) -> None:
+    """They decide something here, and would puzzle clients."""
+    assert "immediate" in pages()["exec"].own_flags
+    (exec_,) = ours("COMMAND", "INFO", "exec")
+    assert ("status", b"immediate") not in exec_[2][1]

@@ -12,7 +12,7 @@ from crdtstream.core.keyspace.expiry import EXPIRED_AT_ONCE_MAX
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import WAITING
 from crdtstream.engine import Engine
-from crdtstream.sim.node import NodeSettings, SimNode
+from crdtstream.sim.node import SimNode, SimSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import Capture, Told, make_region
 
@@ -160,17 +160,19 @@ async def test_a_client_that_waits_is_answered_when_its_key_ends() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_simulated_region_deletes_when_its_clock_says_so(restarts: bool) -> None:
-    node = SimNode(Region(1), (), NodeSettings(), Millis(1000))
+    node = SimNode(Region(1), {}, SimSettings(), Millis(1000))
     node.call("", (b"XADD", b"x", b"*", b"f", b"v"))
     node.call("", (b"PEXPIRE", b"x", b"50"))
+    node.settle()
     if restarts:
         node.crash()
-        node.restart()
+        node.start()
     node.clock = Millis(1049)
-    node.let_time_pass()
-    assert node.replica.known_keys() == [b"x"]
+    node.pass_time()
+    assert node.region.replica.known_keys() == [b"x"]
     node.clock = Millis(1050)
-    node.let_time_pass()
-    assert node.replica.known_keys() == []
-    last = decode_batch(node.batches_beyond({})[-1])
-    assert [effect for _, effect in last.others] == [ExpireKey(b"x")]
+    node.pass_time()
+    node.settle()
+    assert node.region.replica.known_keys() == []
+    (*_, last) = [record.batch for record in node.disk.records if record.batch is not None]
+    assert [effect for _, effect in decode_batch(last).others] == [ExpireKey(b"x")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.glob import compile_glob
 
 MANY_STARS = b"*a" * 40 + b"*b"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crdtstream.commands.streams.read_options import STREAM_FRAMING_BYTES
+from crdtstream.commands.streams.budget import STREAM_FRAMING_BYTES
 from crdtstream.database.database import WAITING
 from tests.harness.regions import Node
 from tests.harness.waiting_clients import Clients

@@ -4,17 +4,17 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-DATABASE: Final = "tests/commands/test_database.py::"
-TIME_IS_OVER: Final = "tests/commands/test_time_is_over.py::"
+DATABASE: Final = "tests/database/test_database.py::"
+TIME_IS_OVER: Final = "tests/database/test_time_is_over.py::"
 COMMANDS_TESTS: Final = "tests/commands/test_commands.py::"
 
 COMMANDS: Final = (
     Mutation(
         "watch-sleeps-through-changes",
-        "crdtstream/database/database.py",
+        "crdtstream/database/serving.py",
         "            keys = sorted(touched)\n"
         "            touched.clear()\n"
-        "            self._transactions.trip(keys)\n",
+        "            transactions.note_changed(keys)\n",
         "            keys = sorted(touched)\n            touched.clear()\n",
         (DATABASE + "test_watch_trips_when_the_key_changes",),
         "a transaction overwrites what another client wrote meanwhile",
@@ -22,7 +22,8 @@ COMMANDS: Final = (
     Mutation(
         "watch-sleeps-through-expiry",
         "crdtstream/database/database.py",
-        "as EXEC has to know.\n                self._transactions.trip(self.replica.touched)\n",
+        "as EXEC has to know.\n"
+        "                self._transactions.note_changed(self.replica.touched)\n",
         "as EXEC has to know.\n                pass\n",
         (
             DATABASE + "test_a_watched_key_that_expires_is_a_change",
@@ -41,9 +42,9 @@ COMMANDS: Final = (
     Mutation(
         "transaction-split-over-batches",
         "crdtstream/database/database.py",
-        "        reply = self._run(row, session, now, argv)\n"
+        "        reply = self._run(handler, session, now, argv)\n"
         "        if not isinstance(reply, Blocked):\n",
-        "        reply = self._run(row, session, now, argv)\n"
+        "        reply = self._run(handler, session, now, argv)\n"
         "        self.replica.seal(now)\n"
         "        if not isinstance(reply, Blocked):\n",
         (DATABASE + "test_a_transaction_is_one_batch",),
@@ -51,7 +52,7 @@ COMMANDS: Final = (
     ),
     Mutation(
         "transaction-runs-after-an-error-in-its-queue",
-        "crdtstream/database/database.py",
+        "crdtstream/database/refusing.py",
         "            session.queue_broken = True\n",
         "            session.queue_broken = False\n",
         (DATABASE + "test_a_command_refused_when_queued_aborts_exec",),
@@ -76,16 +77,16 @@ COMMANDS: Final = (
     Mutation(
         "writes-go-on-while-the-disk-refuses",
         "crdtstream/database/database.py",
-        "        if row.writes and self.fault is not None:\n            return self._refuse(",
-        "        if row.writes and self.fault == b'':\n            return self._refuse(",
+        "        if handler.writes and self.fault is not None:\n            return self._refusals.",
+        "        if handler.writes and self.fault == b'':\n            return self._refusals.",
         (DATABASE + "test_only_writes_are_refused_while_the_disk_refuses",),
         "writes are taken that no disk holds",
     ),
     Mutation(
         "blocked-writer-served-while-the-disk-refuses",
         "crdtstream/database/database.py",
-        "if waiter.row.writes and self.fault is not None:",
-        "if waiter.row.writes and self.fault == b'':",
+        "if waiter.handler.writes and self.fault is not None:",
+        "if waiter.handler.writes and self.fault == b'':",
         (DATABASE + "test_blocked_writers_hear_of_a_refusing_disk",),
         "entries are handed out that no disk knows to be pending",
     ),

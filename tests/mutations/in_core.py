@@ -298,7 +298,7 @@ CORE: Final = (
     ),
     Mutation(
         "cursor-claims-lanes-it-has-not-finished",
-        "crdtstream/commands/keys/cursor.py",
+        "crdtstream/commands/beyond_redis/cursor.py",
         "for region, n in replica.vv.items() if region not in unfinished}",
         "for region, n in replica.vv.items()}",
         (

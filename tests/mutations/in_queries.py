@@ -28,8 +28,8 @@ QUERIES: Final = (
     Mutation(
         "plan-ends-one-entry-late",
         "crdtstream/query/planning.py",
-        "return behind[left] - 1 if 0 <= left < len(behind) else ends[low]",
-        "return behind[left] if 0 <= left < len(behind) else ends[low]",
+        "return behind[left] - 1 if 0 <= left < len(behind) else cuts[low]",
+        "return behind[left] if 0 <= left < len(behind) else cuts[low]",
         (BOUNDS + "test_an_end_is_just_before_the_first_entry_too_many",),
         "a micro-batch has more entries than it may have",
     ),

@@ -11,7 +11,7 @@ import pytest
 import redis
 import structlog
 
-from crdtstream.resp.operator.rewriting import RewriteError, rewrite_file, with_values
+from crdtstream.resp.commands.server.rewriting import RewriteError, rewrite_file, with_values
 from crdtstream.settings import load_settings
 from tests.resp.node import Node, running
 

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from crdtstream.database.statistics import Statistics
-from crdtstream.resp.operator.latency import SAMPLES_MAX, LatencyMonitor, age
-from crdtstream.resp.operator.sparkline import sparkline
+from crdtstream.resp.commands.server.latency import SAMPLES_MAX, LatencyMonitor, age
+from crdtstream.resp.commands.server.sparkline import sparkline
 from tests.resp.node import Node, running
 
 

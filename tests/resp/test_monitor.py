@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdtstream.resp.operator.monitor import monitor_line
+from crdtstream.resp.commands.server.monitor import monitor_line
 from tests.resp.node import Node, RawClient, request, running, settings
 from tests.resp.test_protocol import wait_until
 

@@ -12,7 +12,7 @@ import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtstream.commands.keys.glob import compile_glob
+from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import Push
 from crdtstream.core.ids import Millis
 from crdtstream.database import channels as channels_module

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crdtstream.resp.operator.redaction import without_secrets
+from crdtstream.resp.commands.server.redaction import without_secrets
 
 
 @pytest.mark.parametrize(

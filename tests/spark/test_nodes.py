@@ -448,7 +448,7 @@ def test_without_a_password_none_is_sent(fakes: Callable[[], FakeNode]) -> None:
 
 
 def test_literal_patterns_match_nothing_else() -> None:
-    from crdtstream.commands.keys.glob import compile_glob
+    from crdtstream.commands.glob import compile_glob
 
     keys = [b"a-b", b"a*", b"[ab]", b"a?c", b"back\\slash", b"]", b"^", b"", b"\xff"]
     for key, pattern in zip(keys, patterns_literal(keys), strict=True):

@@ -105,7 +105,7 @@ def passes(one: Any, entry: Entry) -> bool | None:
 
 def selected(selection: Selection, entry: Entry) -> bool:
     """Whether an entry would be read."""
-    from crdtstream.commands.keys.glob import compile_glob
+    from crdtstream.commands.glob import compile_glob
 
     if selection.is_empty:
         return False

@@ -31,14 +31,15 @@ class State(Enum):
 def crdt_why(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """CRDT.WHY key id: a map for each entry with this ID, by lane.
 
-    Behind them stands, for as long as that is remembered (until it is causally stable), what went
-    because a concurrent append of the same idempotent id stayed, with the ID of that one.
+    After them come the entries that went because a concurrent append of the same idempotent id
+    stayed, each with the ID of the one that stayed.  They are remembered until they are causally
+    stable.
 
     Returns:
         The maps; none if no such entry is known.
 
     Raises:
-        CommandError: the key does not exist, or the ID is none.
+        CommandError: the key does not exist, or the ID does not parse.
     """
     key = argv[1]
     entry_id = strict_id(argv[2])
@@ -49,7 +50,7 @@ def crdt_why(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         _entry(replica, key, stream, entry_id, region, node, index, now)
         for _, region, node, index in stream.find(entry_id)
     ]
-    return live + [_collapsed(row) for row in replica.collapsed(key, entry_id)]
+    return live + [_collapsed(gone) for gone in replica.collapsed(key, entry_id)]
 
 
 def _entry(
@@ -85,15 +86,15 @@ def _entry(
     )
 
 
-def _collapsed(row: Collapsed) -> Reply:
+def _collapsed(gone: Collapsed) -> Reply:
     return RespMap(
         [
-            (b"origin", row.dot.region),
-            (b"dot", _dot(row.dot)),
-            (b"producer", row.idempotent.producer),
-            (b"idempotent-id", row.idempotent.id),
-            (b"collapsed-into", format_id(row.stays_id)),
-            (b"collapsed-into-dot", _dot(row.stays)),
+            (b"origin", gone.dot.region),
+            (b"dot", _dot(gone.dot)),
+            (b"producer", gone.idempotent.producer),
+            (b"idempotent-id", gone.idempotent.id),
+            (b"collapsed-into", format_id(gone.stays_id)),
+            (b"collapsed-into-dot", _dot(gone.stays)),
         ]
     )
 
@@ -103,7 +104,7 @@ def _dot(dot: Dot) -> bytes:
 
 
 def _duplicates(replica: Replica, key: bytes, idempotent: IdempotentId | None) -> int | None:
-    """Retries that were recognised here; None if the id is not remembered (any more)."""
+    """Retries that were recognised here; None if the id is not remembered."""
     tracked = None if idempotent is None else replica.find_idempotent(key, idempotent)
     return None if tracked is None else tracked.hits
 
@@ -133,7 +134,7 @@ def _who_hands_out(register: ModeRegister, lane: Region) -> Region | None:
 
 
 def _pending(nack: Nack, now: Millis) -> list[tuple[Reply, Reply]]:
-    """As XPENDING shows it, but that a null is the name of nobody."""
+    """As XPENDING shows it, except that an entry without an owner has a null for its name."""
     owner = nack.consumer
     return [
         (b"consumer", None if owner is None else owner.name),
@@ -151,7 +152,7 @@ def state_of(group: Group, region: Region, entry_id: StreamId) -> State:
     if entry_id > progress.last_delivered:
         if progress.handed_out.contains(entry_id):
             return State.ACKNOWLEDGED
-        # Set back behind it by XGROUP SETID, the region hands it out once more.
+        # If XGROUP SETID moved the group back behind it, the region hands it out once more.
         if is_covered and entry_id > progress.ignore_until:
             return State.COVERED
         return State.UNDELIVERED

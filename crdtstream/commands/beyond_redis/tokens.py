@@ -4,9 +4,8 @@
                                                           │  the client moves
     region 2:  CRDT.WAITFOR 5f0c…/1:42,2:17 1000 ──> 1    ▼  now everything above can be read here
 
-A token is the version vector of the region that gave it, all that the client can have written or
-seen there, and which database it is of.  A cursor of CRDT.XREAD is the same, and can be waited for
-as well.
+A token names a database and the version vector of the region that gave it: all that the client can
+have written or seen there.  A cursor of CRDT.XREAD is the same, and can be waited for as well.
 """
 
 from crdtstream.commands.arguments import timeout_ms
@@ -32,10 +31,10 @@ def crdt_token(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def crdt_waitfor(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Blocked:
     """CRDT.WAITFOR token timeout-ms: 1 once this region has applied all that the token stands for.
 
-    0 when time is over before (a timeout of 0: never).
+    0 if time is over before that (a timeout of 0: never).
 
     Raises:
-        CommandError: the token is none, or the timeout.
+        CommandError: the token or the timeout does not parse.
     """
     token = parse_version_vector(argv[1], replica.database_uid, what="token")
     timeout = timeout_ms(argv[2], now)

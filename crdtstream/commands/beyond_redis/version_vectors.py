@@ -1,7 +1,7 @@
 """Version vectors as clients carry them about: cursors and tokens, ``<database>/1:42,2:17``.
 
-Dots of another database mean other effects, so the text says of which database they are.
-The text is ours, but it comes back from clients: it is checked as strictly as any argument.
+Dots of another database mean other effects, so the text names the database.  The text is ours, but
+it comes back from clients: it is checked as strictly as any argument.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from crdtstream.core.uid import DatabaseUid, parse_uid, shown_uid
 # Nothing has been seen: there are no dots to name.
 NOTHING: Final = b"0"
 SEPARATOR: Final = b"/"
-# Every region with the longest number, and a comma behind it.
+# Every region with the longest number, each with a comma.
 _BYTES_MAX: Final = REGION_MAX * len(f"{REGION_MAX}:{I64_MAX},")
 _SHOWN_BYTES_MAX: Final = 32
 
@@ -36,7 +36,7 @@ def parse_version_vector(text: bytes, uid: DatabaseUid, *, what: str) -> Mutable
         what: how errors call it.
 
     Raises:
-        CommandError: it is none, saying where it stops being one; or it is of another database.
+        CommandError: it does not parse, and the text says where; or it is of another database.
     """
     before, separator, after = text.rpartition(SEPARATOR)
     if separator:

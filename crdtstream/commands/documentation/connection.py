@@ -49,7 +49,7 @@ CLIENT|KILL <filter: old-format/ip:port!2.8.12
         | [TYPE <client-type: NORMAL | MASTER@3.2.0 | SLAVE | REPLICA@5.0.0 | PUBSUB>@2.8.12]
         | [USER username] | [ADDR addr/ip:port] | [LADDR laddr/ip:port@6.2.0]
         | [SKIPME <skipme: YES | NO>] | [MAXAGE maxage@7.4.0]>...>
-    since 2.4.0; flags admin noscript loading stale
+    since 2.4.0; arity -3; flags admin noscript loading stale
     Closes connections.
     O(N) for N connections.
     2.8.12: The filters.
@@ -134,13 +134,13 @@ PING [message]
     O(1)
 
 QUIT
-    since 1.0.0; flags noscript loading stale fast no_auth allow_busy
+    since 1.0.0; arity -1; flags noscript loading stale fast no_auth allow_busy; here immediate
     Closes the connection after the reply.
     O(1)
     deprecated 7.2.0: just closing the connection
 
 RESET
-    since 6.2.0; flags noscript loading stale fast no_auth allow_busy
+    since 6.2.0; flags noscript loading stale fast no_auth allow_busy; here immediate
     Makes the connection as new: protocol, name, login, transaction, subscriptions.
     O(1)
 

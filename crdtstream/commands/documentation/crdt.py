@@ -9,7 +9,7 @@ CRDT.DIGEST [key]
     O(N) for N entries.
 
 CRDT.TOKEN
-    since 0.1.0; flags readonly fast @connection
+    since 0.1.0; flags readonly fast @connection; here names_dots
     A token for what this region has seen so far; CRDT.WAITFOR elsewhere waits for it.
     O(1)
 
@@ -44,7 +44,7 @@ CRDT.XGROUP|SETMODE key group <mode: AT-LEAST-ONCE | HOME region | PARTITIONED> 
     O(1)
 
 CRDT.XREAD key cursor=string [COUNT count] [BLOCK milliseconds]
-    since 0.1.0; flags readonly blocking @stream; keys 1 RO access
+    since 0.1.0; flags readonly blocking @stream; here names_dots; keys 1 RO access
     Shows the entries that a cursor has not had, whichever region they come from; skips none.
     O(log N) for each region, and O(M) for M entries.
 """

@@ -2,8 +2,8 @@
 
     1 RW update           argument 1
     1.. RM delete         argument 1 and all that follow
-    STREAMS@4 RO access   after the word STREAMS, sought from argument 4 on: the first half of what
-                          follows it, as keys come first and then as many IDs
+    STREAMS@4 RO access   after the word STREAMS, which is sought from argument 4 on: the first half
+                          of the arguments that follow, as keys come first and then as many IDs
 
 Source: redis.io/docs/latest/develop/reference/key-specs; the flags are explained there.
 """
@@ -24,7 +24,7 @@ class KeySpec:
         start: the argument where the keys begin, or from which on the word is sought.
         word: the keys begin after it; empty: at ``start``.
         last: the argument of the last key, counted from the first one; negative: from the end.
-        share: 2 if of what follows the word only the first half are keys, else 0.
+        share: 2 if only the first half of the arguments after the word are keys, else 0.
         flags: ``RO``, ``RW``, ``OW`` or ``RM``, then what of it the command wants: ``access``,
             ``update`` …; ``not_key`` for what only routes like a key (shard channels).
     """

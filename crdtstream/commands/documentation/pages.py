@@ -1,5 +1,7 @@
 """Pages of the manual: a text per group of commands, and what one says of a command.
 
+Nothing of this stands anywhere else: dispatch, COMMAND and the documentation read these pages.
+
     XADD key [NOMKSTREAM@6.2.0] <id-selector: * | id> (data: field value)...
         since 5.0.0; flags write denyoom fast; keys 1 RW update; tips nondeterministic_output
         Appends an entry to a stream.
@@ -7,9 +9,19 @@
         6.2.0: NOMKSTREAM.
 
 The name and the syntax, the facts, a summary, what it costs, and what changed when.  A subcommand
-is called ``XGROUP|CREATE``.  Of the facts only ``since`` is always there; lists of key
-specifications and tips have commas.  ``deprecated 7.2.0: …`` names the version and the substitute.
-Lines that go on are indented deeper, and an empty line ends a page.
+is called ``XGROUP|CREATE``.  Of the facts only ``since`` is always there:
+
+    flags                 what clients and proxies may rely on, in Redis's words; @ and a category
+    here                  flags that only this program knows; COMMAND does not show them
+    arity                 where the syntax does not tell how many arguments there are
+    keys, tips, doc       lists, with commas
+
+``deprecated 7.2.0: …`` names the version and the substitute.  A line that continues another is
+indented deeper, and an empty line ends a page.
+
+Flags that only this program knows: ``immediate``, runs inside MULTI, where others are queued;
+``names_dots``, its reply may name a dot, which therefore has to be in the log; ``may_replicate``,
+waits while CLIENT PAUSE stops writes.
 """
 
 import re
@@ -18,7 +30,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.commands.documentation.key_specs import KeySpec, parse_key_spec
-from crdtstream.commands.documentation.syntax import Argument, parse_syntax
+from crdtstream.commands.documentation.syntax import Argument, parse_syntax, word_bounds
 
 # In the order in which Redis lists the categories of a command.
 CATEGORIES: Final = (
@@ -56,7 +68,9 @@ class Page:
         arguments: its syntax.
         since: version of Redis, or of this program if the group is ``crdt``.
         summary, complexity: for people.
+        arity: how many arguments, the name included; negative: at least as many.
         flags: what clients and proxies may rely on; Redis explains them at COMMAND.
+        own_flags: those that only this program knows.
         own_categories: ACL categories that neither the group nor a flag implies; they stand for
             the group's.
         key_specs: where the keys are.
@@ -72,7 +86,9 @@ class Page:
     since: str
     summary: str
     complexity: str
+    arity: int
     flags: tuple[str, ...]
+    own_flags: tuple[str, ...]
     own_categories: tuple[str, ...]
     key_specs: tuple[KeySpec, ...]
     tips: tuple[str, ...]
@@ -110,15 +126,18 @@ def _page(group: str, block: str) -> Page:
     name, _, syntax = head.partition(" ")
     facts = dict(fact.split(" ", 1) for fact in facts_line.split("; "))
     words = facts.pop("flags", "").split()
+    arguments = parse_syntax(syntax)
     history, deprecated = _changes(changes)
     page = Page(
         name=name.lower(),
         group=group,
-        arguments=parse_syntax(syntax),
+        arguments=arguments,
         since=facts.pop("since"),
         summary=summary,
         complexity=complexity,
+        arity=int(facts.pop("arity", 0)) or _arity(name, arguments),
         flags=tuple(word for word in words if word[0] != "@"),
+        own_flags=tuple(facts.pop("here", "").split()),
         own_categories=tuple(word[1:] for word in words if word[0] == "@"),
         key_specs=tuple(map(parse_key_spec, _listed(facts.pop("keys", "")))),
         tips=_listed(facts.pop("tips", "")),
@@ -130,6 +149,13 @@ def _page(group: str, block: str) -> Page:
     if facts:
         raise ValueError(f"{name}: unknown facts {sorted(facts)}")
     return page
+
+
+def _arity(name: str, arguments: tuple[Argument, ...]) -> int:
+    """What a syntax says of the number of arguments, the words of the name included."""
+    fewest, most = word_bounds(arguments)
+    arity = fewest + len(name.split("|"))
+    return arity if most == fewest else -arity
 
 
 def _changes(lines: Iterable[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, str] | None]:

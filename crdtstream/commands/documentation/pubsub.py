@@ -9,7 +9,7 @@ PSUBSCRIBE pattern...
     O(N) for N patterns.
 
 PUBLISH channel message
-    since 2.0.0; flags pubsub loading stale fast
+    since 2.0.0; flags pubsub loading stale fast; here may_replicate
     Tells a message to those who listen to a channel.
     O(N+M) for N listeners and M patterns.
 
@@ -54,7 +54,7 @@ PUNSUBSCRIBE [pattern...]
     O(N) for N patterns.
 
 SPUBLISH shardchannel message
-    since 7.0.0; flags pubsub loading stale fast; keys 1 not_key
+    since 7.0.0; flags pubsub loading stale fast; here may_replicate; keys 1 not_key
     Tells a message to those who listen to a shard channel.
     O(N) for N listeners.
 

@@ -42,7 +42,7 @@ ACL|WHOAMI
     O(1)
 
 COMMAND
-    since 2.8.13; flags loading stale @connection; tips nondeterministic_output_order
+    since 2.8.13; arity -1; flags loading stale @connection; tips nondeterministic_output_order
     Describes all commands.
     O(N) for N commands.
 
@@ -124,7 +124,7 @@ DBSIZE
     O(1)
 
 DEBUG
-    since 1.0.0; flags admin noscript loading stale; doc syscmd
+    since 1.0.0; arity -2; flags admin noscript loading stale; doc syscmd
     Holds commands for those who work on the server itself.
     Depends on the subcommand.
 

@@ -21,7 +21,7 @@ reads, from the simple to the composed:
     count@6.2.0           since that version
     ip!2.8.12             deprecated since that version
 
-The names of what is composed are seen by programs only; a person sees ``shown``.
+Only programs see the names of composed arguments; a person sees ``shown``.
 
 Source: the argument types and flags are those of redis.io/commands/command-docs.
 """
@@ -118,6 +118,39 @@ def parse_syntax(text: str) -> tuple[Argument, ...]:
 def shown(arguments: Iterable[Argument]) -> str:
     """The syntax as people write it: ``key [COUNT count] id [id ...]``."""
     return " ".join(_shown(argument) for argument in arguments)
+
+
+def word_bounds(arguments: Iterable[Argument]) -> tuple[int, int | None]:
+    """The fewest and the most words that such arguments are; None: without end."""
+    fewest, most = 0, 0
+    endless = False
+    for argument in arguments:
+        low, high = _word_bounds(argument)
+        fewest += low
+        endless = endless or high is None
+        most += high or 0
+    return fewest, None if endless else most
+
+
+def _word_bounds(argument: Argument) -> tuple[int, int | None]:
+    low: int
+    high: int | None
+    match argument.type:
+        case "pure-token":
+            low = high = 0
+        case "block":
+            low, high = word_bounds(argument.arguments)
+        case "oneof":
+            each = [_word_bounds(one) for one in argument.arguments]
+            low = min(one[0] for one in each)
+            highs = [one[1] for one in each if one[1] is not None]
+            high = max(highs) if len(highs) == len(each) else None
+        case _:
+            low = high = 1
+    if argument.token:
+        low += 1
+        high = None if high is None else high + 1
+    return 0 if argument.optional else low, None if argument.multiple else high
 
 
 def _shown(argument: Argument) -> str:

@@ -4,17 +4,17 @@ from typing import Final
 
 TEXT: Final = """
 DISCARD
-    since 2.0.0; flags noscript loading stale fast allow_busy
+    since 2.0.0; flags noscript loading stale fast allow_busy; here immediate
     Drops a transaction, and what is being watched.
     O(N) for N commands in it.
 
 EXEC
-    since 1.2.0; flags noscript loading stale skip_slowlog
+    since 1.2.0; flags noscript loading stale skip_slowlog; here immediate
     Runs the commands of a transaction.
     That of the commands.
 
 MULTI
-    since 1.2.0; flags noscript loading stale fast allow_busy
+    since 1.2.0; flags noscript loading stale fast allow_busy; here immediate
     Begins a transaction: what follows is queued until EXEC.
     O(1)
 
@@ -24,7 +24,7 @@ UNWATCH
     O(N) for N watched keys.
 
 WATCH key...
-    since 2.2.0; flags noscript loading stale fast allow_busy; keys 1.. RO
+    since 2.2.0; flags noscript loading stale fast allow_busy; here immediate; keys 1.. RO
     Lets the next EXEC do nothing if one of the keys has changed by then.
     O(N) for N keys.
 """

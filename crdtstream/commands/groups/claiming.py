@@ -31,7 +31,7 @@ from crdtstream.core.stream import Stream
 # XAUTOCLAIM looks at no more than this many pending entries per entry asked for.
 ATTEMPTS_PER_COUNT: Final = 10
 AUTOCLAIM_COUNT_DEFAULT: Final = 100
-# What COUNT may be: Redis makes room for so many IDs, of 16 bytes each, at once.
+# What COUNT may be: Redis makes room for all these IDs, of 16 bytes each, at once.
 COUNT_MAX: Final = ((1 << 63) - 1) // 16
 
 # --- XCLAIM -------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def xclaim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
     Returns:
         The claimed entries (with JUSTID their IDs); an ID that is named twice is claimed twice.
-        An entry that was deleted meanwhile is not among them and stops being pending.
+        A deleted entry is not among them, and stops being pending.
 
     Raises:
         CommandError: NOGROUP, NOTHOME, or an argument is wrong.
@@ -194,7 +194,7 @@ def xautoclaim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
     Returns:
         The next pending ID to look at (0-0 at the end), the claimed entries or IDs, and the IDs
-        that were pending but deleted: they are not pending any more and count towards COUNT.
+        that were pending but deleted: they stop being pending, and count towards COUNT.
     """
     key, name, consumer = argv[1:4]
     min_idle = max(0, integer(argv[4], error="ERR Invalid min-idle-time argument for XAUTOCLAIM"))

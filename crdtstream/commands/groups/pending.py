@@ -30,9 +30,9 @@ from crdtstream.core.stream import Stream
 
 
 def xack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XACK key group id [id …]: how many entries were pending and are not any more.
+    """XACK key group id [id …]: how many entries were pending, and no longer are.
 
-    What becomes known in other regions is the acknowledged run, one effect per tick at most (AA,
+    Other regions hear only of the acknowledged run, in one effect per tick at most (AA,
     "Replication performance optimizations").
     """
     key, name = argv[1:3]
@@ -112,7 +112,7 @@ def _pending_row(nack: Nack, now: Millis) -> Reply:
 
 
 def is_idle(nack: Nack, now: Millis, min_idle_ms: int) -> bool:
-    """Whether an entry has been pending for so long; what nobody owns has, in any case."""
+    """Whether an entry has been pending for ``min_idle_ms``; one without an owner always has."""
     return nack.consumer is None or idle_ms(nack, now) >= min_idle_ms
 
 

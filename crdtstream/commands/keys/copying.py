@@ -1,9 +1,9 @@
 """RENAME, RENAMENX, COPY: a stream under another name (``rules`` 14).
 
 All its entries are appended again, in this region's lane, with the IDs they had; of equal IDs in
-several lanes one remains.  With them go what producers call them, the counters, the
-last-generated ID, what XCFGSET said and the deadline.  Groups do not (AA): their positions are
-told lane by lane, and the new stream has other lanes.
+several lanes one remains.  Their idempotent ids, the counters, the last-generated ID, the XCFGSET
+settings and the deadline come along.  Groups do not (AA): their positions are per lane, and the new
+stream has other lanes.
 
 It is one batch, so that every region sees all of it or nothing.
 """
@@ -25,7 +25,7 @@ from crdtstream.core.ids import ID_MIN, Millis, StreamId
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
-# One batch is one row of the log and one message: what no peer could take must not be issued.
+# One batch is one record of the log and one message: what no peer can take must not be issued.
 COPY_BYTES_MAX: Final = 256 << 20
 # An entry's numbers in a batch: two halves of its ID, a length, which key.
 ENTRY_BYTES: Final = 24
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Of a stream what can be taken elsewhere: all but its groups and its deadline.
+    """What a stream holds that can be taken elsewhere: all but its groups and its deadline.
 
     Attributes:
         entries: IDs ascend.
@@ -142,7 +142,7 @@ def put(replica: Replica, key: bytes, contents: Contents, deadline: Millis | Non
         replica.issue(DeleteKey(key))
     settings = contents.idmp_duration_s, contents.idmp_maxsize
     if settings != (None, None):
-        # Before the ids that they bound; and a key must be there for them to be about.
+        # Before the ids that they bound; and they need a key that is there.
         replica.issue(SetLastId(key, ID_MIN))
         replica.issue(SetStreamConfig(key, *settings))
     for entry in contents.entries:
@@ -191,7 +191,7 @@ def _move(replica: Replica, source: bytes, target: bytes) -> None:
 
 
 def delete_existing(replica: Replica, key: bytes) -> None:
-    """Delete the key if it exists here: what is not observed is not to be deleted."""
+    """Delete the key if it exists here: nothing is deleted that is not observed."""
     if replica.stream(key) is not None:
         replica.issue(DeleteKey(key))
 

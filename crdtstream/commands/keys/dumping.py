@@ -5,12 +5,13 @@ A payload is a frame around the batch that would make the stream, under an empty
     "crdtstream dump"  01   zlib( EffectBatch: appends, SetStreamConfig, SetLastId )  blake2b
        15 bytes      version                                                          16 bytes
 
-The hash is over all that stands before it.  In the payload are the entries of all lanes, one of
-each ID, with what their producers call them, the counters, the last-generated ID and what XCFGSET
-said.  Groups and the deadline are not: the one as in RENAME, the other as in Redis, where RESTORE
-is told a new one.  Equal contents make equal payloads, in every region.
+The hash is over everything before it.  The payload has the entries of all lanes, one of each ID,
+with their idempotent ids, the counters, the last-generated ID and the XCFGSET settings.  It has no
+groups, as in RENAME, and no deadline, as in Redis, where RESTORE takes a new one.  Equal contents
+make equal payloads, in every region.
 
-RESTORE trusts nothing: a hash only tells of accidents.  All is looked at before anything changes.
+RESTORE trusts nothing: a hash only tells of accidents.  It checks everything before it changes
+anything.
 """
 
 import zlib
@@ -45,7 +46,7 @@ from crdtstream.core.wire.codec import BatchError, decode_batch, encode_batch
 MAGIC: Final = b"crdtstream dump"
 VERSION: Final = 1
 HASH_BYTES: Final = 16
-# Compressed or not: less than what a client may leave unread (256 MiB), or send (512 MiB).
+# Compressed or not: less than a client may leave unread (256 MiB), or send (512 MiB).
 DUMP_BYTES_MAX: Final = 128 << 20
 # What stands in a batch around the entries.
 _FRAMING_BYTES_MAX: Final = 4096
@@ -92,7 +93,7 @@ def decode_dump(payload: bytes) -> Contents:
     """The contents that a payload holds.
 
     Raises:
-        CommandError: it is not a payload of ours, or was damaged, or holds what no stream can.
+        CommandError: it is not a payload of ours, is damaged, or holds what no stream can hold.
     """
     batch = _decode(_unframe(payload))
     _check_columns(batch.appends)
@@ -159,7 +160,7 @@ def _check_columns(columns: AppendColumns) -> None:
 
 
 def _last_effect(batch: EffectBatch) -> SetLastId:
-    """Behind all others, so there at all and as often as it should be."""
+    """It must be there, and behind all others."""
     last = batch.others[-1][1] if batch.others else None
     if not isinstance(last, SetLastId) or last.key != _KEY:
         raise _bad_data("no last-generated ID")

@@ -1,4 +1,4 @@
-"""EXPIRE, TTL, PERSIST and their kin: when a key ends.
+"""EXPIRE, TTL, PERSIST and their variants: when a key ends.
 
 A deadline is milliseconds since the epoch and travels as such: a region whose clock is ahead sees
 the key end earlier than one whose clock is behind.  What a condition (NX, XX, GT, LT) is compared

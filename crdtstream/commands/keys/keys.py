@@ -12,8 +12,8 @@ from crdtstream.commands.arguments import (
     integer,
     only_database,
 )
+from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.keys.copying import SAME_OBJECT
-from crdtstream.commands.keys.glob import compile_glob
 from crdtstream.commands.reply import OK, CommandError, Reply, Status
 from crdtstream.core.effects import DeleteKey
 from crdtstream.core.ids import U64_MAX, Millis, parse_u64
@@ -25,8 +25,8 @@ SCAN_COUNT_DEFAULT: Final = 10
 def delete(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """DEL / UNLINK key [key …]: how many keys were there.
 
-    Each takes what this region has observed; an entry added elsewhere meanwhile stays, groups go
-    whatever happened elsewhere (AA, "Conflict resolution").
+    Each takes the entries that this region has observed; one that is added elsewhere at the same
+    time stays.  Groups go, whatever happened elsewhere (AA, "Conflict resolution").
     """
     deleted = 0
     for key in argv[1:]:
@@ -126,10 +126,3 @@ def flushall(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     for key in replica.known_keys():
         replica.issue(DeleteKey(key))
     return OK
-
-
-def digest(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """CRDT.DIGEST [key]: equal version vectors give equal digests in every region."""
-    if len(argv) > 2:
-        raise CommandError("ERR wrong number of arguments for 'crdt.digest' command")
-    return replica.digest(argv[1] if len(argv) > 1 else None)

@@ -1,9 +1,8 @@
-"""MEMORY USAGE: what a key takes in this process, as far as it can be told without looking at
-every entry.
+"""MEMORY USAGE: how much memory a key takes, estimated without a look at every entry.
 
-Macro nodes are measured: their columns and fields, with the room that they hold for more.  What
-hangs on them - branches of the rax, pending entries, consumers, producers - is counted and
-multiplied by what one of them takes, measured once in CPython 3.11 on a 64-bit machine.
+Macro nodes are measured: their columns and fields, with the room that they hold for more.  The
+rest - branches of the rax, pending entries, consumers, producers - is counted and multiplied by
+what one of them takes, as measured once in CPython 3.11 on a 64-bit machine.
 """
 
 from collections.abc import Iterable
@@ -39,8 +38,8 @@ REGISTERS_BYTES: Final = 800
 def usage(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """MEMORY USAGE key [SAMPLES n]: bytes; null without a key.
 
-    Of each lane the first n macro nodes and the last one are measured (5 unless told, 0 is all),
-    and the others taken to be like the first ones.
+    In each lane the first n macro nodes (5 by default, 0: all) and the last one are measured; the
+    others are taken to be like the first ones.
 
     Cost: O(n + macro nodes + producers).
     """

@@ -5,9 +5,9 @@ Entries deleted under a policy travel by ID, never as a prefix of the stream (``
 * KEEPREF leaves what is pending; it reads as nil from then on.
 * DELREF takes the pending entries along, in every region.
 * ACKED deletes what every group is done with: it lies in a run that regions told each other of, or
-  was acknowledged here, where this region hands out.  Another region may have handed it out too,
-  and there it stays pending and reads as nil.  What was given up or jumped
-  here (XGROUP DELCONSUMER, SETID) is done with only if no other region still owes it.
+  was acknowledged here, where this region hands out.  If another region handed it out too, it stays
+  pending there and reads as nil.  What was given up or jumped over here (XGROUP DELCONSUMER, SETID)
+  is done with only if no other region still owes it.
 """
 
 from collections.abc import Iterable, Mapping, Set

@@ -17,12 +17,12 @@ from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
-# What an IDMPAUTO id is: so many bytes of a hash that is the same in every region and run.
+# The size of an IDMPAUTO id: a hash that is the same in every region and every run.
 FIELDS_ID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class IdempotenceOption:
+class IdempotencyOption:
     """``IDMP producer id`` or, without an id, ``IDMPAUTO producer``."""
 
     producer: bytes
@@ -33,7 +33,7 @@ class IdempotenceOption:
         return IdempotentId(self.producer, fields_id(fields) if self.id is None else self.id)
 
 
-def take_option(argv: list[bytes], at: int) -> tuple[IdempotenceOption, int] | None:
+def take_option(argv: list[bytes], at: int) -> tuple[IdempotencyOption, int] | None:
     """The option at ``at`` and how many arguments it took; None if it is none."""
     more = len(argv) - 1 - at
     match argv[at].lower():
@@ -43,17 +43,17 @@ def take_option(argv: list[bytes], at: int) -> tuple[IdempotenceOption, int] | N
                 raise CommandError("ERR IDMP requires a non-empty producer ID")
             if not name:
                 raise CommandError("ERR IDMP requires a non-empty idempotent ID")
-            return IdempotenceOption(producer, name), 3
+            return IdempotencyOption(producer, name), 3
         case b"idmpauto" if more:
             producer = argv[at + 1]
             if not producer:
                 raise CommandError("ERR IDMPAUTO requires a non-empty producer ID")
-            return IdempotenceOption(producer, None), 2
+            return IdempotencyOption(producer, None), 2
     return None
 
 
 def fields_id(fields: Sequence[bytes]) -> bytes:
-    """An id of fields and values, in whichever order the pairs stand."""
+    """An id of fields and values, whatever the order of the pairs."""
     digest = blake2b(digest_size=FIELDS_ID_BYTES)
     for pair in sorted(zip(fields[::2], fields[1::2], strict=True)):
         for part in pair:
@@ -70,7 +70,7 @@ def xcfgset(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
     A bound that changes makes the stream forget the ids it recognises, in every region; one that
     stays as it is does not.  It is issued all the same: of concurrent values the greatest counts,
-    and so one has to be told.
+    so the other regions must hear of it.
 
     Raises:
         CommandError: no option, a bound out of range, or no such key.

@@ -1,52 +1,17 @@
-"""The options of XREAD and XREADGROUP, and how much one reply may hold."""
+"""The options of XREAD and XREADGROUP, which are the same but for GROUP, NOACK and CLAIM."""
 
 from dataclasses import dataclass, field
-from typing import Final
 
-from crdtstream.commands.arguments import SYNTAX_ERROR, integer, parse_i64, timeout_ms
+from crdtstream.commands.arguments import (
+    SYNTAX_ERROR,
+    integer,
+    min_idle_ms,
+    positive,
+    timeout_ms,
+)
 from crdtstream.commands.reply import CommandError
+from crdtstream.commands.streams.budget import Budget
 from crdtstream.core.ids import Millis
-
-# What a stream costs in a reply besides its entries and its key: the framing, with long counts.
-STREAM_FRAMING_BYTES: Final = 24
-
-
-class Budget:
-    """What MAXCOUNT and MAXSIZE leave of one reply, over all its streams.
-
-    MAXSIZE counts the reply's own bytes, framing included, as RESP2 has it (RESP3 differs by a
-    few); a stream counts with its first entry.  The first entry of all is always within it: a
-    reader whose entry is too large gets on.
-    """
-
-    __slots__ = ("_bytes_left", "_count_left", "_framing_bytes", "_is_empty", "is_spent")
-
-    def __init__(self, maxcount: int | None, maxsize: int | None) -> None:
-        self._count_left = maxcount
-        self._bytes_left = maxsize
-        self._framing_bytes = 0
-        self._is_empty = True
-        self.is_spent = False
-
-    def begin_stream(self, key: bytes) -> None:
-        """The entries that follow are of this key."""
-        self._framing_bytes = len(key) + STREAM_FRAMING_BYTES
-
-    def take(self, entry: bytes) -> bool:
-        """Whether there is room for one more entry.  When it is spent nothing more is taken."""
-        if self.is_spent:
-            return False
-        if self._bytes_left is not None:
-            self._bytes_left -= self._framing_bytes + len(entry)
-            self._framing_bytes = 0
-            if self._bytes_left < 0 and not self._is_empty:
-                self.is_spent = True
-                return False
-        self._is_empty = False
-        if self._count_left is not None:
-            self._count_left -= 1
-            self.is_spent = self._count_left == 0
-        return True
 
 
 @dataclass(slots=True)
@@ -102,11 +67,11 @@ def parse_read(argv: list[bytes], now: Millis, *, command: str) -> ReadOptions:
                 taken = 1
             case b"claim" if more:
                 _only_xreadgroup(command, "CLAIM")
-                options.claim_ms = _min_idle_ms(argv[at + 1])
+                options.claim_ms = min_idle_ms(argv[at + 1])
             case b"maxcount" if more:
-                options.maxcount = _positive(argv[at + 1], "MAXCOUNT")
+                options.maxcount = positive(argv[at + 1], "MAXCOUNT")
             case b"maxsize" if more:
-                options.maxsize = _positive(argv[at + 1], "MAXSIZE")
+                options.maxsize = positive(argv[at + 1], "MAXSIZE")
             case _:
                 raise CommandError(SYNTAX_ERROR)
         at += taken
@@ -132,17 +97,3 @@ def _only_xreadgroup(command: str, option: str) -> None:
         raise CommandError(
             f"ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
         )
-
-
-def _positive(text: bytes, option: str) -> int:
-    value = parse_i64(text)
-    if value is None or value < 1:
-        raise CommandError(f"ERR {option} must be a positive integer")
-    return value
-
-
-def _min_idle_ms(text: bytes) -> int:
-    value = integer(text, error="ERR min-idle-time is not an integer")
-    if value < 0:
-        raise CommandError("ERR min-idle-time must be a positive integer")
-    return value

@@ -154,7 +154,7 @@ def trim(replica: Replica, key: bytes, trimming: Trimming) -> int:
 
 
 def _plan(stream: Stream, trimming: Trimming) -> dict[Region, StreamId]:
-    """Per lane the highest ID that goes; lanes of which nothing goes are left out."""
+    """Per lane the highest ID that goes; a lane that loses nothing is left out."""
     if trimming.approximate:
         return _plan_nodes(stream, trimming)
     if trimming.minid is not None:
@@ -216,7 +216,7 @@ class _Nodes:
         return (lane, node) if goes else None
 
     def take(self, lane: Region, node: MacroNode, removed: int) -> None:
-        """Go on behind a node of which so many entries are removed."""
+        """Step past a node that loses ``removed`` entries."""
         self._length -= removed
         self._removed += removed
         if node.next is None:

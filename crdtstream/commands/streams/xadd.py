@@ -5,7 +5,7 @@ from typing import Final
 
 from crdtstream.commands.arguments import BAD_ID
 from crdtstream.commands.reply import CommandError, Reply
-from crdtstream.commands.streams.idempotent_xadd import IdempotenceOption, take_option
+from crdtstream.commands.streams.idempotent_xadd import IdempotencyOption, take_option
 from crdtstream.commands.streams.trimming import Trimming, TrimmingParser, trim
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import (
@@ -27,7 +27,7 @@ from crdtstream.core.ids import (
 )
 from crdtstream.core.replica import Replica
 
-# An entry is never divided: it goes as a whole into a batch, the log's row and the peers' messages.
+# An entry is never divided: it is part of one batch, one record of the log, one message to a peer.
 ENTRY_BYTES_MAX: Final = 512 << 20
 _EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
 _TOO_SMALL = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
@@ -58,7 +58,7 @@ class _Options:
     fields_at: int
     trimming: Trimming | None = None
     make_stream: bool = True
-    idempotence: IdempotenceOption | None = None
+    idempotency: IdempotencyOption | None = None
 
 
 _PLAIN = _Options(_AUTO, 3)
@@ -69,8 +69,8 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     [MAXLEN|MINID [=|~] threshold [LIMIT n]] id field value …
 
     Returns:
-        The entry's ID; null with NOMKSTREAM if the key does not exist.  Of an idempotent append
-        that is recognised the first entry's ID: nothing is added, and nothing trimmed.
+        The entry's ID; null with NOMKSTREAM if the key does not exist.  If an idempotent append is
+        recognised, the first entry's ID: nothing is added, and nothing trimmed.
 
     Raises:
         CommandError: an argument is wrong, the mode forbids the ID, or it is not above the
@@ -92,8 +92,8 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         return None
     fields = argv[fields_at:]
     name = None
-    if options.idempotence is not None:
-        name = options.idempotence.named(fields)
+    if options.idempotency is not None:
+        name = options.idempotency.named(fields)
         known = None if stream is None else replica.recognise(key, name)
         if known is not None:
             return format_id(known)
@@ -113,7 +113,7 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def _parse(replica: Replica, argv: list[bytes]) -> _Options:
     parser = TrimmingParser()
     make_stream = True
-    idempotence: IdempotenceOption | None = None
+    idempotency: IdempotencyOption | None = None
     at = 2
     while at < len(argv):
         if argv[at] == b"*":
@@ -124,19 +124,19 @@ def _parse(replica: Replica, argv: list[bytes]) -> _Options:
             make_stream = False
             at += 1
         elif (option := take_option(argv, at)) is not None:
-            if idempotence is not None:
+            if idempotency is not None:
                 raise CommandError("ERR IDMP/IDMPAUTO specified multiple times")
-            idempotence, taken = option
+            idempotency, taken = option
             at += taken
         else:
             break
     if at == len(argv):
         raise CommandError("ERR wrong number of arguments for 'xadd' command")
     request = parse_request(argv[at])
-    if idempotence is not None and request is not _AUTO:
+    if idempotency is not None and request is not _AUTO:
         raise CommandError("ERR IDMP/IDMPAUTO can be used only with auto-generated IDs")
     trimming = parser.finish_if_any(replica.node_limits.entries_max)
-    return _Options(request, at + 1, trimming, make_stream, idempotence)
+    return _Options(request, at + 1, trimming, make_stream, idempotency)
 
 
 def parse_request(text: bytes) -> IdRequest:

@@ -1,1 +1,1 @@
-"""Clients: their connections, and what they say about themselves."""
+"""Clients of the server: their connections, and what is done about all of them."""

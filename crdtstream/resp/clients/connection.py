@@ -54,29 +54,41 @@ OUTCOME_UNKNOWN: Final = (
 )
 
 
+class Counted(Protocol):
+    """What a connection counts beside its own.
+
+    Attributes:
+        rates_due_ms: when ``sample`` is to be called next, by who has something to run.
+        cut_off_unread: how many clients were cut off as they left too much unread.
+    """
+
+    rates_due_ms: int
+    cut_off_unread: int
+
+    def sample(self, now: Millis) -> None:
+        """Remember how much was done until now."""
+
+
 class Listener(Protocol):
     """What a connection asks of the server that accepted it.
 
     Attributes:
         limits: of each connection; may be replaced at any time.
         tcp_keepalive_s: after how long a silent peer is asked whether it is there; 0: never.
-        rates_due_ms: when ``sample_rates`` is to be called next, by who has something to run.
-        cut_off_unread: how many clients were cut off as they left too much unread.
     """
 
     limits: ConnectionLimits
     tcp_keepalive_s: int
-    rates_due_ms: int
-    cut_off_unread: int
+
+    @property
+    def traffic(self) -> Counted:
+        """What all clients have done."""
 
     def admit(self, connection: "Connection") -> str | None:
         """Take a client in; or why not, as error text."""
 
     def remove(self, connection: "Connection") -> None:
         """A client is gone."""
-
-    def sample_rates(self, now: Millis) -> None:
-        """Remember how much was done until now."""
 
 
 class Connection(asyncio.Protocol):
@@ -170,8 +182,8 @@ class Connection(asyncio.Protocol):
         if client.has_ended or self._broken:
             return
         self.active_ms = now = self._now()
-        if now >= self._listener.rates_due_ms:
-            self._listener.sample_rates(now)
+        if now >= self._listener.traffic.rates_due_ms:
+            self._listener.traffic.sample(now)
         trusted = self._parser.trusted = client.session.authenticated
         requests = iter(self._parser.parse(data))
         if not trusted:
@@ -316,7 +328,7 @@ class Connection(asyncio.Protocol):
             return
         excess = self._unread_bound.excess(self.unsent_bytes, self._now())
         if excess is not None:
-            self._listener.cut_off_unread += 1
+            self._listener.traffic.cut_off_unread += 1
             self._cut_off(excess)
 
     def receive(self, parcel: Parcel, *, certain: bool) -> None:
@@ -332,7 +344,7 @@ class Connection(asyncio.Protocol):
         self.bytes_out += len(data)
         bytes_max = self._listener.limits.output_buffer_bytes_max
         if bytes_max and transport.get_write_buffer_size() > bytes_max:
-            self._listener.cut_off_unread += 1
+            self._listener.traffic.cut_off_unread += 1
             self._cut_off(f"it leaves more than {bytes_max} bytes of replies unread")
         elif client.has_ended:
             self._close_if_done()

@@ -1,47 +1,49 @@
-"""CLIENT PAUSE: clients' commands wait for a while, without anybody asking again and again.
+"""CLIENT PAUSE: clients' commands wait for a while, and nothing polls.
 
-The database refuses to run what is paused and the connection keeps it; one timer, or CLIENT
-UNPAUSE, lets all of them go on.  Batches of other regions are applied meanwhile.
+The database refuses to run what is paused, and the connection keeps it.  One timer, or CLIENT
+UNPAUSE, lets all of them go on.  Batches of other regions are applied all the time.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from crdtstream.database.database import Pause
-
-if TYPE_CHECKING:
-    from crdtstream.resp.server import RespServer
+from crdtstream.database.database import Database, Pause
 
 # A timer is set for no longer than this, and set again.
 TIMER_SECONDS_MAX: Final = 86_400.0
 
 
 class ClientPause:
-    """The pause of one server; ``database.pause`` says which commands it stops."""
+    """The pause of all clients; ``database.pause`` says which commands it stops.
 
-    def __init__(self, server: "RespServer") -> None:
-        self._server = server
+    Args:
+        go_on: called when it is over: runs what was postponed.
+    """
+
+    def __init__(self, database: Database, go_on: Callable[[], None]) -> None:
+        self._database = database
+        self._go_on = go_on
         # By the event loop's clock.
         self._until_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, pause: Pause, timeout_ms: int) -> None:
         """Pause; one that is on becomes longer and wider, never shorter or narrower."""
-        database = self._server.database
-        if database.pause is not Pause.ALL:
-            database.pause = pause
+        if self._database.pause is not Pause.ALL:
+            self._database.pause = pause
         until_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         self._until_s = max(self._until_s, until_s)
         self._arm()
 
     def end(self) -> None:
-        """Let everyone go on, when the event loop comes to it."""
+        """Let all clients go on, when the event loop comes to it."""
         self._until_s = 0.0
-        self._server.database.pause = None
+        self._database.pause = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        asyncio.get_running_loop().call_soon(self._server.go_on)
+        asyncio.get_running_loop().call_soon(self._go_on)
 
     def _arm(self) -> None:
         if self._timer is not None:

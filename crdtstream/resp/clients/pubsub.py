@@ -1,38 +1,46 @@
 """Publications on their way to clients.
 
-A message is encoded once per protocol version, and everyone who gets it gets those same bytes: ten
-thousand subscribers who do not read share one copy.  Each of them is cut off when it leaves too
-much unread, by the bounds that Redis sets by default for subscribers.
+A message is encoded once per protocol version, and all who get it share those bytes: ten thousand
+subscribers who do not read cost one copy.  A subscriber is cut off when it leaves too much unread,
+by the bounds that Redis sets by default.
 """
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from crdtstream.commands.reply import Push
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import Session
 from crdtstream.resp.wire.encode import encode
 
-if TYPE_CHECKING:
-    from crdtstream.resp.clients.connection import Connection
-
-# Redis's client-output-buffer-limit pubsub 32mb 8mb 60: cut off at once, or after so long.
+# Redis's client-output-buffer-limit pubsub 32mb 8mb 60: cut off at once, or after this time.
 UNREAD_BYTES_MAX: Final = 32 << 20
 UNREAD_BYTES_SOFT: Final = 8 << 20
 UNREAD_SOFT_MS: Final = 60_000
 
 
-class Delivery:
-    """Hands a message to the connections of those who listen."""
+class Listener(Protocol):
+    """A connection, as far as messages of channels are concerned."""
 
-    def __init__(self, connections: "Mapping[int, Connection]") -> None:
+    def push(self, message: bytes) -> None:
+        """Send it behind everything that the client is owed by now."""
+
+
+class Delivery:
+    """Hands a message to the connections of those who listen.
+
+    Args:
+        connections: by session id; they come and go.
+    """
+
+    def __init__(self, connections: Mapping[int, Listener]) -> None:
         self._connections = connections
 
     def __call__(self, listeners: Collection[Session], push: Push) -> None:
         encoded: dict[int, bytes] = {}
         for session in listeners:
             connection = self._connections.get(session.id)
-            # A session that is not ours belongs to whoever else calls the database.
+            # A session that is not ours belongs to another caller of the database.
             if connection is None:
                 continue
             data = encoded.get(session.protocol)
@@ -44,7 +52,7 @@ class Delivery:
 
 
 class UnreadBound:
-    """How much one listener to channels or to MONITOR leaves unread, and since when it is much."""
+    """How long one listener to channels or to MONITOR has left much unread."""
 
     __slots__ = ("_much_since",)
 

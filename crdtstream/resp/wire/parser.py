@@ -46,7 +46,7 @@ _BYTES: Final = {bytes}
 
 
 class RequestError(Exception):
-    """The input is no request; the connection cannot go on.  The text is the error reply's."""
+    """The input is no request, and the connection ends.  The text is the error reply's."""
 
     def __init__(self, what: str) -> None:
         self.text = f"ERR Protocol error: {what}"

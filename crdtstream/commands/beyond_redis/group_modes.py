@@ -1,0 +1,136 @@
+"""CRDT.XGROUP: whether every region hands out a group's entries, one of them, or each its own.
+
+A move of the home is a handover: the home itself stops, and says how far it had come and what is
+pending.  If the home is lost, only FORCE helps: the region that takes over begins at the replicated
+frontier, so that nothing is skipped and some of it comes again (``rules`` 13).
+"""
+
+from typing import Final
+
+from crdtstream.commands.arguments import SYNTAX_ERROR, parse_i64, shown
+from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
+from crdtstream.core.effects import EPOCH_MAX, Mode, SetGroupMode
+from crdtstream.core.groups.group import Group
+from crdtstream.core.groups.mode import ModeRegister
+from crdtstream.core.ids import REGION_MAX, Millis, Region
+from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
+
+HELP: Final = (
+    "CRDT.XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GETMODE <key> <groupname>",
+    "    Tell who hands out the entries of a group.",
+    "SETMODE <key> <groupname> AT-LEAST-ONCE|HOME <region>|PARTITIONED [FORCE]",
+    "    Set who hands out the entries of a group. Modes are:",
+    "    * AT-LEAST-ONCE",
+    "      Every region, each for itself, unless they are known to be acknowledged.",
+    "    * HOME <region>",
+    "      This one region.",
+    "    * PARTITIONED",
+    "      Each region what was added there.",
+    "    FORCE",
+    "      Do not ask whoever hands out now: what is not acknowledged in a row comes again.",
+    "HELP",
+    "    Print this help.",
+)
+
+
+def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """CRDT.XGROUP SETMODE key group at-least-once | home region | partitioned [FORCE].
+
+    Who hands out now must hand over, and so the command is to be given there; where that is not
+    possible, with FORCE.  A FORCE that is not needed changes nothing.
+
+    Raises:
+        CommandError: the group is missing, an argument is wrong, or FORCE is needed.
+    """
+    key, name = argv[2:4]
+    mode, home, may_force = _arguments(argv)
+    stream, group = _existing(replica, key, name)
+    current = group.mode
+    if (mode, home) == (current.mode, current.home):
+        return OK
+    is_handover = current.mode is Mode.HOME and current.home == replica.region
+    is_forced = current.mode is not Mode.AT_LEAST_ONCE and not is_handover
+    if is_forced and not may_force:
+        raise CommandError(_refusal(name, current))
+    # With at-least-once nobody takes over: each region goes on from where it had come itself.
+    is_taken_over = is_handover and mode is not Mode.AT_LEAST_ONCE
+    handover = group.handover(stream.lanes) if is_taken_over else {}
+    if current.epoch >= EPOCH_MAX:
+        raise CommandError("ERR the mode of this group cannot be set any more: create it anew")
+    replica.issue(SetGroupMode(key, name, current.epoch + 1, mode, home, is_forced, handover))
+    return OK
+
+
+def _arguments(argv: list[bytes]) -> tuple[Mode, Region | None, bool]:
+    """The mode, its region with HOME, and whether FORCE was given."""
+    words = argv[4:]
+    try:
+        mode = Mode(shown(words.pop(0)).lower())
+    except ValueError as error:
+        raise CommandError(
+            f"ERR Unknown mode '{shown(argv[4][:128])}': "
+            "at-least-once, home <region> or partitioned"
+        ) from error
+    home = None
+    if mode is Mode.HOME:
+        home = _region(words.pop(0) if words else b"")
+    may_force = [word.lower() for word in words] == [b"force"]
+    if words and not may_force:
+        raise CommandError(SYNTAX_ERROR)
+    return mode, home, may_force
+
+
+def _region(text: bytes) -> Region:
+    number = parse_i64(text)
+    if number is None or not 1 <= number <= REGION_MAX:
+        raise CommandError(f"ERR The home must be a region, a number from 1 to {REGION_MAX}")
+    return Region(number)
+
+
+def _existing(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group]:
+    stream = replica.stream(key)
+    if stream is None:
+        raise CommandError("ERR no such key")
+    group = stream.groups.get(name)
+    if group is None:
+        raise CommandError(
+            f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
+        )
+    return stream, group
+
+
+def _refusal(name: bytes, current: ModeRegister) -> str:
+    again = "what is not yet acknowledged in a row is then handed out again"
+    if current.mode is Mode.HOME:
+        return (
+            f"ERR Region {current.home} is the home of group '{shown(name)}' and must hand over: "
+            f"give the command there or, if that region is lost, add FORCE; {again}"
+        )
+    return (
+        f"ERR Group '{shown(name)}' is partitioned and every region owns a lane of it: "
+        f"add FORCE; {again}"
+    )
+
+
+def get_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    """CRDT.XGROUP GETMODE key group: mode and home, and which setting of them this is.
+
+    Returns:
+        A map; home is null but with ``home``, issuer (the region that set it) null before any.
+    """
+    _, group = _existing(replica, argv[2], argv[3])
+    current = group.mode
+    return RespMap(
+        [
+            (b"mode", current.mode.value.encode()),
+            (b"home", current.home),
+            (b"epoch", current.epoch),
+            (b"issuer", current.issuer or None),
+        ]
+    )
+
+
+def show_help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+    return [Status(line.encode()) for line in HELP]

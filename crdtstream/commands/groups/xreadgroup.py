@@ -1,0 +1,279 @@
+"""XREADGROUP: new entries, entries that others left pending for too long, and one's own pending."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice, takewhile
+from typing import Final, TypeAlias
+
+from crdtstream.commands.arguments import group_or_none, shown, strict_id
+from crdtstream.commands.groups.delivery import lanes_handed_out, require_home
+from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply
+from crdtstream.commands.streams.budget import Budget
+from crdtstream.commands.streams.entries import encode_claimable, encode_entry, entry_or_null
+from crdtstream.commands.streams.read_options import ReadOptions, parse_read
+from crdtstream.commands.streams.xread import answer_or_block
+from crdtstream.core.effects import Claim, Deliver, Redeliver
+from crdtstream.core.groups.group import Group
+from crdtstream.core.groups.progress import Nack, once_more
+from crdtstream.core.ids import ID_MAX, Millis, Region, StreamId, format_id
+from crdtstream.core.lanes.lane import Found
+from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
+
+_MEANINGLESS: Final = (
+    "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of "
+    "this consumer by specifying a proper ID, or use the > ID to get new messages. The {0} ID "
+    "would just return an empty result set."
+)
+
+# What XREADGROUP wants of a key: None for new entries, an ID for the history above it.
+_Wanted: TypeAlias = tuple[bytes, StreamId | None]
+
+
+def xreadgroup(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Blocked:
+    """XREADGROUP GROUP g c [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] [CLAIM min-idle-ms]
+    [NOACK] STREAMS key … id …
+
+    ``>`` hands out what no consumer of this region got: each lane beyond its last-delivered ID, so
+    an entry that comes late with a low ID is never skipped.  Any other ID reads the consumer's
+    pending entries above it, and does not wait.
+
+    With CLAIM, ``>`` first takes over what any consumer has pending in this region: entries without
+    an owner, in the order in which they were given back, then those that were idle for long enough,
+    the longest first.  A pending entry that was deleted is passed over and stays pending; XCLAIM
+    and XAUTOCLAIM drop it.  A waiting reader wakes when an entry becomes old enough.
+
+    Raises:
+        CommandError: NOGROUP, if one of the keys or its group is missing; NOTHOME, if another
+            region hands out (``>`` only); both also when it has been waiting.
+    """
+    options = parse_read(argv, now, command="XREADGROUP")
+    if options.group is None:
+        raise CommandError("ERR Missing GROUP option for XREADGROUP")
+    wanted = [
+        (key, _group_position(replica, key, options.group, text))
+        for key, text in zip(options.keys, options.ids, strict=True)
+    ]
+    attempt = partial(_read_group, wanted, options)
+    next_time = None if options.claim_ms is None else partial(_next_claim, wanted, options)
+    wants = frozenset(
+        (key, options.group, options.claim_ms) for key, above in wanted if above is None
+    )
+    return answer_or_block(replica, now, options, attempt, next_time, wants or None)
+
+
+def _group_position(replica: Replica, key: bytes, group: bytes, text: bytes) -> StreamId | None:
+    _require_group(replica, key, group)
+    if text == b">":
+        return None
+    if text in (b"$", b"+"):
+        raise CommandError(_MEANINGLESS.format(text.decode()))
+    position = strict_id(text)
+    # Nothing can be above the highest ID; in Redis it is how ``>`` is kept, and means the same.
+    return None if position == ID_MAX else position
+
+
+def _require_group(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group]:
+    found = group_or_none(replica, key, name)
+    if found is None:
+        raise CommandError(
+            f"NOGROUP No such key '{shown(key)}' or consumer group '{shown(name)}' "
+            "in XREADGROUP with GROUP option"
+        )
+    return found
+
+
+def _read_group(
+    wanted: list[_Wanted], options: ReadOptions, replica: Replica, now: Millis
+) -> Reply:
+    assert options.group is not None
+    # All groups before any delivery: a missing one must not leave entries handed out to nobody.
+    groups = []
+    for key, above in wanted:
+        stream, group = _require_group(replica, key, options.group)
+        if above is None:
+            require_home(replica.region, key, options.group, group)
+        groups.append((stream, group))
+    budget = options.budget()
+    answers: list[tuple[bytes, Reply]] = []
+    for (key, above), (stream, group) in zip(wanted, groups, strict=True):
+        replica.see_consumer(key, options.group, options.consumer, now)
+        if budget is not None:
+            if budget.is_spent:
+                continue
+            budget.begin_stream(key)
+        if above is None:
+            entries = _hand_out(replica, now, key, stream, group, options, budget)
+        else:
+            entries = _history(replica, now, key, stream, group, options, above, budget)
+        if entries is not None:
+            answers.append((key, entries))
+    return PerKey(answers) if answers else Null.ARRAY
+
+
+# --- New entries --------------------------------------------------------------------------------
+
+
+def _hand_out(
+    replica: Replica,
+    now: Millis,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    options: ReadOptions,
+    budget: Budget | None,
+) -> Reply:
+    """Claimed entries and new ones, now pending for the consumer; None if there are none."""
+    parts: list[bytes] = []
+    if options.claim_ms is not None:
+        parts = _claim(replica, now, key, stream, group, options, budget)
+    left = None if options.count is None else options.count - len(parts)
+    if left != 0 and (budget is None or not budget.is_spent):
+        parts += _deliver(replica, now, key, stream, group, options, left, budget)
+    return Encoded(b"*%d\r\n" % len(parts) + b"".join(parts)) if parts else None
+
+
+def _deliver(
+    replica: Replica,
+    now: Millis,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    options: ReadOptions,
+    count: int | None,
+    budget: Budget | None,
+) -> list[bytes]:
+    assert options.group is not None
+    encode = encode_entry if options.claim_ms is None else encode_claimable
+    parts: list[bytes] = []
+    ids: dict[Region, list[StreamId]] = {}
+    found = group.undelivered(lanes_handed_out(replica.region, stream, group))
+    for entry_id, region, node, index in islice(found, count):
+        part = encode(entry_id, node, index)
+        if budget is not None and not budget.take(part):
+            break
+        parts.append(part)
+        ids.setdefault(region, []).append(entry_id)
+    if parts:
+        delivered = {region: tuple(lane_ids) for region, lane_ids in ids.items()}
+        replica.note(Deliver(key, options.group, options.consumer, now, delivered, options.noack))
+    return parts
+
+
+# --- CLAIM --------------------------------------------------------------------------------------
+
+
+def _claim(
+    replica: Replica,
+    now: Millis,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    options: ReadOptions,
+    budget: Budget | None,
+) -> list[bytes]:
+    """Take over what has been idle for long enough."""
+    assert options.group is not None
+    assert options.claim_ms is not None
+    chosen: list[tuple[Nack, bytes]] = []
+    for nack, found in islice(_idle(stream, group, now, options.claim_ms), options.count):
+        entry_id, _, node, index = found
+        part = encode_claimable(
+            entry_id,
+            node,
+            index,
+            idle_ms=max(0, now - nack.delivered_ms),
+            delivery_count=nack.delivery_count,
+        )
+        if budget is not None and not budget.take(part):
+            break
+        chosen.append((nack, part))
+    if not chosen:
+        return []
+    # Equally old ones stand in the order in which they came to be so; readers expect that of IDs.
+    chosen.sort(key=lambda one: () if one[0].consumer is None else (one[0].delivered_ms, one[0].id))
+    nacks: dict[Region, list[tuple[StreamId, Millis, int]]] = {}
+    for nack, _ in sorted(chosen, key=lambda one: one[0].id):
+        nacks.setdefault(nack.lane, []).append((nack.id, now, once_more(nack.delivery_count)))
+    by_lane = {lane: tuple(lane_nacks) for lane, lane_nacks in sorted(nacks.items())}
+    replica.note(Claim(key, options.group, options.consumer, now, by_lane, {}))
+    return [part for _, part in chosen]
+
+
+def _idle(
+    stream: Stream, group: Group, now: Millis, min_idle_ms: int
+) -> Iterator[tuple[Nack, Found]]:
+    """Pending entries that are still there and to be claimed, in this order."""
+    group.note_idle_claims()
+    old = takewhile(
+        lambda nack: max(0, now - nack.delivered_ms) >= min_idle_ms, group.longest_idle()
+    )
+    return _present(stream, chain(group.unowned.values(), old))
+
+
+def _present(stream: Stream, nacks: Iterator[Nack]) -> Iterator[tuple[Nack, Found]]:
+    for nack in nacks:
+        lane = stream.lanes.get(nack.lane)
+        found = None if lane is None else lane.find(nack.id)
+        if found is not None:
+            yield nack, (nack.id, nack.lane, *found)
+
+
+def _next_claim(wanted: list[_Wanted], options: ReadOptions, replica: Replica) -> Millis | None:
+    """When the first pending entry becomes old enough, after an attempt that found none."""
+    assert options.group is not None
+    assert options.claim_ms is not None
+    times = []
+    for key, above in wanted:
+        found = group_or_none(replica, key, options.group)
+        if above is not None or found is None:
+            continue
+        stream, group = found
+        group.note_idle_claims()
+        for nack, _ in _present(stream, iter(group.longest_idle())):
+            times.append(Millis(nack.delivered_ms + options.claim_ms))
+            break
+    return min(times, default=None)
+
+
+# --- History ------------------------------------------------------------------------------------
+
+
+def _history(
+    replica: Replica,
+    now: Millis,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    options: ReadOptions,
+    above: StreamId,
+    budget: Budget | None,
+) -> Reply:
+    """The consumer's pending entries above an ID; those that were deleted with null fields.
+
+    None if there are some, but no room in the reply.
+    """
+    assert options.group is not None
+    pel = group.consumers[options.consumer].pel
+    entries: list[Reply] = []
+    ids: dict[Region, list[StreamId]] = {}
+    for entry_id, region in islice(pel.irange((StreamId(above + 1), Region(0))), options.count):
+        entry = entry_or_null(stream, region, entry_id)
+        is_there = isinstance(entry, Encoded)
+        if budget is not None:
+            data = entry.data if isinstance(entry, Encoded) else _null_entry(entry_id)
+            if not budget.take(data):
+                break
+        entries.append(entry)
+        if is_there:
+            ids.setdefault(region, []).append(entry_id)
+    if ids:
+        seen_again = {region: tuple(lane_ids) for region, lane_ids in ids.items()}
+        replica.note(Redeliver(key, options.group, options.consumer, now, seen_again))
+    return entries if entries or budget is None or not budget.is_spent else None
+
+
+def _null_entry(entry_id: StreamId) -> bytes:
+    """``[id, null]`` as RESP2 has it."""
+    text = format_id(entry_id)
+    return b"*2\r\n$%d\r\n%b\r\n*-1\r\n" % (len(text), text)

@@ -1,0 +1,146 @@
+"""XREAD, and waiting for entries, which XREADGROUP does in the same way.
+
+A read is parsed once into what it wants of each key, with ``$`` fixed as it was on arrival.
+Waiting is then running the same read again: ``Blocked.retry``.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import TypeAlias
+
+from crdtstream.commands.arguments import strict_id
+from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply, Wants
+from crdtstream.commands.streams.budget import Budget
+from crdtstream.commands.streams.entries import encode_entries, encode_entry
+from crdtstream.commands.streams.read_options import ReadOptions, parse_read
+from crdtstream.core.ids import ID_MIN, Millis, StreamId
+from crdtstream.core.lanes.lane import Found
+from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
+
+Attempt: TypeAlias = Callable[[Replica, Millis], Reply]
+# When an attempt that found nothing may find something although no key changed; None: never.
+NextTime: TypeAlias = Callable[[Replica], Millis | None]
+
+
+def xread(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Blocked:
+    """XREAD [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] STREAMS key … id …: entries of all
+    lanes above each ID.
+
+    With several writing regions an entry may come late with a low ID and is then skipped (AA,
+    "Iterating a stream with XREAD").
+    """
+    options = parse_read(argv, now, command="XREAD")
+    positions = [
+        (key, _position(replica, key, text))
+        for key, text in zip(options.keys, options.ids, strict=True)
+    ]
+    return answer_or_block(replica, now, options, partial(_read, positions, options))
+
+
+def answer_or_block(
+    replica: Replica,
+    now: Millis,
+    options: ReadOptions,
+    attempt: Attempt,
+    next_time: NextTime | None = None,
+    wants: Wants | None = None,
+) -> Reply | Blocked:
+    """What the attempt gives; with BLOCK, when it gives null, it is made again and again.
+
+    Args:
+        next_time: when it may give something although no key changed; None: never.
+        wants: see ``Blocked``.
+    """
+    reply = attempt(replica, now)
+    if reply is not Null.ARRAY or options.block_ms is None:
+        return reply
+
+    keys = tuple(dict.fromkeys(options.keys))
+    blocked = Blocked(keys, options.block_ms, lambda replica, now: retry(replica, now), wants=wants)
+
+    def retry(replica: Replica, now: Millis) -> Reply | Blocked:
+        reply = attempt(replica, now)
+        return still_blocked(replica) if reply is Null.ARRAY else reply
+
+    def still_blocked(replica: Replica) -> Blocked:
+        nonlocal blocked
+        retry_at = None if next_time is None else next_time(replica)
+        if retry_at != blocked.retry_at:
+            blocked = replace(blocked, retry_at=retry_at)
+        return blocked
+
+    return still_blocked(replica)
+
+
+@dataclass(frozen=True, slots=True)
+class _LastEntry:
+    """``+``: the last entry there is, or, on an empty stream, what comes after ``above``."""
+
+    above: StreamId
+
+
+def _position(replica: Replica, key: bytes, text: bytes) -> StreamId | _LastEntry:
+    stream = replica.stream(key)
+    last = ID_MIN if stream is None else stream.last_id
+    if text == b"$":
+        return last
+    if text == b"+":
+        return _LastEntry(last)
+    if text == b">":
+        raise CommandError(
+            "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
+            "<consumer> option."
+        )
+    return strict_id(text)
+
+
+def _read(
+    positions: list[tuple[bytes, StreamId | _LastEntry]],
+    options: ReadOptions,
+    replica: Replica,
+    now: Millis,
+) -> Reply:
+    budget = options.budget()
+    answers: list[tuple[bytes, Reply]] = []
+    for key, position in positions:
+        stream = replica.stream(key)
+        if stream is None:
+            continue
+        found, count = _above(stream, position, options.count)
+        if budget is None:
+            entries, length = encode_entries(found, count)
+        else:
+            entries, length = _encode_within(budget, key, islice(found, count))
+        if length:
+            answers.append((key, entries))
+        if budget is not None and budget.is_spent:
+            break
+    return PerKey(answers) if answers else Null.ARRAY
+
+
+def _above(
+    stream: Stream, position: StreamId | _LastEntry, count: int | None
+) -> tuple[Iterable[Found], int | None]:
+    """What is beyond a position, and how much of it is wanted."""
+    if isinstance(position, _LastEntry):
+        if stream.length:
+            return stream.scan_back(), 1
+        position = position.above
+    if stream.last_entry_id <= position:
+        return (), 0
+    return stream.scan(StreamId(position + 1)), count
+
+
+def _encode_within(budget: Budget, key: bytes, found: Iterable[Found]) -> tuple[Encoded, int]:
+    """As ``encode_entries``, as far as there is room."""
+    budget.begin_stream(key)
+    parts: list[bytes] = []
+    for entry_id, _, node, index in found:
+        part = encode_entry(entry_id, node, index)
+        if not budget.take(part):
+            break
+        parts.append(part)
+    return Encoded(b"*%d\r\n" % len(parts) + b"".join(parts)), len(parts)

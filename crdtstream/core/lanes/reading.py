@@ -1,0 +1,154 @@
+"""Reading a lane in bulk: its entries as columns, without a word on how a lane keeps them.
+
+A reader asks for the next entries within bounds, as slices, and gets these as columns:
+
+    lane.slices(Within(above_n=40), entries_max=8192)     what to read next
+    Columns(slices).ms, .seq, .n, .fields …               the entries, column by column
+    Columns(slices).last_n                                where to go on
+
+Slices are good until the lane changes next; columns are copies and stay good.  What is made here is
+made of whole columns of macro nodes, so it costs next to nothing per entry.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import chain, starmap
+from typing import Final, NamedTuple, TypeAlias
+
+from crdtstream.core.effects import IdempotentId
+from crdtstream.core.ids import U64_MAX, StreamId
+from crdtstream.core.lanes.lane import Lane, MacroNode, Slice, Within
+
+# Of fewer neighbouring rows the names are made one by one.
+SHORT: Final = 32
+
+
+class Rows(NamedTuple):
+    """Neighbouring rows of a numbered producer: the row's number less the dot's is the same."""
+
+    producer: bytes
+    batch: int
+    row_less_n: int
+
+
+# Idempotent ids, or None, of neighbouring entries; an empty list: none of them has one.
+Names: TypeAlias = list[IdempotentId | None]
+
+
+class Columns:
+    """Some entries of a lane, column by column.
+
+    Columns of numbers are bytes as the machine keeps them: ``ms``, ``seq`` and ``n`` (dot numbers)
+    of 8 bytes each, ``lengths`` (bytes of fields) of 4.
+    """
+
+    __slots__ = ("_slices",)
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        self._slices = slices
+
+    def __len__(self) -> int:
+        return sum(stop - start for _, start, stop in self._slices)
+
+    @property
+    def last_n(self) -> int:
+        """The dot number of the last entry; there must be one."""
+        node, _, stop = self._slices[-1]
+        return node.n[stop - 1]
+
+    @property
+    def last_id(self) -> StreamId:
+        """The ID of the last entry; there must be one."""
+        node, _, stop = self._slices[-1]
+        return node.id_at(stop - 1)
+
+    @property
+    def ms(self) -> bytes:
+        return b"".join([node.ms[start:stop] for node, start, stop in self._slices])
+
+    @property
+    def seq(self) -> bytes:
+        return b"".join([node.seq[start:stop] for node, start, stop in self._slices])
+
+    @property
+    def n(self) -> bytes:
+        return b"".join([node.n[start:stop] for node, start, stop in self._slices])
+
+    @property
+    def lengths(self) -> bytes:
+        return b"".join([node.lengths[start:stop] for node, start, stop in self._slices])
+
+    @property
+    def fields(self) -> bytes:
+        """Each entry's fields and values as one RESP array, one after the other."""
+        return b"".join(starmap(_fields, self._slices))
+
+    def names(self) -> Iterator[tuple[Rows | Names, int]]:
+        """How neighbouring entries are called, and how many they are.
+
+        Mostly they have no names, or such as differ in the row only.
+        """
+        current: Rows | Names = []
+        count = 0
+        for stretch, entries in chain.from_iterable(starmap(_names_in, self._slices)):
+            if not count:
+                current = stretch
+            elif isinstance(stretch, list) and stretch and isinstance(current, list) and current:
+                current += stretch
+            elif stretch != current:
+                yield current, count
+                current, count = stretch, 0
+            count += entries
+        if count:
+            yield current, count
+
+
+def ends(lane: Lane, within: Within, *, nodes_max: int) -> list[tuple[int, int]]:
+    """Dot numbers at which a lane is cut cheaply, ascending, and how many entries end at each.
+
+    At most ``nodes_max`` of them; to go on, ask for what is above the last one.  Between two of
+    them lies one macro node, or what the bounds leave of it.
+
+    Cost: O(log n + their number).
+    """
+    slices = lane.slices(within, entries_max=U64_MAX, nodes_max=nodes_max)
+    return [(node.n[stop - 1], stop - start) for node, start, stop in slices]
+
+
+def dot_numbers(lane: Lane, within: Within) -> "array[int]":
+    """The dot numbers of all entries within the bounds, ascending."""
+    ns = array("Q")
+    for node, start, stop in lane.slices(within, entries_max=U64_MAX):
+        ns += node.n[start:stop]
+    return ns
+
+
+def _fields(node: MacroNode, start: int, stop: int) -> bytes | bytearray:
+    """The fields of some entries without the holes between them."""
+    begin, end = node.starts[start], node.starts[stop - 1] + node.lengths[stop - 1]
+    if sum(node.lengths[start:stop]) == end - begin:
+        return node.fields if end - begin == len(node.fields) else node.fields[begin:end]
+    return b"".join(map(node.fields_at, range(start, stop)))
+
+
+def _names_in(node: MacroNode, start: int, stop: int) -> Iterator[tuple[Rows | Names, int]]:
+    at = start
+    for first_n, length, first in node.numbered or ():
+        begin = bisect_left(node.n, first_n, at, stop)
+        end = bisect_left(node.n, first_n + length, begin, stop)
+        if at < begin < end:
+            yield _idempotent(node, at, begin), begin - at
+        if begin < end < begin + SHORT:
+            names: Names = [first.name(n - first_n) for n in node.n[begin:end]]
+            yield names, end - begin
+            at = end
+        elif begin < end:
+            yield Rows(first.producer, first.batch, first.row - first_n), end - begin
+            at = end
+    if at < stop:
+        yield _idempotent(node, at, stop), stop - at
+
+
+def _idempotent(node: MacroNode, start: int, stop: int) -> Names:
+    return [node.idempotent.get(n) for n in node.n[start:stop]] if node.idempotent else []

@@ -1,0 +1,48 @@
+"""What each client last wrote: the effect and the record that WAIT and WAITAOF wait for.
+
+Most commands say so at once: the number of effects issued so far.  XACK does not.  It changes this
+region only, and what it tells the others is measured when the open section ends.  So a client that
+wrote in the open section is remembered until then:
+
+    XACK ── note ──> has_open_write ──┬── note_sealed   the section has ended: what it came to
+                                      └── measure       WAIT asks before: end it for this client
+
+Always so: ``session.has_open_write`` says whether the client is remembered here.
+"""
+
+from crdtstream.core.replica import Replica
+from crdtstream.database.session import Session
+
+
+class OpenWrites:
+    """The clients that wrote in the open section."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._sessions: list[Session] = []
+
+    def note(self, session: Session) -> None:
+        """The client has run a command that writes."""
+        session.wrote_n = self._replica.issued
+        if self._replica.has_open_changes and not session.has_open_write:
+            session.has_open_write = True
+            self._sessions.append(session)
+
+    def measure(self, session: Session) -> None:
+        """Issue what the client's acknowledgements have to tell, so that it can be waited for."""
+        if session.has_open_write:
+            replica = self._replica
+            replica.issue_frontiers()
+            session.wrote_n = replica.issued
+            # Without an open section, what it wrote was sealed within this tick.
+            session.wrote_record = replica.record_count + replica.has_open_section
+
+    def note_sealed(self) -> None:
+        """The open section has ended: its acknowledgements are measured, and it is a record."""
+        if not self._sessions:
+            return
+        for session in self._sessions:
+            session.has_open_write = False
+            session.wrote_n = self._replica.issued
+            session.wrote_record = self._replica.record_count
+        self._sessions.clear()

@@ -1,0 +1,121 @@
+"""The lines of CLIENT LIST, and the filters that choose among clients."""
+
+from collections.abc import Callable
+from typing import Final
+
+from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, parse_i64, shown
+from crdtstream.commands.reply import CommandError
+from crdtstream.core.ids import Millis
+from crdtstream.database.channels import Kind
+from crdtstream.database.database import Database
+from crdtstream.resp.clients.connection import Connection
+from crdtstream.resp.commands.connection.hello import DEFAULT_USER
+
+CLIENT_TYPES: Final = frozenset({b"normal", b"master", b"replica", b"slave", b"pubsub"})
+
+Filter = Callable[[Connection], bool]
+
+
+def describe(database: Database, connection: Connection, now: Millis, *, is_monitor: bool) -> bytes:
+    """One line of CLIENT LIST; the fields are Redis's, those without meaning here are 0."""
+    session = connection.session
+    names = {kind: database.channels.name_count(session, kind) for kind in Kind}
+    states = {
+        "O": is_monitor,
+        "P": session.subscriptions > 0,
+        "x": session.queue is not None,
+        "b": database.is_waiting(session) or connection.is_postponed,
+        "d": session.dirty,
+        "e": connection.no_evict,
+        "T": connection.no_touch,
+    }
+    flags = "".join(flag for flag, is_so in states.items() if is_so)
+    pairs = (
+        ("id", session.id),
+        ("addr", connection.address),
+        ("laddr", connection.local_address),
+        ("fd", connection.fd),
+        ("name", shown(session.name)),
+        ("age", max(0, now - connection.connected_ms) // 1000),
+        ("idle", max(0, now - connection.active_ms) // 1000),
+        ("flags", flags or "N"),
+        ("db", 0),
+        ("sub", names[Kind.CHANNEL]),
+        ("psub", names[Kind.PATTERN]),
+        ("ssub", names[Kind.SHARD]),
+        ("multi", -1 if session.queue is None else len(session.queue)),
+        ("watch", len(session.watched)),
+        ("qbuf", connection.held_bytes),
+        ("qbuf-free", 0),
+        ("argv-mem", 0),
+        ("multi-mem", 0),
+        ("rbs", 0),
+        ("rbp", 0),
+        ("obl", 0),
+        ("oll", 0),
+        ("omem", connection.unsent_bytes),
+        ("tot-mem", connection.held_bytes + connection.unsent_bytes),
+        ("events", "r"),
+        ("cmd", shown(session.last_command)),
+        ("user", shown(DEFAULT_USER)),
+        ("redir", -1),
+        ("resp", session.protocol),
+        ("lib-name", shown(session.library.get(b"lib-name", b""))),
+        ("lib-ver", shown(session.library.get(b"lib-ver", b""))),
+        ("io-thread", 0),
+        ("tot-net-in", connection.bytes_in),
+        ("tot-net-out", connection.bytes_out),
+        ("tot-cmds", connection.commands),
+    )
+    return " ".join(f"{name}={value}" for name, value in pairs).encode()
+
+
+def _client_id(text: bytes) -> int:
+    client_id = parse_i64(text)
+    if client_id is None or not 0 < client_id <= I64_MAX:
+        raise CommandError("ERR Invalid client ID")
+    return client_id
+
+
+def of_ids(texts: list[bytes]) -> Filter:
+    ids = {_client_id(text) for text in texts}
+    return lambda connection: connection.session.id in ids
+
+
+def of_type(text: bytes) -> Filter:
+    kind = text.lower()
+    if kind not in CLIENT_TYPES:
+        raise CommandError(f"ERR Unknown client type '{shown(text)}'")
+    return lambda connection: kind == (b"pubsub" if connection.session.subscriptions else b"normal")
+
+
+def kill_filter(option: bytes, value: bytes, now: Millis) -> Filter:
+    """One filter of CLIENT KILL.
+
+    Raises:
+        CommandError: there is no such filter, or it does not take this value.
+    """
+    text = shown(value)
+    match option:
+        case b"id":
+            client_id = parse_i64(value)
+            if client_id is None or client_id <= 0:
+                raise CommandError("ERR client-id should be greater than 0")
+            return lambda connection: connection.session.id == client_id
+        case b"addr":
+            return lambda connection: connection.address == text
+        case b"laddr":
+            return lambda connection: connection.local_address == text
+        case b"type":
+            return of_type(value)
+        case b"user":
+            if value != DEFAULT_USER:
+                raise CommandError(f"ERR No such user '{text}'")
+            return lambda connection: connection.session.authenticated
+        case b"maxage":
+            seconds = integer(value, error="ERR maxage is not an integer or out of range")
+            if seconds <= 0:
+                raise CommandError("ERR maxage should be greater than 0")
+            return lambda connection: (now - connection.connected_ms) // 1000 >= seconds
+        case _:
+            raise CommandError(SYNTAX_ERROR)

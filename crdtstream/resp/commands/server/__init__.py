@@ -1,0 +1,1 @@
+"""The server as its operators see it: INFO, CONFIG, SLOWLOG, MONITOR, COMMAND and others."""

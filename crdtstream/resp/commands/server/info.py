@@ -1,0 +1,326 @@
+"""INFO: the state of the node in Redis's words, with a section of its own for the regions.
+
+The fields are those of Redis that clients and exporters read and that mean something here.  What is
+not measured is left out, not told as 0.
+"""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import resource
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from crdtstream.commands.arguments import shown
+from crdtstream.commands.command import documented
+from crdtstream.commands.reply import Reply, Verbatim
+from crdtstream.core.clock import format_vv, missing
+from crdtstream.core.ids import Millis
+from crdtstream.core.uid import shown_uid
+from crdtstream.database.channels import Kind
+from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.engine import Engine
+from crdtstream.resp.clients.connection import Connection
+from crdtstream.resp.clients.traffic import Traffic
+from crdtstream.resp.commands.connection.hello import REDIS_VERSION
+from crdtstream.resp.commands.server.memory import (
+    buffered_bytes,
+    peak_bytes,
+    resident_bytes,
+    total_bytes,
+)
+from crdtstream.resp.commands.server.node import applied_effects
+from crdtstream.settings import NodeSettings
+
+Fields: TypeAlias = dict[str, int | str]
+
+ALL: Final = frozenset({"all", "everything"})
+# Long sections, told only to those who ask, as in Redis.
+NOT_BY_DEFAULT: Final = frozenset({"commandstats", "latencystats"})
+PERCENTILES: Final = (50.0, 99.0, 99.9)
+
+
+class Info:
+    """INFO [section …].
+
+    Args:
+        config_file: where the settings came from; None: from no file.
+        connections: all clients, by session id; they come and go.
+        clients_max: how many there may be, at present.
+        port: where clients are listened for, once they are.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: NodeSettings,
+        connections: Mapping[int, Connection],
+        traffic: Traffic,
+        *,
+        config_file: Path | None,
+        clients_max: Callable[[], int],
+        port: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._region = engine.region
+        self._database = engine.region.database
+        self._settings = settings
+        self._connections = connections
+        self._traffic = traffic
+        self._config_file = "" if config_file is None else str(config_file.resolve())
+        self._clients_max = clients_max
+        self._port = port
+        self._started_ms = engine.now()
+        self._run_id = secrets.token_hex(20)
+        self._sections: dict[str, Callable[[Millis], Fields]] = {
+            "Server": self._about_server,
+            "Clients": self._about_clients,
+            "Memory": self._about_memory,
+            "Persistence": self._about_persistence,
+            "Stats": self._about_stats,
+            "Replication": self._about_replication,
+            "CPU": self._about_cpu,
+            "Modules": lambda _now: {},
+            "Commandstats": self._about_commands,
+            "Errorstats": self._about_errors,
+            "Latencystats": self._about_latencies,
+            "Cluster": lambda _now: {"cluster_enabled": 0},
+            "Keyspace": self._about_keyspace,
+            "Crdt": self._about_crdt,
+        }
+
+    def commands(self) -> list[SessionCommand]:
+        functions: dict[bytes, RunSessionCommand] = {b"info": self._info}
+        return documented(SessionCommand, functions)
+
+    def _info(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
+        """INFO [section …]: in an order of its own, each once; without one as with DEFAULT, which
+        leaves out the long ones.  A section that does not exist is left out."""
+        wanted = [shown(argument).lower() for argument in argv[1:]] or ["default"]
+        parts = [
+            f"# {title}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in fields(now).items())
+            for title, fields in self._chosen(wanted)
+        ]
+        return Verbatim("\r\n".join(parts).encode())
+
+    def _chosen(self, wanted: Iterable[str]) -> Iterator[tuple[str, Callable[[Millis], Fields]]]:
+        names = set(wanted)
+        for title, fields in self._sections.items():
+            name = title.lower()
+            by_default = "default" in names and name not in NOT_BY_DEFAULT
+            if name in names or by_default or names & ALL:
+                yield title, fields
+
+    # --- Sections -----------------------------------------------------------------------------
+
+    def _about_server(self, now: Millis) -> Fields:
+        port = self._port()
+        uptime_s = max(0, now - self._started_ms) // 1000
+        return {
+            "redis_version": REDIS_VERSION,
+            "redis_git_sha1": "00000000",
+            "redis_git_dirty": 0,
+            "redis_build_id": 0,
+            "redis_mode": "standalone",
+            "server_name": "crdtstream",
+            "crdtstream_version": importlib.metadata.version("crdtstream"),
+            "database_uid": shown_uid(self._region.replica.database_uid),
+            "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "arch_bits": 64,
+            "process_id": os.getpid(),
+            "process_supervised": "no",
+            "run_id": self._run_id,
+            "tcp_port": port,
+            "server_time_usec": now * 1000,
+            "uptime_in_seconds": uptime_s,
+            "uptime_in_days": uptime_s // 86_400,
+            "hz": 10,
+            "configured_hz": 10,
+            "executable": sys.executable,
+            "config_file": self._config_file,
+            "io_threads_active": 0,
+            "listener0": f"name=tcp,bind={self._settings.host},port={port}",
+        }
+
+    def _about_clients(self, _now: Millis) -> Fields:
+        database, connections = self._database, self._connections.values()
+        postponed = sum(connection.is_postponed for connection in connections)
+        return {
+            "connected_clients": len(connections),
+            "cluster_connections": 0,
+            "maxclients": self._clients_max(),
+            "blocked_clients": database.waiting_count + postponed,
+            "tracking_clients": 0,
+            "pubsub_clients": database.channels.session_count,
+            "watching_clients": sum(bool(c.session.watched) for c in connections),
+            "total_watched_keys": database.watched_key_count,
+            "total_blocking_keys": database.awaited_key_count,
+            "total_blocking_keys_on_nokey": 0,
+        }
+
+    def _about_memory(self, _now: Millis) -> Fields:
+        rss = resident_bytes()
+        peak, total = peak_bytes(rss), total_bytes()
+        return {
+            "used_memory": rss,
+            "used_memory_human": human(rss),
+            "used_memory_rss": rss,
+            "used_memory_rss_human": human(rss),
+            "used_memory_peak": peak,
+            "used_memory_peak_human": human(peak),
+            "used_memory_peak_perc": f"{100 * rss / peak:.2f}%",
+            "total_system_memory": total,
+            "total_system_memory_human": human(total),
+            "maxmemory": 0,
+            "maxmemory_human": "0B",
+            "maxmemory_policy": "noeviction",
+            "mem_clients_normal": buffered_bytes(self._connections),
+            "mem_allocator": "libc",
+        }
+
+    def _about_persistence(self, _now: Millis) -> Fields:
+        engine = self._engine
+        return {
+            "loading": 0,
+            "async_loading": 0,
+            "rdb_changes_since_last_save": 0,
+            "rdb_bgsave_in_progress": 0,
+            "rdb_last_bgsave_status": "ok",
+            "aof_enabled": 1,
+            "aof_rewrite_in_progress": 0,
+            "aof_rewrite_scheduled": 0,
+            "aof_last_bgrewrite_status": "ok",
+            "aof_last_write_status": "ok" if self._region.fault is None else "err",
+            "appendfsync": engine.fsync.value,
+            "log_commits": engine.stats.commits,
+            "log_records_committed": engine.stats.records_committed,
+            "log_commit_failures": engine.stats.commit_failures,
+            "writes_refused": _one_line(self._region.refuses_writes or "no"),
+        }
+
+    def _about_stats(self, now: Millis) -> Fields:
+        rates = self._traffic.rates(now)
+        channels = self._database.channels
+        counters = self._traffic.counters()
+        return {
+            "total_connections_received": counters["total_connections_received"],
+            "total_commands_processed": counters["total_commands_processed"],
+            "instantaneous_ops_per_sec": round(rates.commands),
+            "total_net_input_bytes": counters["total_net_input_bytes"],
+            "total_net_output_bytes": counters["total_net_output_bytes"],
+            "instantaneous_input_kbps": f"{rates.bytes_in / 1024:.2f}",
+            "instantaneous_output_kbps": f"{rates.bytes_out / 1024:.2f}",
+            "rejected_connections": counters["rejected_connections"],
+            "expired_keys": counters["expired_keys"],
+            "evicted_keys": 0,
+            "evicted_clients": 0,
+            "pubsub_channels": len(channels.active(Kind.CHANNEL)),
+            "pubsub_patterns": len(channels.active(Kind.PATTERN)),
+            "pubsubshard_channels": len(channels.active(Kind.SHARD)),
+            "latest_fork_usec": 0,
+            "total_forks": 0,
+            "tracking_total_keys": 0,
+            "tracking_total_items": 0,
+            "tracking_total_prefixes": 0,
+            "unexpected_error_replies": 0,
+            "total_error_replies": counters["total_error_replies"],
+            "client_output_buffer_limit_disconnections": counters[
+                "client_output_buffer_limit_disconnections"
+            ],
+        }
+
+    def _about_replication(self, _now: Millis) -> Fields:
+        # Every region takes writes; to a client of one region it is a master without replicas.
+        settings = self._settings
+        whose = f"{settings.database_id} {settings.region}".encode()
+        return {
+            "role": "master",
+            "connected_slaves": 0,
+            "master_failover_state": "no-failover",
+            "master_replid": hashlib.sha256(whose).hexdigest()[:40],
+            "master_replid2": "0" * 40,
+            "master_repl_offset": applied_effects(self._region.replica),
+            "second_repl_offset": -1,
+            "repl_backlog_active": 0,
+            "repl_backlog_size": 0,
+            "repl_backlog_first_byte_offset": 0,
+            "repl_backlog_histlen": 0,
+        }
+
+    def _about_cpu(self, _now: Millis) -> Fields:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return {
+            "used_cpu_sys": f"{usage.ru_stime:.6f}",
+            "used_cpu_user": f"{usage.ru_utime:.6f}",
+            "used_cpu_sys_children": f"{children.ru_stime:.6f}",
+            "used_cpu_user_children": f"{children.ru_utime:.6f}",
+        }
+
+    def _about_commands(self, _now: Millis) -> Fields:
+        fields: Fields = {}
+        for name, calls in self._database.statistics.used():
+            usec, count = calls.usec, calls.calls
+            fields[f"cmdstat_{name.decode()}"] = (
+                f"calls={count},usec={usec},"
+                f"usec_per_call={usec / count if count else 0:.2f},"
+                f"rejected_calls={calls.rejected},failed_calls={calls.failed}"
+            )
+        return fields
+
+    def _about_errors(self, _now: Millis) -> Fields:
+        kinds = self._database.statistics.errors_by_kind()
+        return {f"errorstat_{kind}": f"count={count}" for kind, count in kinds.items()}
+
+    def _about_latencies(self, _now: Millis) -> Fields:
+        fields: Fields = {}
+        for name, calls in self._database.statistics.used():
+            if calls.calls:
+                levels = zip(PERCENTILES, calls.percentiles(PERCENTILES), strict=True)
+                fields[f"latency_percentiles_usec_{name.decode()}"] = ",".join(
+                    f"p{percent:g}={ns / 1000:.3f}" for percent, ns in levels
+                )
+        return fields
+
+    def _about_keyspace(self, now: Millis) -> Fields:
+        replica = self._region.replica
+        count = len(replica)
+        mean = replica.mean_deadline()
+        mean_ms = 0 if mean is None else max(0, mean - now)
+        told = f"keys={count},expires={replica.expiring_count},avg_ttl={mean_ms},subexpiry=0"
+        return {"db0": told} if count else {}
+
+    def _about_crdt(self, _now: Millis) -> Fields:
+        """The regions: what is applied and durable here, and how far behind us each peer is."""
+        region = self._region
+        replica, durable_vv = region.replica, region.outstanding.durable_vv
+        fields: Fields = {
+            "crdt_region": replica.region,
+            "crdt_database_id": self._settings.database_id,
+            "crdt_vv": format_vv(replica.vv),
+            "crdt_durable_vv": format_vv(durable_vv),
+            "crdt_tombstones": replica.tombstone_count,
+            "crdt_xadd_id_uniqueness_mode": replica.id_mode.value,
+        }
+        for peer, vv in sorted(region.knowledge.vvs.items()):
+            behind = missing(vv, durable_vv)
+            fields[f"crdt_peer_{peer}"] = f"effects_behind={behind},durable_vv={format_vv(vv)}"
+        return fields
+
+
+def human(size: int) -> str:
+    """``1.16M``, as Redis prints sizes."""
+    amount = float(size)
+    for unit in ("B", "K", "M", "G"):
+        if amount < 1024:
+            return f"{amount:.2f}{unit}" if unit != "B" else f"{size}B"
+        amount /= 1024
+    return f"{amount:.2f}T"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

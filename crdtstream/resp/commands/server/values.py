@@ -1,0 +1,163 @@
+"""A parameter of CONFIG, and the kinds of values that one takes: words, numbers, sizes.
+
+A check reads a text and gives back the change that it asks for, or raises.  So CONFIG SET checks
+all its values before it changes anything.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from crdtstream.commands.arguments import I64_MAX, parse_i64
+
+# A text to the change that it asks for.
+Check: TypeAlias = Callable[[str], Callable[[], None]]
+
+_UNITS: Final = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1 << 10,
+    "m": 1000**2,
+    "mb": 1 << 20,
+    "g": 1000**3,
+    "gb": 1 << 30,
+}
+_MEMORY: Final = re.compile(r"([0-9]{1,19})([a-z]*)", re.IGNORECASE)
+
+
+class BadValueError(Exception):
+    """A value that a parameter does not take; the text is Redis's reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One line of CONFIG GET.
+
+    Attributes:
+        get: the value.
+        check: turns a text into what ``set`` takes, or raises BadValueError; None: it cannot be
+            changed while the server runs.
+        setting: where the configuration file has it, as ``limits.clients_max``; None: nowhere.
+        setting_value: what stands there at present.
+    """
+
+    get: Callable[[], str]
+    check: Check | None = None
+    setting: str | None = None
+    setting_value: Callable[[], int | str] | None = None
+
+
+# --- Kinds of values ----------------------------------------------------------------------------
+
+
+def only(value: str) -> Parameter:
+    """A parameter that may be set to what it is."""
+    return Parameter(lambda: value, one_of([value], lambda _value: None))
+
+
+def no_memory_limit(text: str) -> Callable[[], None]:
+    value = parse_memory(text)
+    if value is None:
+        raise BadValueError("argument must be a memory value")
+    if value:
+        raise BadValueError("this server never evicts: trim streams instead; only 0 can be set")
+    return lambda: None
+
+
+def unchanged(value: str, values: Sequence[str]) -> Check:
+    """Takes the value that counts; another one only the configuration file can bring."""
+
+    def check(text: str) -> Callable[[], None]:
+        word = _word(text, values)
+        if word != value:
+            raise BadValueError(
+                "it cannot be changed while the node runs: put it into the configuration file"
+            )
+        return lambda: None
+
+    return check
+
+
+def one_of(values: Sequence[str], change: Callable[[str], None]) -> Check:
+    def check(text: str) -> Callable[[], None]:
+        word = _word(text, values)
+        return lambda: change(word)
+
+    return check
+
+
+def _word(text: str, values: Sequence[str]) -> str:
+    if text.lower() not in values:
+        words = ", ".join(value or '""' for value in values)
+        raise BadValueError(f"argument(s) must be one of the following: {words}")
+    return text.lower()
+
+
+def _number(least: int, most: int, change: Callable[[int], None]) -> Check:
+    def check(text: str) -> Callable[[], None]:
+        value = parse_i64(text.encode())
+        if value is None:
+            raise BadValueError("argument couldn't be parsed into an integer")
+        _check_bounds(value, least, most)
+        return lambda: change(value)
+
+    return check
+
+
+def memory(least: int, most: int, change: Callable[[int], None]) -> Check:
+    def check(text: str) -> Callable[[], None]:
+        value = parse_memory(text)
+        if value is None:
+            raise BadValueError("argument must be a memory value")
+        _check_bounds(value, least, most)
+        return lambda: change(value)
+
+    return check
+
+
+def parse_memory(text: str) -> int | None:
+    """Bytes with Redis's units: ``4096``, ``4kb`` (1024), ``4k`` (1000), ``1gb``."""
+    match = _MEMORY.fullmatch(text)
+    if match is None or match[2].lower() not in _UNITS:
+        return None
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def _check_bounds(value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise BadValueError(f"argument must be between {least} and {most} inclusive")
+
+
+def number_parameter(
+    get: Callable[[], int],
+    change: Callable[[int], None],
+    setting: str,
+    check: Callable[[int, int, Callable[[int], None]], Check] = _number,
+    *,
+    least: int = 0,
+    most: int = I64_MAX,
+) -> Parameter:
+    return Parameter(lambda: str(get()), check(least, most, change), setting, get)
+
+
+def output_limit(change: Callable[[int], None]) -> Check:
+    """``normal <hard> <soft> <seconds>``; the soft limit is not to be had."""
+
+    def check(text: str) -> Callable[[], None]:
+        words = text.split()
+        if not words or len(words) % 4:
+            raise BadValueError("Wrong number of arguments in buffer limit configuration.")
+        if words[0].lower() != "normal" or len(words) > 4:
+            raise BadValueError("Only the class normal can be set.")
+        hard, soft, seconds = (parse_memory(word) for word in words[1:])
+        if hard is None or soft is None or seconds is None or hard > I64_MAX:
+            raise BadValueError(
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration."
+            )
+        if soft or seconds:
+            raise BadValueError("The class normal has a hard limit only: the others must be 0.")
+        return lambda: change(hard)
+
+    return check

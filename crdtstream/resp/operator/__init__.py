@@ -1,1 +1,0 @@
-"""What operators look at and change: INFO, CONFIG, SLOWLOG and others."""
