@@ -58,8 +58,12 @@ class Checker:
     # --- While things happen ------------------------------------------------------------------
 
     def _note_told(self, node: SimNode, chunk: bytes, _parcel: Parcel, certain: bool) -> None:
-        """I7: a reply, a read's too, waits for every commit it could have seen."""
-        if certain and isinstance(chunk, Told):
+        """I7: a reply, a read's too, waits for every commit it could have seen.
+
+        While the disk refuses, reads are answered: what they see beyond the log are ticks whose
+        clients were told that the outcome is unknown.
+        """
+        if certain and isinstance(chunk, Told) and node.region.fault is None:
             self._count(node)
             logged = self._logged[node.number].vv
             if not covers(logged, chunk.seen):

@@ -221,8 +221,11 @@ class SimNode:
         self.end_tick()
 
     def sync(self) -> None:
-        """Make durable what is logged."""
-        mark = self.region.outstanding.mark()
+        """Make durable what is logged and not synced by itself."""
+        outstanding = self.region.outstanding
+        if outstanding.durable_seq == outstanding.logged_seq:
+            return
+        mark = outstanding.mark()
         try:
             now(self.disk.sync())
         except StoreError as error:
