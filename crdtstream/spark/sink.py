@@ -60,7 +60,7 @@ from crdtstream.spark.options import RowOrder, SinkOptions
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 
-# Sorted rows are sent so many at a time.
+# How many sorted rows are sent at a time.
 SORTED_ROWS: Final = 4_096
 SORTED_BYTES: Final = 256 << 20
 # Whose counts are logged; the sum is of all.
@@ -95,7 +95,7 @@ def batch_writer(
     Raises:
         OptionsError: the options are wrong.
         SinkError: rows of this schema cannot be appended, or shall replace what is there.
-        NodesError: no node says in time of which database it is.
+        NodesError: no node names its database in time.
     """
     _refuse_overwrite(overwrite)
     return BatchWriter(schema, SinkOptions.parse(options))
@@ -126,7 +126,7 @@ def _refuse_overwrite(overwrite: bool) -> None:
     if overwrite:
         raise SinkError(
             "crdtstream: streams are only appended to: mode('append') or outputMode('append'); to "
-            "begin anew, delete them first (DEL)"
+            "begin again, delete them first (DEL)"
         )
 
 
@@ -161,7 +161,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``: made anew for each micro-batch.
+    """``df.writeStream``: made for each micro-batch.
 
     Raises:
         SinkError: the option ``writeId`` is given, though the checkpoint names the query.

@@ -341,7 +341,7 @@ def test_a_checkpoint_of_other_nodes_is_refused(
         startingOffsets='{"1": 999999999}',
         failoverSeconds="0.5",
     )
-    with pytest.raises(Exception, match="another database, or were they set up anew"):
+    with pytest.raises(Exception, match="another database, or were they set up again"):
         query.run()
 
 
