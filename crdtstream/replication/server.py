@@ -41,7 +41,7 @@ from crdtstream.replication.wire import (
 )
 from crdtstream.settings import Limits
 from crdtstream.store.errors import StoreError
-from crdtstream.store.log import Row
+from crdtstream.store.log import Logged
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
 
@@ -87,7 +87,7 @@ class Session:
     def window_is_open(self) -> bool:
         return self.sent_bytes - self.taken_bytes < WINDOW_BYTES
 
-    def pick(self, rows: Sequence[Row]) -> list[bytes]:
+    def pick(self, rows: Sequence[Logged]) -> list[bytes]:
         """The batches in these rows that the puller wants and has not got; counts them as sent."""
         picked = []
         for row in rows:

@@ -4,7 +4,7 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
 from crdtstream.region.links.stats import ServeStats
 from crdtstream.replication.server import Session
-from crdtstream.store.log import Row
+from crdtstream.store.log import Logged
 
 R1, R2, R3 = Region(1), Region(2), Region(3)
 
@@ -15,8 +15,8 @@ def session(*origins: Region, **has: int) -> Session:
     return Session(R3, 1, frozenset(origins), sent_vv, ServeStats(), {})
 
 
-def rows(*records: Record) -> list[Row]:
-    return [Row(seq, record) for seq, record in enumerate(records, start=1)]
+def rows(*records: Record) -> list[Logged]:
+    return [Logged(seq, record) for seq, record in enumerate(records, start=1)]
 
 
 LOG = rows(
