@@ -30,7 +30,7 @@ from crdtstream.spark.connecting import (
     DataLossError,
     NodesError,
     OtherDatabaseError,
-    StaleBatchError,
+    StaleAppendError,
     UnnamedDatabaseError,
     channel_to,
     credentials_of,
@@ -45,7 +45,7 @@ __all__ = [
     "NodesError",
     "OtherDatabaseError",
     "Scanning",
-    "StaleBatchError",
+    "StaleAppendError",
     "patterns_literal",
 ]
 
@@ -241,7 +241,7 @@ class Nodes:
         """Append the rows of a numbered producer; a row that any region has is not added again.
 
         Raises:
-            StaleBatchError: later batches were committed since.
+            StaleAppendError: later batches were committed since.
             NodesError: nobody takes it in time; whether it was appended is unknown, ask again.
         """
         reply: query_pb2.AppendReply = self._call("Append", request)

@@ -53,7 +53,7 @@ from pyspark.sql.types import StructType
 from crdtstream.spark.encoding import NoFieldError, pieces
 from crdtstream.spark.lanes import Groups, Lanes, Producer
 from crdtstream.spark.layout import STREAM, Layout, SinkError
-from crdtstream.spark.nodes import Nodes, NodesError, StaleBatchError
+from crdtstream.spark.nodes import Nodes, NodesError, StaleAppendError
 from crdtstream.spark.options import RowOrder, SinkOptions
 
 # As Spark sets them for the tasks of a micro-batch.
@@ -249,7 +249,7 @@ def _explained(partition: int, producer: Producer) -> Iterator[None]:
     """Say of an error whose it is, and what to do."""
     try:
         yield
-    except StaleBatchError as error:
+    except StaleAppendError as error:
         raise SinkError(
             f"partition {partition}, batch {producer.batch}: later batches of "
             f"{producer.name.decode()} were committed. Either this task is one that its query no "

@@ -261,7 +261,7 @@ class _Replay:
             try:
                 return self._append_once(_chunk_of(self._entries, plan, chunk), plan, chunk, pace)
             except SPARK_ERRORS as error:
-                if "StaleBatchError" in str(error):
+                if "StaleAppendError" in str(error):
                     raise ReplayError(
                         f"chunks after {chunk} of replay {self._id!r} are appended already: another"
                         " program does this replay, or what was noted of it in the archive is"
