@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import redis
 
@@ -42,7 +42,7 @@ class Node:
     def __init__(self, base_port: int) -> None:
         self.resp_port = base_port + 1
         self.address = f"127.0.0.1:{base_port + 1001}"
-        self.client = redis.Redis(port=self.resp_port)
+        self.client: Any = redis.Redis(port=self.resp_port)
 
     @property
     def pid(self) -> int:
