@@ -44,7 +44,7 @@ pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regio
 	$(BIN)/crdtstream pipeline demo $(ARGS)
 
 test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## all tests (ARGS='-k name' for some, JOBS=1 for one at a time)
-	$(BIN)/python -m pytest -m "not soak" $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -m "not soak" --durations 20 $(WORKERS) $(ARGS)
 
 test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: under a minute
 	$(BIN)/python -m pytest -q -m "not soak and not live" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
