@@ -1,4 +1,5 @@
-# crdtstream: `make up` starts three regions on this machine, `make test` tests everything.
+# crdtstream: `make up` starts three regions on this machine, `make test` tests everything,
+# `make test-fast` what one wants to know after each change.
 # Both first make what they need: .venv with the dependencies, .tools with programs for tests.
 
 PYTHON ?= python3
@@ -8,9 +9,11 @@ TOOLS := .tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Further words for the program that a target runs: make test ARGS='-k frontier -x'
 ARGS ?=
-# Tests at a time; files of tests are dealt out whole.
-JOBS ?= 1
+# Tests at a time; files of tests are dealt out whole, and all that want Spark go to one worker.
+JOBS ?= 2
 SEEDS ?= 10000
+# Folders whose tests start processes, or Java; test-fast leaves them out.
+SLOW_TESTS := clients like_redis live mutations resp spark
 
 # These files say what is installed; they are as old as the pyproject.toml they were made from, or
 # newer, and so a second start installs nothing.
@@ -22,9 +25,10 @@ NODE_STAMP := $(TOOLS)/node/.installed
 NODE_STAMP_IF_NPM := $(if $(shell command -v npm),$(NODE_STAMP))
 GENERATED := crdtstream/v1/effects_pb2.py
 FORMATTED := $(wildcard crdtstream tests tools benchmarks)
+WORKERS := $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo pipeline-demo test check format proto docs tools bench bench-pipeline soak clean
+.PHONY: help up demo pipeline-demo test test-fast check format proto docs tools bench bench-pipeline soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
@@ -39,8 +43,11 @@ demo: $(DEV_STAMP) $(GENERATED)  ## a year of weather, written in three regions 
 pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regions into Spark (wants Java 17)
 	$(BIN)/crdtstream pipeline demo $(ARGS)
 
-test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## all tests (ARGS='-k name' for some, JOBS=2 for two at a time)
-	$(BIN)/python -m pytest -m "not soak" $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile) $(ARGS)
+test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## all tests (ARGS='-k name' for some, JOBS=1 for one at a time)
+	$(BIN)/python -m pytest -m "not soak" --durations 20 $(WORKERS) $(ARGS)
+
+test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: under a minute
+	$(BIN)/python -m pytest -q -m "not soak and not live" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
 
 check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, generated code
 	$(BIN)/ruff format --check $(FORMATTED)

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import redis
 
@@ -42,7 +42,7 @@ class Node:
     def __init__(self, base_port: int) -> None:
         self.resp_port = base_port + 1
         self.address = f"127.0.0.1:{base_port + 1001}"
-        self.client = redis.Redis(port=self.resp_port)
+        self.client: Any = redis.Redis(port=self.resp_port)
 
     @property
     def pid(self) -> int:
@@ -117,7 +117,7 @@ def read_by_stream(spark: "SparkSession", node: Node, folder: Path) -> None:
 
 
 def pings_while(node: Node, work: Callable[[], None]) -> list[float]:
-    """How long PINGs of another client took meanwhile, in ms."""
+    """How long PINGs of another client took at the same time, in ms."""
     taken: list[float] = []
     over = threading.Event()
 
@@ -215,7 +215,7 @@ def measure(node: Node, spark: "SparkSession", folder: Path, *, entries: int, ro
     for name, one in measured.items():
         print(one.line(name))
 
-    print("PING of another client meanwhile, ms: median, 99 %, longest")
+    print("PING of another client during it, ms: median, 99 %, longest")
     for name in ("XRANGE, a loop in Python", "spark.read, fields as a map"):
         taken = pings_while(node, ways[name])
         print(f"{name:<42}{statistics.median(taken):>8.1f}{percentile(taken, 0.99):>8.1f}", end="")

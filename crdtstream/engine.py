@@ -21,12 +21,11 @@ from typing import Final, Generic, TypeVar
 
 import structlog
 
-from crdtstream.core.effects import Record
+from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.folder import write_change
-from crdtstream.region.outstanding import record_bytes
 from crdtstream.region.ready import Notice, Parcel, Ready
 from crdtstream.region.region import Region
 from crdtstream.store.errors import StoreError

@@ -151,7 +151,7 @@ def settings_text(
 
 
 def _kept(path: Path, written: Collection[str]) -> list[tuple[str, Any]]:
-    """The keys of an earlier file that are not written anew; none if it cannot be read."""
+    """The keys of an earlier file that are not written again; none if it cannot be read."""
     try:
         before = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
@@ -220,7 +220,7 @@ class LocalRegions:
         """Wait until every region answers its health check; False if ``stop`` said to give up.
 
         Raises:
-            LocalRegionsError: a process ended meanwhile, or time is over.
+            LocalRegionsError: a process ended, or time is over.
         """
         deadline = time.monotonic() + START_SECONDS_MAX
         for own in self.regions:

@@ -44,7 +44,7 @@ _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]+):(?P<port
 
 
 class SettingsError(Exception):
-    """The settings are no good.
+    """The settings cannot be used.
 
     Attributes:
         source: the file they came from.
@@ -87,7 +87,7 @@ class Limits(BaseModel):
     Attributes:
         clients_max: connections at once.  0: none but the operator's tools.  10,000 as in Redis.
         request_bytes_max: one bulk string of a request, in bytes; at least 1024.  512 MiB as in
-            Redis, whose users expect it.
+            Redis; users expect it.
         request_arguments_max: arguments of one command.  1,048,576 as in Redis.
         query_buffer_bytes_max: what one connection may have sent that is not yet a whole command,
             in bytes.  1 GiB as in Redis.
@@ -104,18 +104,19 @@ class Limits(BaseModel):
             is cut off.  1 GiB, over the largest transaction that a region accepts.
         link_message_bytes_target: batches are gathered into link messages of about this size, in
             bytes.  256 KiB: compresses well and adds no delay that one would see.
-        inbox_batches_max: remote batches that wait for what they depend on; a link that finds the
-            inbox full stops reading.  At least 1.  10,000.
+        inbox_batches_max: remote batches that are held until what they depend on is applied; a
+            link that finds the inbox full stops reading.  At least 1.  10,000.
         inbox_bytes_max: the same in bytes.  64 MiB.
-        inbox_wait_ms_max: after waiting so long for another origin, a link is reopened asking for
-            that origin too.  2 s: longer than the usual detour, shorter than patience.
+        inbox_wait_ms_max: when a link's batches have been held this long for another origin, in
+            ms, it is reopened asking for that origin too.  2 s: longer than the usual detour,
+            shorter than patience.
         backoff_ms_min: first wait before a lost link is tried again, in ms; it doubles with each
             failure, with jitter.  At least 1.  50 ms: a restart is not noticed.
         backoff_ms_max: longest such wait, in ms.  5 s: a healed network is used soon.
         heartbeat_interval_ms: how often a server tells its pullers its versions and clock, in ms.
             At least 10.  250 ms: lag is then fresh enough for failover decisions.
-        link_silence_ms_max: a link that has been silent so long counts as broken, in ms; more than
-            the heartbeat interval.  3 s: twelve heartbeats.
+        link_silence_ms_max: a link that has been silent this long counts as broken, in ms; more
+            than the heartbeat interval.  3 s: twelve heartbeats.
         shutdown_ms_max: what clients and links get to finish when the node stops, in ms.  0: none.
             5 s.
         skew_warning_ms: clocks further apart than this are reported, in ms.  0: never.  1 s.
@@ -233,18 +234,18 @@ class NodeSettings(BaseSettings):
             cost a second, a killed process nothing; ``no``: when the system pleases.
         stream_node_max_entries: entries per macro node.  0: no limit.  100 as in Redis.
         stream_node_max_bytes: bytes per macro node.  0: no limit.  4096 as in Redis.
-        stream_idmp_duration: for how many seconds XADD recognises an idempotent ID, in streams of
-            which XCFGSET said nothing.  100 as in Redis.
+        stream_idmp_duration: for how many seconds XADD recognises an idempotent ID, in streams
+            without a value of XCFGSET.  100 as in Redis.
         stream_idmp_maxsize: how many it recognises of each producer.  100 as in Redis.
-        timeout: a client that sends nothing for so many seconds is hung up on, unless it waits
+        timeout: seconds without a request after which a client is disconnected, unless it waits
             for something.  0: never, as in Redis.
-        tcp_keepalive: a connection that is silent for so many seconds is asked whether its client
-            is still there.  0: never.  300 as in Redis.
-        slowlog_log_slower_than: commands that take at least so many microseconds stand in SLOWLOG.
-            0: all; -1: none.  10,000 as in Redis.
+        tcp_keepalive: seconds of silence after which a connection is asked whether its client is
+            still there.  0: never.  300 as in Redis.
+        slowlog_log_slower_than: commands that take at least this long, in microseconds, stand in
+            SLOWLOG.  0: all; -1: none.  10,000 as in Redis.
         slowlog_max_len: how many of them are kept.  128 as in Redis.
-        latency_monitor_threshold: what takes at least so many milliseconds stands in LATENCY.
-            0: nothing, as in Redis.
+        latency_monitor_threshold: what takes at least this long, in milliseconds, stands in
+            LATENCY.  0: nothing, as in Redis.
         log_level: least severe line of the log to print.
         limits: see Limits.
         query: see QueryPort.

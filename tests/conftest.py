@@ -1,19 +1,23 @@
-"""What all tests share: the programs they drive, free ports, seeds.
+"""What all tests share: the programs they drive, who runs what, free ports, seeds.
 
 A test that needs a program which is missing here is skipped, and the reason names the program.
 With CRDTSTREAM_REQUIRE_ALL=1, as CI sets it, it fails instead: there nothing goes untested.
 """
 
+import fcntl
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
-from itertools import count
+from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import dealing
 
 # How long an example takes says something of the machine, and nothing of the rule it proves.
 settings.register_profile(
@@ -24,8 +28,10 @@ settings.load_profile("untimed")
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 
-# Below the range from which the system takes ports for outgoing connections.
-_PORTS_FIRST, _PORTS_LAST, _PORTS_STEP = 10_000, 29_000, 50
+# Below the range from which the system takes ports for outgoing connections.  A node's ports are a
+# thousand apart.
+_PORTS_FIRST, _PORTS_LAST, _PORTS_STEP, _THOUSAND = 10_000, 29_000, 25, 1_000
+REGIONS_MAX = 20
 
 
 def require(available: bool, reason: str) -> None:
@@ -69,6 +75,24 @@ _HINTS = {
 }
 
 
+# --- Who runs what ----------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Files are dealt out whole; all that want Spark go to one worker."""
+    return dealing.scheduler(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where there are workers, what takes longest begins first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: dealing.rank(item.path.relative_to(ROOT)))
+
+
+# --- Ports ------------------------------------------------------------------------------------
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -79,31 +103,40 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _base_ports() -> Iterator[int]:
-    """Base ports that this process has not handed out yet.
+@cache
+def _own_slot() -> int:
+    """A slot that no other process of this machine has; it is kept until this process ends.
 
-    Workers of one run never meet: theirs differ modulo the step between RESP, gRPC and HTTP ports.
-    Two runs at once seldom do: each begins with another remainder.
+    A slot is the same range of ports in every thousand.  Asking the system for free ports would
+    not do: a node that a test killed has left its ports, and comes back to them.
     """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    slots = 1000 // _PORTS_STEP
-    slot = (crc32(run.encode()) + worker) % slots
-    own = range(_PORTS_FIRST + slot * _PORTS_STEP, _PORTS_LAST - 2 * 1000, slots * _PORTS_STEP)
-    for step in count(os.getpid()):
-        yield own[step % len(own)]
+    folder = Path(tempfile.gettempdir(), f"crdtstream-test-ports-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    for slot in range(_THOUSAND // _PORTS_STEP):
+        lock = os.open(folder / str(slot), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # Held until the process ends, however it does.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return slot
+    raise AssertionError(f"too many test runs at once: all slots in {folder} are taken")
 
 
-_BASES = _base_ports()
+@cache
+def _base_ports() -> Iterator[int]:
+    """Our slot's base ports, over and over; no two of them have a port in common."""
+    first = _PORTS_FIRST + _own_slot() * _PORTS_STEP
+    return cycle(range(first, _PORTS_LAST - 2 * _THOUSAND, 3 * _THOUSAND))
 
 
 def free_base_port(regions: int = 3) -> int:
-    """A P for which P+r, P+1000+r and P+2000+r are free, r from 1 to ``regions`` (at most 20)."""
-    assert 1 <= regions <= 20
-    for _ in range(1000):
-        base = next(_BASES)
-        numbers = range(1, regions + 1)
-        if all(_is_free(base + shift + r) for shift in (0, 1000, 2000) for r in numbers):
+    """A P for which P+r, P+1000+r and P+2000+r are free, r from 0 to ``regions`` (at most 20)."""
+    assert 1 <= regions <= REGIONS_MAX
+    for base in islice(_base_ports(), 1000):
+        numbers = range(regions + 1)
+        if all(_is_free(base + shift * _THOUSAND + r) for shift in (0, 1, 2) for r in numbers):
             return base
     raise AssertionError("no free ports")
 

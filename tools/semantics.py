@@ -1,4 +1,4 @@
-"""Fills docs/semantics.md with how commands are written and with scenarios, or checks it.
+"""Fills docs/semantics/ with how commands are written and with scenarios, or checks it.
 
 What stands between two comments is written by this program:
 
@@ -8,8 +8,8 @@ What stands between two comments is written by this program:
     …
     <!-- end -->
 
-It also refuses a page that leaves a command out, and a stream command that no scenario of its
-section runs: the scenarios are tests, so what the page shows is what regions do.
+It also refuses pages that leave a command out, and a stream command that no scenario of its
+section runs: the scenarios are tests, so what a page shows is what regions do.
 
 Usage: python tools/semantics.py [--check]
 
@@ -27,7 +27,7 @@ from crdtstream.scenario.rows import Calls
 from crdtstream.scenario.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "semantics.md"
+PAGES = ROOT / "docs" / "semantics"
 SCENARIOS = ROOT / "scenarios"
 
 _BLOCK = re.compile(r"(<!-- (usage|scenario|commands): ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -37,7 +37,7 @@ _NOTHING_TO_SHOW = frozenset({"help"})
 
 
 def filled(text: str) -> str:
-    """The page with every block written anew."""
+    """A page with every block written again."""
     return _BLOCK.sub(lambda block: block[1] + _content(block[2], block[3]) + block[4], text)
 
 
@@ -60,7 +60,7 @@ def _table(groups: set[str]) -> str:
 
 
 def _is_told_by_others(name: str) -> bool:
-    """A container, of which its subcommands tell; or HELP."""
+    """A container, whose subcommands say it all; or HELP."""
     is_container = any(other.startswith(name + "|") for other in pages())
     return is_container or name.rpartition("|")[2] in _NOTHING_TO_SHOW
 
@@ -69,19 +69,19 @@ def _scenario(name: str) -> str:
     path = SCENARIOS / f"{name}.yaml"
     script = Scenario.load(path).script
     title, _, table = markdown(script).partition("\n")
-    link = f"../{path.relative_to(ROOT)}"
+    link = f"../../{path.relative_to(ROOT)}"
     return f"<details><summary>{title}</summary>\n\n[`{name}`]({link})\n{table}\n\n</details>\n"
 
 
 def left_out(text: str) -> Iterator[str]:
-    """What the page should have and has not."""
+    """What the pages, one after the other, should have and have not."""
     shown = {
         name.strip(): block
         for block in _BLOCK.finditer(text)
         if block[2] == "usage"
         for name in block[3].split(",")
     }
-    sections = [match.start() for match in re.finditer(r"^#{2,4} ", text, re.MULTILINE)]
+    sections = [match.start() for match in re.finditer(r"^#{1,3} ", text, re.MULTILINE)]
     for name, page in pages().items():
         if _is_told_by_others(name):
             continue
@@ -113,16 +113,19 @@ def _runs(scenario: str, command: str) -> bool:
 
 
 def main(check_only: bool) -> int:
-    before = PAGE.read_text()
-    text = filled(before)
-    problems = list(left_out(text))
+    pages_before = {path: path.read_text() for path in sorted(PAGES.glob("*.md"))}
+    pages_now = {path: filled(text) for path, text in pages_before.items()}
+    problems = list(left_out("\n".join(pages_now.values())))
     for problem in problems:
-        print(f"docs/{PAGE.name}: {problem}", file=sys.stderr)
-    if check_only and text != before:
-        print(f"docs/{PAGE.name} is not current: run `make docs`", file=sys.stderr)
-        problems.append("stale")
-    if not check_only:
-        PAGE.write_text(text)
+        print(f"docs/{PAGES.name}: {problem}", file=sys.stderr)
+    for path, text in pages_now.items():
+        if text == pages_before[path]:
+            continue
+        if check_only:
+            print(f"{path.relative_to(ROOT)} is not current: run `make docs`", file=sys.stderr)
+            problems.append("stale")
+        else:
+            path.write_text(text)
     return 1 if problems else 0
 
 

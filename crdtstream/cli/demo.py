@@ -16,10 +16,10 @@ from crdtstream.settings import RESP_PORT_BASE
 
 def demo(
     rows: Annotated[
-        int | None, typer.Option(help="So many observations; all 26,115 if absent.", min=3)
+        int | None, typer.Option(help="How many observations; all 26,115 if absent.", min=3)
     ] = None,
     base_port: Annotated[
-        int, typer.Option(help="As of `crdtstream up`: where the three regions listen.")
+        int, typer.Option(help="As for `crdtstream up`: where the three regions listen.")
     ] = RESP_PORT_BASE,
 ) -> None:
     """Write hourly weather of three airports in three regions at once, and count what became of it.
@@ -29,7 +29,7 @@ def demo(
 
     Example: crdtstream demo --rows 3000
 
-    Exit status: 0 every entry is everywhere and was delivered once, 1 it is not so.
+    Exit status: 0 every entry is everywhere and was delivered once, 1 something went wrong.
     """
     from crdtstream.demo import report, weather
 

@@ -31,7 +31,7 @@ def node(
         bool,
         typer.Option(
             "--stop-at-end-of-input",
-            help="Stop when standard input closes: when whoever started this is gone.",
+            help="Stop when standard input closes: the program that started this is gone.",
         ),
     ] = False,
 ) -> None:

@@ -65,17 +65,24 @@ def archive(
     ] = 10.0,
     publish_seconds: Annotated[
         float,
-        typer.Option("--publish-every", help="Following: seconds until readers see it.", min=0),
+        typer.Option(
+            "--publish-every", help="Following: seconds until readers see what was read.", min=0
+        ),
     ] = 300.0,
     entries_per_batch: Annotated[
-        int | None, typer.Option(help="Bounds time and memory of one reading.", min=1)
+        int | None,
+        typer.Option(
+            help="How many entries one reading takes at most: bounds its time and memory.", min=1
+        ),
     ] = None,
     file_mib: Annotated[
-        int | None, typer.Option(help="How large files shall become, in MiB.", min=1)
+        int | None, typer.Option(help="Size that files aim at, in MiB.", min=1)
     ] = None,
     small_files: Annotated[
         int,
-        typer.Option(help="So many of less than half of that a stream's day may keep.", min=0),
+        typer.Option(
+            help="How many files of less than half that size a stream may keep for a day.", min=0
+        ),
     ] = 4,
     compact: Annotated[
         bool, typer.Option("--compact", help="Merge small files of all days, down to one each.")
@@ -98,14 +105,14 @@ def archive(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write streams to Parquet, by stream and date, every entry once, whatever is killed when.
+    """Write streams to Parquet, by stream and date: every entry once, even if programs are killed.
 
-    A next run with the same folder goes on where the last one ended.
+    Another run with the same folder goes on where the last one ended.
 
     Example: crdtstream pipeline archive archive-folder --streams 'orders:*'
 
-    Exit status: 0 archived, 1 something was in the way (what is archived stays), 2 an option cannot
-    be meant.
+    Exit status: 0 archived, 1 it stopped early (what is archived stays), 2 an option makes no
+    sense.
     """
     source = reach.source(streams)
     require_spark()
@@ -151,48 +158,48 @@ def replay(
         str, typer.Option("--to-stream", metavar="NAME", help="All entries go to this stream.")
     ] = "",
     prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Goes before the names of their own streams.")
+        str, typer.Option(metavar="TEXT", help="Put before the names of the entries' own streams.")
     ] = "",
     id_field: Annotated[
-        str, typer.Option(metavar="NAME", help="Field that keeps the ID that an entry had.")
+        str, typer.Option(metavar="NAME", help="Field that gets the ID that an entry had.")
     ] = "",
     rate: Annotated[
-        float | None, typer.Option(metavar="N", help="At most so many entries a second.", min=0)
+        float | None, typer.Option(metavar="N", help="Entries per second, at most.", min=0)
     ] = None,
     speedup: Annotated[
         float | None,
-        typer.Option(metavar="N", help="So many times as fast as they were written.", min=0),
+        typer.Option(metavar="N", help="How many times as fast as they were written.", min=0),
     ] = None,
     replay_id: Annotated[
         str,
         typer.Option(
             "--id",
             metavar="TEXT",
-            help="Name of this replay: run again under the same name it goes on. Made from the"
-            " other options if absent, so that the same command goes on, too.",
+            help="Name of this replay: a run with the same name goes on where the last one ended."
+            " Made from the other options if absent, so the same command goes on, too.",
         ),
     ] = "",
     copies: Annotated[
         bool,
         typer.Option(
             "--with-copies",
-            help="Also second copies of messages that a producer wrote in two regions at once.",
+            help="Append second copies, too, of what a producer wrote in two regions at once.",
         ),
     ] = False,
     partitions: Annotated[
         int,
-        typer.Option(help="So many tasks append at a time; 0: as many as cores, up to 8.", min=0),
+        typer.Option(help="How many tasks append at a time; 0: as many as cores, up to 8.", min=0),
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Append what an archive holds to streams, each entry once, however often it is run again.
+    """Append an archive's entries to streams: each entry once, even if it is run again.
 
     Entries get new IDs; those of a stream come in the order of their old ones.
 
     Example: crdtstream pipeline replay archive-folder --rate 5000
 
-    Exit status: 0 all of it is appended, 1 something was in the way (run it again), 2 an option
-    cannot be meant.
+    Exit status: 0 all of it is appended, 1 it stopped early (run it again), 2 an option makes no
+    sense.
     """
     source = reach.source(streams)
     start_ms, end_ms = moment_ms("--from", start), moment_ms("--to", end)
@@ -234,12 +241,12 @@ def audit(
     duplicate_ids: Annotated[
         Literal["by-mode", "fail", "allow"],
         typer.Option(
-            help="Whether entries with the same ID are a fault: if all regions are in mode strict,"
-            " always, never."
+            help="Whether entries with the same ID are a fault. by-mode: if all regions are in mode"
+            " strict. fail: always. allow: never."
         ),
     ] = "by-mode",
     wait_seconds: Annotated[
-        float, typer.Option("--wait", help="So many seconds for regions to come together.", min=0)
+        float, typer.Option("--wait", help="Seconds that regions get to become equal.", min=0)
     ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -250,7 +257,7 @@ def audit(
     Example: crdtstream pipeline audit --streams 'orders:*'
 
     Exit status: 0 all regions agree, 1 they do not, or a region could not be read, 2 an option
-    cannot be meant.
+    makes no sense.
     """
     source = reach.source(streams)
     require_spark()
@@ -285,7 +292,7 @@ def report(
         typer.Option(
             "--field",
             metavar="NAME",
-            help="Numeric field to look into, or PATTERN=NAME for some streams; may be repeated.",
+            help="Numeric field to summarise, or PATTERN=NAME for some streams; may be repeated.",
         ),
     ] = None,
     window_seconds: Annotated[
@@ -299,7 +306,9 @@ def report(
     deliveries: Annotated[
         int,
         typer.Option(
-            metavar="N", help="Pending entries handed out more often are dead letters.", min=0
+            metavar="N",
+            help="Pending entries that were delivered more often are dead letters.",
+            min=0,
         ),
     ] = 5,
     as_json: JsonOption = False,
@@ -311,7 +320,7 @@ def report(
     Example: crdtstream pipeline report report-folder --field temp
 
     Exit status: 0 written, 1 no region answers or the folder cannot be written, 2 an option
-    cannot be meant.
+    makes no sense.
     """
     source = reach.source(streams)
     start_ms, end_ms = moment_ms("--from", start), moment_ms("--to", end)
@@ -341,10 +350,10 @@ def report(
 @app.command()
 def demo(
     rows: Annotated[
-        int | None, typer.Option(help="So many flights; all 336,776 if absent.", min=3)
+        int | None, typer.Option(help="How many flights; all 336,776 if absent.", min=3)
     ] = None,
     base_port: Annotated[
-        int, typer.Option(help="As of `crdtstream up`: where the three regions listen.")
+        int, typer.Option(help="As for `crdtstream up`: where the three regions listen.")
     ] = RESP_PORT_BASE,
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -352,12 +361,12 @@ def demo(
     """Write a year of flights in three regions, and hold what Spark makes of them against the file.
 
     Starts three regions for this, in a folder that goes with them. Region 2 is cut off for a
-    while. Meanwhile a streaming query keeps a table of delays, and entries are archived; at the
-    end table, archive and regions are compared.
+    while, a streaming query keeps a table of delays, and entries are archived. At the end the
+    table, the archive and the regions are compared.
 
     Example: crdtstream pipeline demo --rows 30000
 
-    Exit status: 0 everything is as in the file, 1 it is not so.
+    Exit status: 0 everything is as in the file, 1 something is not.
     """
     require_spark()
     from crdtstream.demo import flights, flights_report

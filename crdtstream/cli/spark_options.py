@@ -32,7 +32,7 @@ NodesOption: TypeAlias = Annotated[
     typer.Option(
         "--nodes",
         metavar="HOST:PORT",
-        help="gRPC service of a region node; several between commas, or repeated. Without --nodes"
+        help="gRPC address of a region node; several with commas, or repeated. Without --nodes"
         f" and --dir: {ADMIN_VARIABLE}, else the regions in {DIR_DEFAULT}, else {ADMIN_DEFAULT}.",
     ),
 ]
@@ -44,28 +44,34 @@ PasswordFileOption: TypeAlias = Annotated[
     typer.Option(
         "--password-file",
         metavar="PATH",
-        help=f"Its first line is the password; without it {PASSWORD_VARIABLE} is.",
+        help=f"File whose first line is the password; default: the variable {PASSWORD_VARIABLE}.",
         exists=True,
         dir_okay=False,
     ),
 ]
 TlsOption: TypeAlias = Annotated[
-    bool, typer.Option("--tls", help="Reach nodes over TLS; so also with the files below.")
+    bool, typer.Option("--tls", help="Reach nodes over TLS; the options below imply it.")
 ]
 TlsCaOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--tls-ca", metavar="PATH", help="PEM of who may sign a node's certificate."),
+    typer.Option(
+        "--tls-ca", metavar="PATH", help="PEM file of the authority that signs nodes' certificates."
+    ),
 ]
 TlsCertOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--tls-cert", metavar="PATH", help="PEM of a certificate to show.")
+    Path | None,
+    typer.Option("--tls-cert", metavar="PATH", help="PEM file of a certificate to show."),
 ]
 TlsKeyOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="PATH", help="PEM of its key.")
+    Path | None, typer.Option("--tls-key", metavar="PATH", help="PEM file of its key.")
 ]
 FailoverOption: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        "--failover", metavar="SECONDS", help="How long to look for a node that answers; 60.", min=0
+        "--failover",
+        metavar="SECONDS",
+        help="How long to look for a node that answers; default: 60.",
+        min=0,
     ),
 ]
 StreamsOption: TypeAlias = Annotated[
@@ -73,7 +79,7 @@ StreamsOption: TypeAlias = Annotated[
     typer.Option(
         "--streams",
         metavar="PATTERN",
-        help="Names, or patterns as KEYS takes them; several between commas, or repeated. All"
+        help="Names, or patterns as for KEYS; several with commas, or repeated. All"
         " streams if absent.",
     ),
 ]
@@ -82,11 +88,11 @@ StartOption: TypeAlias = Annotated[
     typer.Option(
         "--from",
         metavar="TIME",
-        help="Only entries of then or later, as 2026-01-31T12:00:00Z or in ms since 1970.",
+        help="Only entries from this time on, as 2026-01-31T12:00:00Z or in ms since 1970.",
     ),
 ]
 EndOption: TypeAlias = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="Only entries of before then.")
+    str | None, typer.Option("--to", metavar="TIME", help="Only entries from before this time.")
 ]
 MasterOption: TypeAlias = Annotated[
     str | None,
@@ -101,7 +107,7 @@ ConfOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated."),
 ]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 @dataclass(frozen=True, slots=True)

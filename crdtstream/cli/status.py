@@ -19,7 +19,7 @@ from crdtstream.v1 import admin_pb2, effects_pb2
 def status(
     folder: DirOption = None,
     address: AddressOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
     streams: Annotated[
         bool, typer.Option("--streams", help="Streams and groups too; reads every key.")
     ] = False,

@@ -1,4 +1,4 @@
-"""``crdtstream sync``: hold links, let them go, wait until the regions are equal."""
+"""``crdtstream sync``: pause links, resume them, wait until the regions are equal."""
 
 import time
 from typing import Annotated, Final, TypeAlias
@@ -20,7 +20,7 @@ from crdtstream.core.ids import REGION_MAX, Region
 POLL_SECONDS: Final = 0.05
 
 app = typer.Typer(
-    help="Hold the links between regions, let them go, wait for them.", no_args_is_help=True
+    help="Pause the links between regions, resume them, wait for them.", no_args_is_help=True
 )
 
 PeerOption: TypeAlias = Annotated[
@@ -36,14 +36,14 @@ def pause(
     folder: DirOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Hold links: nothing is pulled over them until they are resumed or the node restarts.
+    """Pause links: nothing is pulled over them until they are resumed or the node restarts.
 
     A link is one direction: --region pulls, --peer is pulled from. With neither all links are
     meant; to cut region 2 off, pause --region 2 and then --peer 2.
 
     Example: crdtstream sync pause --region 2 --peer 3
 
-    Exit status: 0 all of them are held, 1 a node did not answer or has no such peer.
+    Exit status: 0 all of them are paused, 1 a node did not answer or has no such peer.
     """
     _set_links(find_regions(folder, address), region, peer, paused=True)
 
@@ -55,7 +55,7 @@ def resume(
     folder: DirOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Let links go that were paused; options as of pause.
+    """Resume links that were paused; options as of pause.
 
     Example: crdtstream sync resume --region 2
 
@@ -69,20 +69,20 @@ def wait(
     region: RegionOption = None,
     peer: PeerOption = None,
     timeout_seconds: Annotated[
-        float, typer.Option("--timeout", help="Give up after so many seconds.", min=0)
+        float, typer.Option("--timeout", help="Seconds after which to give up.", min=0)
     ] = 30.0,
     folder: DirOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Wait until all regions have equal version vectors: everyone has everything.
+    """Wait until all regions have equal version vectors: each has everything.
 
     With --region until that one lacks nothing, with --peer until nothing of what that one has is
     lacking.
 
     Example: crdtstream sync wait --timeout 10
 
-    Exit status: 0 so it is, 1 time was over (it says who lacks what), a node did not answer, or the
-    nodes belong to several databases.
+    Exit status: 0 they are equal, 1 time was over (it says which region lacks what), a node did not
+    answer, or the nodes belong to several databases.
     """
     addresses = addresses_of(folder, address)
     deadline = time.monotonic() + timeout_seconds

@@ -1,4 +1,4 @@
-"""Tables on stdout: as wide as they need to be where no terminal says how wide that is."""
+"""Tables on stdout: as wide as the terminal, or as wide as they need to be without one."""
 
 import sys
 from typing import Final

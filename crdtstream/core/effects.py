@@ -504,6 +504,10 @@ LocalChange: TypeAlias = (
 )
 
 
+# What a record costs beside its blobs, roughly; so that those without effects count as well.
+RECORD_OVERHEAD_BYTES: Final = 64
+
+
 @dataclass(slots=True)
 class Record:
     """What must be durable before anything that depends on it may leave the process.
@@ -523,3 +527,8 @@ class Record:
     last_n: int
     batch: bytes | None
     local: bytes | None
+
+
+def record_bytes(record: Record) -> int:
+    """What a record weighs in queues and caches."""
+    return RECORD_OVERHEAD_BYTES + len(record.batch or b"") + len(record.local or b"")

@@ -362,7 +362,7 @@ class _Demo:
 
     @contextmanager
     def _archiving(self) -> Iterator[None]:
-        """Archive meanwhile, again and again, as a program of its own would."""
+        """Archive while the block runs, again and again, as a program of its own would."""
         stopping = threading.Event()
 
         def archive_until_stopped() -> int:
@@ -446,7 +446,7 @@ def _run_together(tasks: Coroutine[Any, Any, None]) -> None:
 
 
 class _Writing:
-    """Three airports at once, each into its region; meanwhile region 2 is cut off and joined.
+    """Three airports at once, each into its region, while region 2 is cut off and joined.
 
     Args:
         read: up to where Spark has read.

@@ -13,18 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
-from crdtstream.core.effects import Record
+from crdtstream.core.effects import Record, record_bytes
 from crdtstream.region.ready import Parcel
 
 # Left beyond this, clients and links are not read until it is half of it again.
 QUEUE_BYTES_MAX: Final = 64 << 20
-# What one record costs beside its blobs, roughly; so that records without effects count as well.
-RECORD_OVERHEAD_BYTES: Final = 64
-
-
-def record_bytes(record: Record) -> int:
-    """What a record weighs in queues and caches."""
-    return RECORD_OVERHEAD_BYTES + len(record.batch or b"") + len(record.local or b"")
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,8 @@ def _wrong_append(batch: EffectBatch) -> int | None:
             if type(parsed) is not list or not parsed or len(parsed) % 2:
                 return index
             packed = hiredis.pack_command(tuple(parsed))
-        except (hiredis.HiredisError, TypeError):
+        # MemoryError: a header that claims more elements than there can be.
+        except (hiredis.HiredisError, TypeError, MemoryError):
             return index
         if packed != fields[start : start + length]:
             return index

@@ -32,7 +32,7 @@ class LiveError(Exception):
 
 
 class Processes(Protocol):
-    """Whoever started the nodes, and so may end one."""
+    """The program that started the nodes, and so may end one."""
 
     def kill(self, region: Region) -> None:
         """End the process at once."""

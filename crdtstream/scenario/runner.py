@@ -132,7 +132,7 @@ class _Run:
 
 _WRITTEN_ID: Final = re.compile(rb"(\(?)(\d+)(-\d+)?")
 _VERSION_VECTOR: Final = re.compile(rb"\d+:\d+(,\d+:\d+)*")
-# Live nodes say of which database a token or cursor is; files know nothing of it.
+# Live nodes put the database's identity into tokens and cursors; scenarios do not.
 _DATABASE: Final = re.compile(rb"[0-9a-f]{32}/(?=\d)")
 
 

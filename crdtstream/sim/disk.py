@@ -77,12 +77,12 @@ class Disk(MemoryLog):
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` records."""
-        del self._rows[count:]
+        del self._records[count:]
         self.synced = min(self.synced, count)
 
     @property
     def records(self) -> list[Record]:
-        return [row.record for row in self._rows]
+        return [logged.record for logged in self._records]
 
 
 def now(coroutine: Coroutine[Any, Any, T]) -> T:

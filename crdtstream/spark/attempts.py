@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from crdtstream.spark.connecting import NodesError, OtherDatabaseError, StaleBatchError
+from crdtstream.spark.connecting import NodesError, OtherDatabaseError, StaleAppendError
 
 PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 1.0
@@ -85,7 +85,7 @@ class Attempts:
                     raise OtherDatabaseError(told) from error
                 self._problems[address] = told
             case grpc.StatusCode.FAILED_PRECONDITION if details.startswith("stale"):
-                raise StaleBatchError(told) from error
+                raise StaleAppendError(told) from error
             case _ if code in _FAULTS and address not in self._faulty:
                 self._faulty.add(address)
                 self._problems[address] = f"{told} ({code.name})"

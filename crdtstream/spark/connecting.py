@@ -34,7 +34,7 @@ class NodesError(Exception):
     """The nodes did not do what they were asked.  The text says what to do next."""
 
 
-class StaleBatchError(NodesError):
+class StaleAppendError(NodesError):
     """An append of a batch that is long committed: the task was overtaken, nothing was done."""
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# A batch is encoded in pieces of about so many bytes: Arrow's offsets end at 2 GiB.
+# A record batch is encoded in pieces of about this size: Arrow's offsets end at 2 GiB.
 _PIECE_BYTES: Final = 128 * 1024 * 1024
 # What a field costs besides its name and value: two lengths, four line ends; a number as text.
 _FIELD_BYTES: Final = 48
@@ -37,7 +37,7 @@ _SIGNED_YEAR_US: Final = _SIGNED_YEAR_DAYS * 86_400_000_000
 
 
 class NoFieldError(ValueError):
-    """A row of which no field is left: all of its values are null.
+    """A row without any field: all of its values are null.
 
     Attributes:
         row: where it stands in the batch.

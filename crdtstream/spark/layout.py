@@ -26,7 +26,7 @@ from crdtstream.spark.encoding import encode_columns, encode_maps
 
 STREAM: Final = "stream"
 FIELDS: Final = "fields"
-# What a DataFrame read from streams has besides: it can be written as it is, and gets these anew.
+# What a DataFrame read from streams has besides: it can be written as it is, and gets new ones.
 GIVEN_BY_THE_NODE: Final = frozenset(
     {"id", "timestamp", "ms", "seq", "origin", "dot", "producer", "idempotent_id"}
 )

@@ -30,7 +30,7 @@ from crdtstream.spark.connecting import (
     DataLossError,
     NodesError,
     OtherDatabaseError,
-    StaleBatchError,
+    StaleAppendError,
     UnnamedDatabaseError,
     channel_to,
     credentials_of,
@@ -45,7 +45,7 @@ __all__ = [
     "NodesError",
     "OtherDatabaseError",
     "Scanning",
-    "StaleBatchError",
+    "StaleAppendError",
     "patterns_literal",
 ]
 
@@ -138,7 +138,7 @@ class Nodes:
         return self._database_uid
 
     def _position_at(self, address: str) -> query_pb2.Position:
-        """Who the node is; of which database, is known then."""
+        """Who the node is; its database is known then."""
         position: query_pb2.Position = self.stub(address).GetPosition(
             query_pb2.PositionRequest(), timeout=POSITION_SECONDS_MAX, metadata=self.metadata
         )
@@ -148,7 +148,7 @@ class Nodes:
         if self._database_uid not in ("", uid):
             raise OtherDatabaseError(
                 f"{address} holds database {uid}, and {self._database_uid} is meant; what was kept "
-                "of one database says nothing about another: begin anew, or name nodes of that "
+                "of one database says nothing about another: begin again, or name nodes of that "
                 "database"
             )
         self._database_uid = uid
@@ -241,7 +241,7 @@ class Nodes:
         """Append the rows of a numbered producer; a row that any region has is not added again.
 
         Raises:
-            StaleBatchError: later batches were committed meanwhile.
+            StaleAppendError: later batches were committed since.
             NodesError: nobody takes it in time; whether it was appended is unknown, ask again.
         """
         reply: query_pb2.AppendReply = self._call("Append", request)
@@ -265,7 +265,7 @@ class Nodes:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What goes with every call: who is asking, and of which database, once that is known."""
+        """What goes with every call: who asks, and the database that is meant, once it is known."""
         named = ((DATABASE_KEY, self._database_uid),) if self._database_uid else ()
         return self._credentials + named
 

@@ -148,7 +148,7 @@ class SourceOptions:
         streams: names or patterns as KEYS takes them; none: every stream.
         start, end: of IDs, both included; what ``startingId`` and ``startingTime`` leave together.
         regions: of these origins only; none: of all.
-        min_partitions: at least so many tasks, if there is enough to read; 0: as many as fit.
+        min_partitions: the least number of tasks, if there is enough to read; 0: as many as fit.
         value_format: see the class.
         mode: see the class.
         starting_offsets: dots at or below are not read.
@@ -362,7 +362,7 @@ def _vector(text: str, expected: str) -> Vector:
 
 
 def _database_uid(given: _Given) -> str:
-    """Of which database the vectors say that they are; empty if none says it."""
+    """The database that the vectors name; empty if none names one."""
     told = {
         name: uid
         for name in ("startingOffsets", "endingOffsets")

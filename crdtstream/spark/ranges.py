@@ -91,7 +91,7 @@ def ranges_of(plan: query_pb2.PlanReply, selection: Selection) -> list[EntryRang
 def packed(
     ranges: Iterable[EntryRange], *, entries: int, database_uid: str
 ) -> list[RangesPartition]:
-    """Partitions of about so many entries each, the ranges in the order given.
+    """Partitions of about ``entries`` entries each, the ranges in the order given.
 
     All ranges in a row are cut at every multiple of ``entries``, so what one partition has too much
     another one has not to make up for.

@@ -162,7 +162,7 @@ def _home_without_archives() -> str:
     """Spark's home for this machine, from which Python workers start quickly; gone when we end.
 
     Spark has workers import PySpark from ``python/lib/pyspark.zip`` of its home.  What comes from
-    an archive is compiled anew in each process: 0.8 s of CPU, instead of 0.2 s from the package
+    an archive is compiled again in each process: 0.8 s of CPU, instead of 0.2 s from the package
     that is installed.  On a busy machine that is the end of streaming queries, as a worker that has
     not called back after 10 s is given up.
     """

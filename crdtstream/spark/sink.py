@@ -53,14 +53,14 @@ from pyspark.sql.types import StructType
 from crdtstream.spark.encoding import NoFieldError, pieces
 from crdtstream.spark.lanes import Groups, Lanes, Producer
 from crdtstream.spark.layout import STREAM, Layout, SinkError
-from crdtstream.spark.nodes import Nodes, NodesError, StaleBatchError
+from crdtstream.spark.nodes import Nodes, NodesError, StaleAppendError
 from crdtstream.spark.options import RowOrder, SinkOptions
 
 # As Spark sets them for the tasks of a micro-batch.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 
-# Sorted rows are sent so many at a time.
+# How many sorted rows are sent at a time.
 SORTED_ROWS: Final = 4_096
 SORTED_BYTES: Final = 256 << 20
 # Whose counts are logged; the sum is of all.
@@ -95,7 +95,7 @@ def batch_writer(
     Raises:
         OptionsError: the options are wrong.
         SinkError: rows of this schema cannot be appended, or shall replace what is there.
-        NodesError: no node says in time of which database it is.
+        NodesError: no node names its database in time.
     """
     _refuse_overwrite(overwrite)
     return BatchWriter(schema, SinkOptions.parse(options))
@@ -126,7 +126,7 @@ def _refuse_overwrite(overwrite: bool) -> None:
     if overwrite:
         raise SinkError(
             "crdtstream: streams are only appended to: mode('append') or outputMode('append'); to "
-            "begin anew, delete them first (DEL)"
+            "begin again, delete them first (DEL)"
         )
 
 
@@ -161,7 +161,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``: made anew for each micro-batch.
+    """``df.writeStream``: made for each micro-batch.
 
     Raises:
         SinkError: the option ``writeId`` is given, though the checkpoint names the query.
@@ -249,7 +249,7 @@ def _explained(partition: int, producer: Producer) -> Iterator[None]:
     """Say of an error whose it is, and what to do."""
     try:
         yield
-    except StaleBatchError as error:
+    except StaleAppendError as error:
         raise SinkError(
             f"partition {partition}, batch {producer.batch}: later batches of "
             f"{producer.name.decode()} were committed. Either this task is one that its query no "

@@ -193,9 +193,9 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_read(
         self, at: NodesOptions, one: EntryRange, scanning: Scanning, entries: int
     ) -> None:
-        """Make sure that entries which were counted and not read were not trimmed meanwhile.
+        """Make sure that no entry was trimmed after it was counted and before it was read.
 
-        With XDEL they may have gone, too, and are nobody's loss.
+        XDEL may have removed them, too; that is no loss.
         """
         if entries >= one.entries:
             return
@@ -250,7 +250,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise NodesError(
                 f"the checkpoint says that {offset_of(above)} was read, but no node has effects of"
                 f" regions {sorted(missing)} that far: are these nodes of another database, or"
-                " were they set up anew? Name in 'nodes' those that were read, or begin with a"
+                " were they set up again? Name in 'nodes' those that were read, or begin with a"
                 " new checkpoint"
             )
 
@@ -363,8 +363,8 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not database_uid and not self._told_adopted:
             self._told_adopted = True
             _LOG.warning(
-                "the checkpoint does not say of which database it is, as an earlier version wrote "
-                "it: from now on it is of %s, which the nodes hold",
+                "the checkpoint names no database, as an earlier version wrote it: from now on "
+                "it is of %s, which the nodes hold",
                 own,
             )
         return vector
@@ -383,10 +383,9 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_of(vector) | self._database() | ({LOST_BEFORE: ahead} if ahead else {})
 
     def _look_for_losses(self, above: Vector, plan: query_pb2.PlanReply) -> None:
-        """Tell of lanes of which something that was not read is gone.
+        """Tell of lanes that lost what was not read.
 
-        Of an origin of which nothing was read yet all is new, and what went before it was found
-        is no loss.
+        An origin that was not read yet is new as a whole; what went before it was found is no loss.
         """
         for loss in plan.losses:
             read_n = above.get(loss.origin)

@@ -101,7 +101,7 @@ def beyond(vector: Mapping[int, int], base: Mapping[int, int]) -> Vector:
 
 
 def cut_by_dots(above: Vector, upto: Vector, *, parts: int) -> list[tuple[Vector, Vector]]:
-    """What lies between two vectors, in so many parts at most, each of as many dots.
+    """What lies between two vectors, in at most ``parts`` parts of equally many dots.
 
     region 1  ├──────────┼────┤
     region 2                  ├─────┼───┤

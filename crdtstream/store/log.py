@@ -1,9 +1,8 @@
 """The log: every record of a region, in the order in which the region applied them.
 
-The log is the region: replaying it from the first row rebuilds the replica.  It is also what the
-links send, since a row holds the encoded batch as it was issued or received.  Rows count from 1
-without gaps; that number, ``seq``, is the position of a link in the log.  It means nothing outside
-this folder.
+The log is the region: replaying it from the first record rebuilds the replica.  It is also what the
+links send, since a record holds the encoded batch as it was issued or received.  Records count from
+1 without gaps; that number, ``seq``, is a record's position.  It means nothing outside this folder.
 
 Two implementations under one contract: ``MemoryLog`` here for tests and simulations, ``SqliteLog``
 in ``sqlite.py`` for nodes.
@@ -15,13 +14,10 @@ from enum import Enum
 from typing import Final, Protocol
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import Record
+from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import Region
 
 FORMAT_VERSION: Final = 2
-
-# What one row costs beside its blobs, roughly; so that rows without effects count as well.
-ROW_OVERHEAD_BYTES: Final = 64
 
 
 class Fsync(Enum):
@@ -33,7 +29,7 @@ class Fsync(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Logged:
     """A record at its place in the log."""
 
     seq: int
@@ -45,23 +41,23 @@ class Log(Protocol):
 
     @property
     def last_seq(self) -> int:
-        """The last committed row; 0 in an empty log."""
+        """The position of the last committed record; 0 in an empty log."""
 
     async def append(self, records: Sequence[Record]) -> None:
-        """Commit the records, all or none, behind the last row.
+        """Commit the records, all or none, behind the last one.
 
         Raises:
             StoreError: nothing was committed.  The same call may be made again.
         """
 
     async def sync(self) -> None:
-        """Return when a power cut cannot take back any row that was committed before the call."""
+        """Return when a power cut cannot take back any record committed before the call."""
 
-    async def read_from(self, seq: int, *, bytes_max: int) -> list[Row]:
-        """Rows ``seq`` and following, at least one if there is one, about ``bytes_max`` in all."""
+    async def read_from(self, seq: int, *, bytes_max: int) -> list[Logged]:
+        """Records from ``seq`` on, at least one if there is one, about ``bytes_max`` in all."""
 
     async def seek(self, vv: VersionVector, origins: Iterable[Region]) -> int:
-        """The first row with a batch of one of ``origins`` beyond ``vv``, else the next row's."""
+        """The first position of a batch of one of ``origins`` beyond ``vv``, else the next one."""
 
     async def get_meta(self, key: str) -> str | None: ...
 
@@ -84,20 +80,15 @@ class Log(Protocol):
     async def close(self) -> None: ...
 
 
-def record_bytes(record: Record) -> int:
-    """What a record weighs in queues and caches."""
-    return ROW_OVERHEAD_BYTES + len(record.batch or b"") + len(record.local or b"")
-
-
-def rows_within(rows: Iterable[Row], bytes_max: int) -> list[Row]:
-    """The leading rows that fit into ``bytes_max``, and at least the first."""
-    taken: list[Row] = []
+def leading_within(records: Iterable[Logged], bytes_max: int) -> list[Logged]:
+    """The leading records that fit into ``bytes_max``, and at least the first."""
+    taken: list[Logged] = []
     total = 0
-    for row in rows:
-        total += record_bytes(row.record)
+    for logged in records:
+        total += record_bytes(logged.record)
         if taken and total > bytes_max:
             break
-        taken.append(row)
+        taken.append(logged)
     return taken
 
 
@@ -105,30 +96,30 @@ class MemoryLog:
     """A log that forgets everything when the process ends."""
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._records: list[Logged] = []
         self._meta: dict[str, str] = {}
 
     @property
     def last_seq(self) -> int:
-        return len(self._rows)
+        return len(self._records)
 
     async def append(self, records: Sequence[Record]) -> None:
         for record in records:
-            self._rows.append(Row(len(self._rows) + 1, record))
+            self._records.append(Logged(len(self._records) + 1, record))
 
     async def sync(self) -> None:
         pass
 
-    async def read_from(self, seq: int, *, bytes_max: int) -> list[Row]:
-        return rows_within(self._rows[max(0, seq - 1) :], bytes_max)
+    async def read_from(self, seq: int, *, bytes_max: int) -> list[Logged]:
+        return leading_within(self._records[max(0, seq - 1) :], bytes_max)
 
     async def seek(self, vv: VersionVector, origins: Iterable[Region]) -> int:
         wanted = set(origins)
-        for row in self._rows:
-            record = row.record
+        for logged in self._records:
+            record = logged.record
             is_wanted = record.batch is not None and record.origin in wanted
             if is_wanted and record.last_n > vv.get(record.origin, 0):
-                return row.seq
+                return logged.seq
         return self.last_seq + 1
 
     async def get_meta(self, key: str) -> str | None:

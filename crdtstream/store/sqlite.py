@@ -5,10 +5,10 @@
         opened          which start with this folder was the last one (``opening.py``)
         log.sqlite      tables ``log`` and ``meta``; SQLite keeps -wal and -shm beside it
 
-A group commit is one INSERT statement with a row per record: one hop to SQLite's thread and, with
-``appendfsync always``, one fsync.  In WAL mode readers are not stopped by a commit, so links read
-on a connection of their own; the last rows stay in memory besides, and links that are up to date
-never touch the disk.
+A record is a row of the table.  A group commit is one INSERT statement with all its rows: one hop
+to SQLite's thread and, with ``appendfsync always``, one fsync.  In WAL mode readers are not stopped
+by a commit, so links read on a connection of their own; the last records stay in memory besides,
+and links that are up to date never touch the disk.
 
 Each row carries a CRC-32 over all its other columns.  A row that does not match is never skipped:
 opening, replaying and sending all stop with the file, the row and what to do.
@@ -30,10 +30,10 @@ from typing import Final
 import aiosqlite
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import Record
+from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import Region
 from crdtstream.store.errors import StoreError
-from crdtstream.store.log import FORMAT_VERSION, Fsync, Row, record_bytes, rows_within
+from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, leading_within
 from crdtstream.store.opening import read_opening, write_opening
 
 LOG_FILE: Final = "log.sqlite"
@@ -74,29 +74,29 @@ ADVICE: Final = (
 
 @dataclass(slots=True)
 class Tail:
-    """The last committed rows, in memory, bounded in bytes."""
+    """The last committed records, in memory, bounded in bytes."""
 
     bytes_max: int = TAIL_BYTES_MAX
-    rows: deque[Row] = field(default_factory=deque)
+    records: deque[Logged] = field(default_factory=deque)
     bytes: int = 0
 
-    def push(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self.rows.append(row)
-            self.bytes += record_bytes(row.record)
-        while self.bytes > self.bytes_max and len(self.rows) > 1:
-            self.bytes -= record_bytes(self.rows.popleft().record)
+    def push(self, records: Iterable[Logged]) -> None:
+        for logged in records:
+            self.records.append(logged)
+            self.bytes += record_bytes(logged.record)
+        while self.bytes > self.bytes_max and len(self.records) > 1:
+            self.bytes -= record_bytes(self.records.popleft().record)
 
     def holds(self, seq: int) -> bool:
-        return bool(self.rows) and seq >= self.rows[0].seq
+        return bool(self.records) and seq >= self.records[0].seq
 
-    def iterate_from(self, seq: int) -> Iterator[Row]:
+    def iterate_from(self, seq: int) -> Iterator[Logged]:
         # seq counts without gaps, so the distance is the offset.  Readers stand near the right
         # end, and a deque is quick at both.
-        from_end = self.rows[-1].seq - seq + 1
-        if from_end <= len(self.rows) // 2:
-            return reversed(list(islice(reversed(self.rows), max(0, from_end))))
-        return islice(self.rows, seq - self.rows[0].seq, None)
+        from_end = self.records[-1].seq - seq + 1
+        if from_end <= len(self.records) // 2:
+            return reversed(list(islice(reversed(self.records), max(0, from_end))))
+        return islice(self.records, seq - self.records[0].seq, None)
 
 
 class SqliteLog:
@@ -236,23 +236,23 @@ class SqliteLog:
 
     async def append(self, records: Sequence[Record]) -> None:
         assert records
-        rows = [Row(self._last_seq + 1 + index, record) for index, record in enumerate(records)]
-        assert len(rows) <= ROWS_PER_STATEMENT_MAX
-        values = [value for row in rows for value in _columns(row)]
-        # REPLACE, because a commit that failed is repeated with the same rows: should some error
+        logged = [Logged(seq, record) for seq, record in enumerate(records, self._last_seq + 1)]
+        assert len(logged) <= ROWS_PER_STATEMENT_MAX
+        values = [value for one in logged for value in _columns(one)]
+        # REPLACE, because a commit that failed is repeated with the same records: should some error
         # have come after they were written, they are written once more and not refused.
         statement = f"INSERT OR REPLACE INTO log ({ROW_COLUMNS}) VALUES " + ",".join(
-            ["(?,?,?,?,?,?,?)"] * len(rows)
+            ["(?,?,?,?,?,?,?)"] * len(logged)
         )
         try:
             await self._writer.execute(statement, values)
         except sqlite3.Error as error:
             raise StoreError(
-                f"{self.path}: cannot write row {rows[0].seq}: {error}; check space, rights and "
+                f"{self.path}: cannot write row {logged[0].seq}: {error}; check space, rights and "
                 "health of the disk. Nothing acknowledged is lost, and writing is tried again"
             ) from error
-        self._last_seq = rows[-1].seq
-        self._tail.push(rows)
+        self._last_seq = logged[-1].seq
+        self._tail.push(logged)
 
     async def sync(self) -> None:
         try:
@@ -262,12 +262,12 @@ class SqliteLog:
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: cannot sync: {error}; check the disk") from error
 
-    async def read_from(self, seq: int, *, bytes_max: int) -> list[Row]:
+    async def read_from(self, seq: int, *, bytes_max: int) -> list[Logged]:
         assert seq >= 1
         if seq > self._last_seq:
             return []
         if self._tail.holds(seq):
-            return rows_within(self._tail.iterate_from(seq), bytes_max)
+            return leading_within(self._tail.iterate_from(seq), bytes_max)
         last = await self._last_within(seq, bytes_max)
         query = f"SELECT {ROW_COLUMNS} FROM log WHERE seq BETWEEN ? AND ? ORDER BY seq"
         found = await self._fetch(query, (seq, last))
@@ -341,7 +341,7 @@ class SqliteLog:
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: cannot read: {error}. {ADVICE}") from error
 
-    def _checked(self, columns: Sequence[object]) -> Row:
+    def _checked(self, columns: Sequence[object]) -> Logged:
         match columns:
             case [
                 int(seq),
@@ -352,35 +352,35 @@ class SqliteLog:
                 (bytes() | None) as local,
                 int(crc),
             ]:
-                row = Row(seq, Record(Region(origin), first_n, last_n, batch, local))
-                if _crc(row) == crc:
-                    return row
+                logged = Logged(seq, Record(Region(origin), first_n, last_n, batch, local))
+                if _crc(logged) == crc:
+                    return logged
         raise StoreError(
             f"{self.path}: row {columns[0]} of table log is damaged (checksum). {ADVICE}"
         )
 
 
-def _crc(row: Row) -> int:
-    record = row.record
+def _crc(logged: Logged) -> int:
+    record = logged.record
     batch, local = record.batch, record.local
     # -1 tells "none" from "empty".
     batch_bytes = -1 if batch is None else len(batch)
     local_bytes = -1 if local is None else len(local)
-    head = (row.seq, record.origin, record.first_n, record.last_n, batch_bytes, local_bytes)
+    head = (logged.seq, record.origin, record.first_n, record.last_n, batch_bytes, local_bytes)
     crc = zlib.crc32(b"%d,%d,%d,%d,%d,%d" % head)
     return zlib.crc32(local or b"", zlib.crc32(batch or b"", crc))
 
 
-def _columns(row: Row) -> tuple[object, ...]:
-    record = row.record
+def _columns(logged: Logged) -> tuple[object, ...]:
+    record = logged.record
     return (
-        row.seq,
+        logged.seq,
         record.origin,
         record.first_n,
         record.last_n,
         record.batch,
         record.local,
-        _crc(row),
+        _crc(logged),
     )
 
 

@@ -1,5 +1,6 @@
 """The main job on real input: a year of weather, three producers, a cut, one consumer."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from crdtstream.local_regions import LocalRegions
 
 
 @pytest.fixture
-def regions(tmp_path: Path, base_port: int) -> "list[weather.Region]":
+def regions(tmp_path: Path, base_port: int) -> Iterator[list[weather.Region]]:
     local = LocalRegions(3, tmp_path / "regions", base_port=base_port)
     try:
         local.start_all()

@@ -30,7 +30,7 @@ def library(request: pytest.FixtureRequest) -> Library:
 
 
 def wait_until_blocked(node: Node, count: int = 1) -> None:
-    """Wait until so many clients wait in a blocking read."""
+    """Wait until ``count`` clients wait in a blocking read."""
     wait_until(
         lambda: node.call(lambda: node.database.waiting_count) == count, f"{count} blocked clients"
     )

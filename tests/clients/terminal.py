@@ -36,15 +36,24 @@ def run(*command: str | Path, stdin: bytes | str = "", home: Path = Path("/nonex
     return done.stdout.decode(errors="backslashreplace")
 
 
+class _Screen(pyte.Screen):
+    """A screen that answers what a program asks of a terminal, like where the cursor stands."""
+
+    def __init__(self, answer: Callable[[str], None]) -> None:
+        super().__init__(COLUMNS, LINES)
+        self._answer = answer
+
+    def write_process_input(self, data: str) -> None:
+        self._answer(data)
+
+
 class Terminal:
-    """A program at a terminal of its own, of which a test sees the screen."""
+    """A program at a terminal of its own, whose screen a test sees."""
 
     def __init__(self, master: int, process: "subprocess.Popen[bytes]") -> None:
         self.process = process
         self._master = master
-        self._display = pyte.Screen(COLUMNS, LINES)
-        # What the program asks of a terminal is answered, like where the cursor stands.
-        self._display.write_process_input = self.type
+        self._display = _Screen(self.type)
         self._stream = pyte.ByteStream(self._display)
 
     @property

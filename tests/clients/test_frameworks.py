@@ -3,9 +3,9 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from faststream.redis import RedisBroker, StreamSub
@@ -15,6 +15,9 @@ from tests.conftest import ROOT
 from tests.live.cluster import WAIT_SECONDS, Cluster, cluster_of, wait_until
 
 pytestmark = pytest.mark.live
+
+Work: TypeAlias = Callable[[dict[str, int]], Awaitable[None]]
+Subscribe: TypeAlias = Callable[[Work], Work]
 
 
 class Order(BaseModel):
@@ -41,7 +44,9 @@ def cluster(running: Cluster) -> Cluster:
 
 
 def broker_of(cluster: Cluster, region: int) -> RedisBroker:
-    return RedisBroker(f"redis://127.0.0.1:{cluster[region].resp_port}", logger=None)
+    # That there may be no logger, its types do not say.
+    quiet: Any = None
+    return RedisBroker(f"redis://127.0.0.1:{cluster[region].resp_port}", logger=quiet)
 
 
 @asynccontextmanager
@@ -61,7 +66,7 @@ async def consuming(broker: RedisBroker) -> AsyncIterator[None]:
 
 
 async def until(holds: Any, what: str) -> None:
-    """``wait_until`` for a test whose own loop must go on meanwhile."""
+    """``wait_until`` for a test whose own loop must go on."""
     await asyncio.to_thread(wait_until, holds, what)
 
 
@@ -181,11 +186,11 @@ async def test_what_a_crashed_consumer_had_is_recovered(
     got: list[int] = []
     rescuer = broker_of(cluster, 2)
     option = "claim_min_idle_time" if claims_while_reading else "min_idle_time"
-    stream = StreamSub(
-        "jobs", group="workers", consumer="rescuer", polling_interval=10, **{option: 50}
-    )
+    given: dict[str, Any] = {"polling_interval": 10, option: 50}
+    stream: Any = StreamSub("jobs", group="workers", consumer="rescuer", **given)
+    subscribe: Subscribe = rescuer.subscriber(stream=stream)
 
-    @rescuer.subscriber(stream=stream)
+    @subscribe
     async def work(job: dict[str, int]) -> None:
         got.append(job["number"])
 

@@ -304,7 +304,7 @@ def test_the_newest_entry_alone(r: Any) -> None:
 
 def test_redis_py_s_unified_replies(node: Node) -> None:
     """With ``legacy_responses=False`` both protocols yield the same objects."""
-    replies = []
+    replies: list[Any] = []
     for protocol in (2, 3):
         with redis.Redis(
             port=node.port, protocol=protocol, legacy_responses=False, decode_responses=True

@@ -20,7 +20,7 @@ def r(node: Node, request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def filled(r: Any, count: int, **options: Any) -> list[str]:
-    """IDs of so many entries in s."""
+    """IDs of new entries in s."""
     return [r.xadd("s", {"n": n}, **options) for n in range(count)]
 
 

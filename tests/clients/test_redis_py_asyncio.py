@@ -20,7 +20,7 @@ async def r(node: Node, library: Library) -> AsyncIterator[Any]:
 
 
 async def blocked(node: Node, count: int = 1) -> None:
-    """``wait_until_blocked`` for a test whose own loop must go on meanwhile."""
+    """``wait_until_blocked`` for a test whose own loop must go on."""
     await asyncio.to_thread(wait_until_blocked, node, count)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from redis.backoff import ConstantBackoff
+from redis.backoff import ConstantBackoff, NoBackoff
 from redis.retry import Retry
 
 from tests.clients.conftest import wait_until_blocked
@@ -162,7 +162,7 @@ def test_a_pool_survives_a_restart(process: Process, library: Library) -> None:
     with library.connect(process.resp_port, decode_responses=True) as r:
         key = f"pool:{library}"
         before = r.xadd(key, {"n": 0})
-        # Several connections, all of which go stale.
+        # Several connections; all of them go stale.
         with ThreadPoolExecutor(4) as threads:
             barrier = threading.Barrier(4, timeout=20)
             assert all(threads.map(lambda _: (barrier.wait(), r.ping()), range(4)))
@@ -214,7 +214,7 @@ def test_a_client_that_retries_waits_for_the_node(process: Process) -> None:
 
 
 def test_a_blocked_reader_hears_of_the_end(process: Process) -> None:
-    with redis.Redis(port=process.resp_port, retry=None) as reader:
+    with redis.Redis(port=process.resp_port, retry=Retry(NoBackoff(), 0)) as reader:
         with in_thread(lambda: reader.xread({"quiet": "$"}, block=60_000)) as errors:
             wait_until(
                 lambda: process.client.info("clients")["blocked_clients"] == 1, "a blocked client"

@@ -38,7 +38,7 @@ STEERED_AROUND = {
     "id-spelling": "IDs are written in digits",
     "xsetid-lowers": "XSETID only goes up",
     "rename-drops-groups": "no RENAME",
-    "rename-packs-anew": "no RENAME",
+    "rename-packs-again": "no RENAME",
     "group-keeps-key": "the last group of a stream that never had an entry is not destroyed",
     "watch-sees-groups": "nobody watches while a group or the last ID is changed",
     "empty-nodes": "no exact MINID above which something was deleted",

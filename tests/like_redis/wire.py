@@ -1,8 +1,8 @@
 """RESP as it stands on the wire: requests as bytes, replies with every distinction kept.
 
 Client libraries turn a null array, a null bulk string and RESP3's null into one None, a status
-into a string, and a map into one without order or repeated keys.  Whoever compares servers wants
-to see all that, so replies are read into these shapes:
+into a string, and a map into one without order or repeated keys.  A test that compares servers
+wants to see all that, so replies are read into these shapes:
 
     bulk string  bytes            status   Simple(text)       null bulk (RESP2)   NULL_BULK
     integer      int              error    Failure(text)      null array (RESP2)  NULL_ARRAY

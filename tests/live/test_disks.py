@@ -20,7 +20,7 @@ VALUE = "x" * 10_000
 
 
 def limit_files(node: Node, bytes_max: int) -> None:
-    """Let no file of the node's grow beyond so many bytes: to it, that is a full disk."""
+    """Let no file of the node's grow beyond a size: to it, that is a full disk."""
     assert node.process is not None
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (bytes_max, resource.RLIM_INFINITY))
 

@@ -101,7 +101,7 @@ def test_a_half_open_connection_is_noticed_and_replaced(proxied: Proxied) -> Non
     add(cluster, 1)
     cluster.converge()
     proxy = proxied.proxies[2, 1]
-    # timeout 0: data is held back for ever, and the connection stays open.
+    # timeout 0: data is held back without end, and the connection stays open.
     for stream in ("upstream", "downstream"):
         proxy.add_toxic(type="timeout", stream=stream, attributes={"timeout": 0})
     cluster[1].client.xadd("s", {"f": "v"})
@@ -116,7 +116,7 @@ def test_a_half_open_connection_is_noticed_and_replaced(proxied: Proxied) -> Non
 
 def test_a_connection_that_breaks_again_and_again_loses_nothing(proxied: Proxied) -> None:
     cluster = proxied.cluster
-    # Each connection is closed after so many bytes.
+    # Each connection is closed after this number of bytes.
     for proxy in proxied.proxies.values():
         proxy.add_toxic(type="limit_data", attributes={"bytes": 6_000})
     add(cluster, 150)

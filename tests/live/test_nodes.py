@@ -5,6 +5,7 @@ import signal
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -168,11 +169,12 @@ def test_health_is_told_over_http_and_grpc(tmp_path: Path) -> None:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}/nothing")
         with grpc.insecure_channel(node.grpc_address) as channel:
-            health = health_pb2_grpc.HealthStub(channel)
+            health: Any = health_pb2_grpc.HealthStub(channel)
             for service in ("", "crdtstream.v1.Replication", "crdtstream.v1.Admin"):
                 answer = health.Check(health_pb2.HealthCheckRequest(service=service))
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING
-            listing = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+            reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+            listing = reflection.ServerReflectionInfo(
                 iter([reflection_pb2.ServerReflectionRequest(list_services="")])
             )
             names = {service.name for service in next(listing).list_services_response.service}

@@ -230,7 +230,7 @@ def rss_bytes(node: Node) -> int:
 
 
 def test_a_flood_over_a_slow_link_delays_no_entries_and_fills_no_memory(proxied: Proxied) -> None:
-    """300 MB are published over a link of 500 KB/s; entries arrive meanwhile."""
+    """300 MB are published over a link of 500 KB/s; entries arrive all the same."""
     cluster = proxied.cluster
     first, second = cluster[1], cluster[2]
     proxied.proxy.add_toxic(type="bandwidth", attributes={"rate": 500})

@@ -5,6 +5,7 @@ import shutil
 import signal
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ from crdtstream.cli import main
 from crdtstream.store.opening import OPENED_FILE
 from crdtstream.store.sqlite import LOG_FILE
 from tests.live.cluster import Cluster, Node, wait_until
+
+
+def names(node: Node, peer: int, uid: str) -> bool:
+    """Whether the link from a peer is refused with this identity."""
+    return uid in node.link(peer).error
 
 
 @pytest.fixture
@@ -154,7 +160,7 @@ def test_regions_of_two_databases_refuse_each_other(two_regions: Cluster) -> Non
     assert old != new
     add(first, 3)
     for node, peer in ((first, 2), (second, 1)):
-        wait_until(lambda node=node, peer=peer: old in node.link(peer).error, "it says which")
+        wait_until(partial(names, node, peer, old), "it says which")
         assert new in node.link(peer).error
     waited = CliRunner().invoke(
         main.app,

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import redis
@@ -79,7 +80,8 @@ def test_a_reader_goes_from_region_to_region_and_has_each_entry_once(
     for index in range(20):
         for node in three_regions.nodes.values():
             node.client.xadd("s", {"index": index})
-    cursor, had = b"0", []
+    cursor: Any = b"0"
+    had: list[Any] = []
     while len(had) < 60:
         for node in three_regions.nodes.values():
             cursor, entries = node.client.execute_command(

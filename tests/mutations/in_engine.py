@@ -109,7 +109,7 @@ ENGINE: Final = (
     Mutation(
         "checksum-not-looked-at",
         "crdtstream/store/sqlite.py",
-        "                if _crc(row) == crc:\n",
+        "                if _crc(logged) == crc:\n",
         "                if crc:\n",
         (DAMAGE + "test_one_changed_bit_is_noticed[batch]",),
         "a damaged row is replayed and sent",
@@ -149,8 +149,8 @@ ENGINE: Final = (
     Mutation(
         "tail-off-by-one",
         "crdtstream/store/sqlite.py",
-        "from_end = self.rows[-1].seq - seq + 1\n",
-        "from_end = self.rows[-1].seq - seq\n",
+        "from_end = self.records[-1].seq - seq + 1\n",
+        "from_end = self.records[-1].seq - seq\n",
         (STORE + "test_the_tail_is_the_end_of_the_log",),
         "a link that is up to date misses a batch",
     ),

@@ -40,7 +40,7 @@ EXPIRIES: Final = (
         "crdtstream/core/applying/apply_effect.py",
         "        registers.forget_covered_by(context)\n        keys.judge_deadline",
         "        keys.judge_deadline",
-        (SCENARIO + "[0-keys/an-expired-key-begins-anew]",),
+        (SCENARIO + "[0-keys/an-expired-key-begins-again]",),
         "a deadline that is over ends the stream that begins after it",
     ),
     Mutation(

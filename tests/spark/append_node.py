@@ -85,7 +85,7 @@ def append_node() -> Iterator[AppendNode]:
     server = grpc.server(
         ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", 64 << 20)]
     )
-    rpc.add_QueryServicer_to_server(node, server)  # type: ignore[no-untyped-call]
+    rpc.add_QueryServicer_to_server(node, server)
     node.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:

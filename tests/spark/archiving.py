@@ -31,11 +31,12 @@ def main() -> None:
 
     from crdtstream.spark.options import SourceOptions
     from crdtstream.spark.session import make_session
+    from tests.spark.conftest import TEST_CONF
 
     spark = make_session(
         "killed",
         master=f"local[2,{ATTEMPTS_MAX}]",
-        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
+        conf=TEST_CONF,
     )
     nodes = SourceOptions.parse({"nodes": given.nodes}).nodes
     run = run_archive if given.job == "archive" else run_replay

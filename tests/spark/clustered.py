@@ -88,7 +88,7 @@ def spark_cluster(folder: Path, port: int) -> Iterator[SparkCluster]:
         *("--work-dir", str(folder / "work"), f"spark://127.0.0.1:{port}"),
     ]
     isolated = ["unshare", "--mount", "sh", "-ec", ISOLATED, "sh", str(apart), *worker]
-    # Whoever starts first waits for the other.
+    # The first to start waits for the other.
     commands = {
         "master": [*_class("master.Master"), *address, "--port", str(port)],
         "worker": isolated,
@@ -195,13 +195,14 @@ def _report(spark: "SparkSession", given: argparse.Namespace) -> dict[str, Any]:
 
 def _unprobed(spark: "SparkSession", given: argparse.Namespace) -> dict[str, Any]:
     """As when the workers that were asked share the folder, and those that write do not."""
-    from crdtstream.spark.jobs import archive
+    import crdtstream.spark.jobs.archive
 
-    asked, archive.check_shared = archive.check_shared, lambda *_: None
+    job: Any = crdtstream.spark.jobs.archive
+    asked, job.check_shared = job.check_shared, lambda *_: None
     try:
         return _trim(spark, given)
     finally:
-        archive.check_shared = asked
+        job.check_shared = asked
 
 
 def _nodes(given: argparse.Namespace) -> Any:

@@ -21,11 +21,21 @@ SECONDS_MAX = 300
 # A few small tests at a time on a small machine.
 TEST_MASTER = "local[2]"
 # Tests are too short for what Java's second compiler would make of them: half the time without.
-QUICK_JAVA = f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Spark's classes need no proof that they are well formed in each process.
+_QUICK = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+QUICK_JAVA = f"{JAVA_OPTIONS} {_QUICK}"
+# For programs that make a session without our options; Java says on stderr that it heeds it.
+QUICK_ENVIRONMENT = {"JDK_JAVA_OPTIONS": _QUICK}
 TEST_CONF = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.shuffle.partitions": "2",
+    # A query over some hundred rows ends before the code generated for it would be compiled.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 

@@ -78,7 +78,8 @@ class FakeNode(rpc.QueryServicer):
         return [request for name, request, _ in self.asked if name == method]
 
     def _answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
-        self.asked.append((method, request, dict(context.invocation_metadata())))
+        metadata: Any = context.invocation_metadata()
+        self.asked.append((method, request, dict(metadata)))
         if method not in self.on:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "not in this test")
         return self.on[method](request, context)
@@ -101,6 +102,6 @@ class FakeNode(rpc.QueryServicer):
 
 
 def pieces(data: bytes, *, size: int, lost_n: int = 0) -> Iterator[pb.ScanPiece]:
-    """An Arrow stream in pieces of so many bytes."""
+    """An Arrow stream in pieces of ``size`` bytes."""
     for at in range(0, len(data), size):
         yield pb.ScanPiece(data=data[at : at + size], lost_n=0 if at else lost_n)

@@ -25,11 +25,12 @@ TASKS_OF = "pyspark.daemon pyspark.worker"
 def main() -> None:
     given = arguments()
     from crdtstream.spark.session import make_session
+    from tests.spark.conftest import TEST_CONF
 
     spark = make_session(
         "killed",
         master=f"local[2,{ATTEMPTS_MAX}]",
-        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
+        conf=TEST_CONF,
     )
     match given.job:
         case "copy":

@@ -48,13 +48,13 @@ class _PassOn(grpc.GenericRpcHandler):
     def service(self, details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any]":
         method = details.method
         if method.rpartition("/")[2] in _STREAMING:
-            call = self._upstream.unary_stream(method)
+            call: Any = self._upstream.unary_stream(method)
 
             def stream(request: bytes, _context: object) -> Iterator[bytes]:
                 yield from self._changed(method, request, call(request, timeout=60))
 
             return grpc.unary_stream_rpc_method_handler(stream)
-        ask = self._upstream.unary_unary(method)
+        ask: Any = self._upstream.unary_unary(method)
         return grpc.unary_unary_rpc_method_handler(
             lambda request, _context: ask(request, timeout=60)
         )

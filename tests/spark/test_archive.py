@@ -373,7 +373,7 @@ def test_a_checkpoint_that_does_not_go_on_from_the_archive_is_refused(
 ) -> None:
     """As when one of the two was brought back from a backup, and the other one not.
 
-    Of an older checkpoint, Spark plans the batches anew, which end elsewhere then.
+    From an older checkpoint Spark plans the batches again, and they end elsewhere then.
     """
     key = b"apart:" + older.encode()
     options = options_of(shared_regions, tmp_path / "a", key)
@@ -477,13 +477,17 @@ def drill(regions: Cluster, tmp_path: Path, seed: int) -> Iterator[Drill]:
 
 
 @pytest.mark.timeout(4 * RUN_SECONDS_MAX)
-@pytest.mark.parametrize("seed", [4711])
+@pytest.mark.parametrize(
+    ("seed", "entries", "kills"),
+    [(4711, 100, 1), pytest.param(4711, 400, 2, marks=pytest.mark.soak)],
+    ids=["some", "many"],
+)
 def test_each_entry_is_archived_once_in_spite_of_kills(
-    spark: "SparkSession", drill: Drill, seed: int
+    spark: "SparkSession", drill: Drill, entries: int, kills: int
 ) -> None:
     """Of the whole program, of a task's Python process, and of the region that is read."""
-    drill.fill(400)
-    for _ in range(2):
+    drill.fill(entries)
+    for _ in range(kills):
         drill.start()
         drill.pass_some_steps()
         drill.archiving.kill()

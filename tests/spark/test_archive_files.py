@@ -25,7 +25,14 @@ from crdtstream.spark.jobs.archive_layout import (
     matching,
 )
 from crdtstream.spark.jobs.archive_reader import each_message_once, read_archive
-from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
+from crdtstream.spark.jobs.archive_state import (
+    Move,
+    Publication,
+    Segment,
+    State,
+    commit,
+    load,
+)
 from crdtstream.spark.jobs.folder import (
     ArchiveError,
     Folder,
@@ -224,9 +231,7 @@ def test_the_state_reads_back(folder: Folder) -> None:
             vector={1: 5, 2: 2**63},
             entries=7,
             segments=(Segment("_archive/segments/x", 7, 100),),
-            publication=publishing.Publication(
-                4, "staging", (publishing.Move(("old",), (("new", "name"),)),), ("x",)
-            ),
+            publication=Publication(4, "staging", (Move(("old",), (("new", "name"),)),), ("x",)),
         ),
     )
 
@@ -261,7 +266,7 @@ def test_a_state_that_is_not_ours_is_not_taken_for_an_empty_archive(tmp_path: Pa
 def entries(
     spark: "SparkSession", dots: range, *, key: bytes = b"flights", days: int = 1
 ) -> "DataFrame":
-    """One entry a dot, of region 1, on each of so many days in turn."""
+    """One entry a dot, of region 1, on each of ``days`` days in turn."""
     rows = [
         (
             key,

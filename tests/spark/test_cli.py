@@ -17,7 +17,7 @@ from crdtstream.cli.pipeline import _show
 from crdtstream.cli.spark_options import PASSWORD_VARIABLE, Reach, moment_ms
 from crdtstream.local_regions import layout, settings_text
 from tests.live.cluster import Cluster
-from tests.spark.conftest import nodes_of, require_spark
+from tests.spark.conftest import TEST_CONF, nodes_of, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -266,7 +266,10 @@ def test_report_is_written(
 
 @pytest.mark.live
 @pytest.mark.parametrize("job", JOBS)
-def test_nobody_answers(spark: "SparkSession", job: str, tmp_path: Path) -> None:
+def test_nobody_answers(
+    spark: "SparkSession", job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdtstream.spark.jobs.regions.FIND_SECONDS_MAX", 0.2)
     command, *folder = JOBS[job]
     words = ("--nodes", "127.0.0.1:1", "--failover", "0.2")
     result = run(command, *(str(tmp_path / one) for one in folder), *words)
@@ -281,7 +284,9 @@ def test_job_as_a_program(shared_regions: Cluster) -> None:
     require_spark()
     shared_regions[1].client.xadd("program", {"a": "b"})
     words = ["audit", "--streams", "program", "--output", "", "--nodes", nodes_of(shared_regions)]
-    words += ["--master", "local[1]", "--conf", "spark.driver.memory=512m"]
+    words += ["--master", "local[1]"]
+    for name, value in (TEST_CONF | {"spark.driver.memory": "512m"}).items():
+        words += ["--conf", f"{name}={value}"]
     ended = subprocess.run(
         [sys.executable, "-m", "crdtstream", "pipeline", *words],
         capture_output=True,

@@ -1,7 +1,7 @@
-"""A database that is set up anew under its old name is another one, and nothing takes it for the
+"""A database that is set up again under its old name is another one, and nothing takes it for the
 one before: archives, checkpoints, replays, reports, tasks that go on elsewhere.
 
-    node 1   fifty entries, which are archived and read;  set up anew:  two hundred entries
+    node 1   fifty entries, which are archived and read;  set up again:  two hundred entries
     node 2   on its own, a database of the same name
 """
 
@@ -40,10 +40,10 @@ STREAM = "s"
 
 @dataclass(frozen=True, slots=True)
 class Anew:
-    """What is there after the database was set up anew.
+    """What is there after the database was set up again.
 
     Attributes:
-        cluster: the node that was set up anew, and one that has a database of its own.
+        cluster: the node that was set up again, and one that has a database of its own.
         before, now: identities of the first node's databases.
         archive: folder of an archive of the database before, and of a replay of it, ``named``,
             which went into that database.

@@ -41,7 +41,7 @@ def plainly(rows: list[list[tuple[bytes, bytes | None]]]) -> list[bytes]:
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[str], list[list[bytes | None]]]:
-    """Names of columns, and columns of which every row has at least one value."""
+    """Names of columns, and columns with at least one value in every row."""
     names = draw(st.lists(texts, min_size=1, max_size=5))
     value = st.one_of(st.none(), blobs) if draw(st.booleans()) else blobs
     row = st.tuples(*[value for _ in names]).filter(lambda row: any(v is not None for v in row))

@@ -44,7 +44,10 @@ def test_subset_is_even() -> None:
 
 def test_hour_in_which_nothing_left_has_no_average() -> None:
     fields = ("origin", "time_hour", "dep_delay")
-    rows = [("EWR", "h1", "NA"), ("EWR", "h1", "NA"), ("EWR", "h2", "-3"), ("EWR", "h2", "NA")]
+    rows: list[tuple[str, ...]] = [
+        *(("EWR", "h1", "NA"), ("EWR", "h1", "NA")),
+        *(("EWR", "h2", "-3"), ("EWR", "h2", "NA")),
+    ]
     assert flights.delays(Flights(fields, {1: rows})) == {
         ("EWR", "h1"): Delays(2, 0, None, None),
         ("EWR", "h2"): Delays(2, 1, -3, -3.0),

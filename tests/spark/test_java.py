@@ -18,7 +18,7 @@ from crdtstream.spark.session import (
     make_session,
     sql_settings,
 )
-from tests.spark.conftest import require_spark
+from tests.spark.conftest import QUICK_ENVIRONMENT, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,7 +201,12 @@ def test_spark_submit_decides_before_us(tmp_path: Path) -> None:
     words += ["--conf", "spark.sql.session.timeZone=Europe/Berlin"]
     ended = subprocess.run(
         [submit, *words, script],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java())},
+        env={
+            **os.environ,
+            **QUICK_ENVIRONMENT,
+            "PYSPARK_PYTHON": sys.executable,
+            "JAVA_HOME": str(find_java()),
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -15,7 +15,7 @@ from crdtstream.spark.nodes import (  # noqa: E402
     Nodes,
     NodesError,
     OtherDatabaseError,
-    StaleBatchError,
+    StaleAppendError,
     patterns_literal,
 )
 from crdtstream.spark.options import Security  # noqa: E402
@@ -171,7 +171,7 @@ def test_nobody_there_is_told_with_what_to_do() -> None:
 def test_a_stale_append_is_an_error_of_its_own(fakes: Callable[[], FakeNode]) -> None:
     fake = fakes()
     fake.on["Append"] = refuses(Code.FAILED_PRECONDITION, "stale: batch 5 was followed")
-    with nodes_at(fake) as nodes, pytest.raises(StaleBatchError, match="batch 5"):
+    with nodes_at(fake) as nodes, pytest.raises(StaleAppendError, match="batch 5"):
         nodes.append(pb.AppendRequest())
 
 
@@ -490,9 +490,15 @@ def tls_node(certificates: Path) -> Iterator[FakeNode]:
     node.stop()
 
 
+def security_with(folder: Path, *names: str) -> Security:
+    """TLS with these files: of the authority, of a certificate, of its key; empty: none."""
+    ca, certificate, key = (str(folder / name) if name else "" for name in names)
+    return Security(tls=True, tls_ca_file=ca, tls_cert_file=certificate, tls_key_file=key)
+
+
 def test_both_sides_show_their_certificates(certificates: Path, tls_node: FakeNode) -> None:
-    files = [str(certificates / name) for name in ("ca.pem", "program.pem", "program.key")]
-    with nodes_at(tls_node, security=Security("", "", *files, tls=True)) as nodes:
+    security = security_with(certificates, "ca.pem", "program.pem", "program.key")
+    with nodes_at(tls_node, security=security) as nodes:
         assert nodes.position().region == 1
 
 
@@ -500,8 +506,7 @@ def test_both_sides_show_their_certificates(certificates: Path, tls_node: FakeNo
 def test_a_side_that_is_not_known_is_not_talked_to(
     certificates: Path, tls_node: FakeNode, names: tuple[str, ...]
 ) -> None:
-    files = [str(certificates / name) if name else "" for name in names]
-    security = Security("", "", *files, tls=True)
+    security = security_with(certificates, *names)
     with nodes_at(tls_node, security=security, seconds=0.2) as nodes, pytest.raises(NodesError):
         nodes.position()
     assert tls_node.asked == []

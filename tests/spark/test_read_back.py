@@ -382,7 +382,7 @@ class TwoFolders(LocalFolder):
         super().create(path, b"of earlier" if self._apart == "writing" else content)
 
     def files(self, path: str) -> list[FileSize]:
-        return (self._own if self._apart == "reading" else super()).files(path)
+        return self._own.files(path) if self._apart == "reading" else super().files(path)
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,14 @@ def archived(
     publish(spark, folder, state, merging)
 
 
+@pytest.fixture(scope="module")
+def small(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of one entry that nothing changes."""
+    path = tmp_path_factory.mktemp("small")
+    archived(spark, path, [row(1, {"n": "1"})])
+    return path
+
+
 def options_of(cluster: Cluster, path: Path, **given: Any) -> ReplayOptions:
     addresses = tuple(node.grpc_address for node in cluster.nodes.values())
     nodes = NodesOptions(addresses, Security(), failover_seconds=20.0)
@@ -191,7 +199,8 @@ def test_entries_come_in_the_order_of_their_ids(
         archived(spark, tmp_path, rows[part::3])
     by_id = sorted(rows, key=lambda one: tuple(map(int, one[1].split("-"))))
 
-    for name, given in {b"order:1": {"rate": 1e6}, b"order:2": {"partitions": 2}}.items():
+    ways: dict[bytes, dict[str, Any]] = {b"order:1": {"rate": 1e6}, b"order:2": {"partitions": 2}}
+    for name, given in ways.items():
         outcome = replay(spark, options_of(shared_regions, tmp_path, target=name, **given))
         assert outcome.chunks_total > 5
         assert numbers(shared_regions, name) == [one[6] for one in by_id]
@@ -201,7 +210,7 @@ def test_a_message_that_stands_in_two_regions_is_replayed_once(
     spark: "SparkSession", shared_regions: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_small_chunks(monkeypatch)
-    named = {"producer": "p", "idempotent_id": "1"}
+    named: dict[str, Any] = {"producer": "p", "idempotent_id": "1"}
     rows = [row(n, {"n": str(n)}) for n in range(2, 50)]
     rows += [row(1, {"n": "1"}, **named), row(1, {"n": "1"}, origin=2, ms=90_000, **named)]
     archived(spark, tmp_path, rows)
@@ -279,7 +288,7 @@ def test_files_that_are_merged_meanwhile_are_looked_for_again(
     archived(spark, tmp_path, [row(n, {"n": str(n)}) for n in range(10)])
     archived(spark, tmp_path, [row(n, {"n": str(n)}) for n in range(10, 20)])
     append = replay_module._Replay._append_once
-    attempts = []
+    attempts: list[int] = []
 
     def merged_before_appending(self: Any, *given: Any) -> Any:
         if not attempts:
@@ -298,20 +307,25 @@ def test_files_that_are_merged_meanwhile_are_looked_for_again(
     assert numbers(shared_regions, b"merged") == list(range(20))
 
 
+@pytest.mark.parametrize(
+    ("entries", "shares"),
+    [(600, [0.3]), pytest.param(1_500, [0.2, 0.6], marks=pytest.mark.soak)],
+    ids=["once", "twice"],
+)
 def test_a_program_killed_at_random_moments_replays_each_entry_once(
-    spark: "SparkSession", regions: Cluster, tmp_path: Path
+    spark: "SparkSession", regions: Cluster, tmp_path: Path, entries: int, shares: list[float]
 ) -> None:
     path = tmp_path / "archive"
-    archived(spark, path, [row(n, {"n": str(n)}, key=b"k:%d" % (n % 5)) for n in range(1_500)])
+    archived(spark, path, [row(n, {"n": str(n)}, key=b"k:%d" % (n % 5)) for n in range(entries)])
     chance = random.Random(4711)
     replaying = Replaying(
         tmp_path / "log", nodes=nodes_of(regions), path=str(path), target="killed", rate="500"
     )
     client = regions[1].client
     try:
-        for share in (0.2, 0.6):
+        for share in shares:
             replaying.start()
-            upto = 1_500 * share + chance.randrange(300)
+            upto = entries * (share + 0.2 * chance.random())
             _wait(replaying, lambda: client.xlen(b"killed") >= upto)  # noqa: B023 - called at once
             replaying.kill()
         replaying.start()
@@ -323,7 +337,7 @@ def test_a_program_killed_at_random_moments_replays_each_entry_once(
     assert replaying.status() == 0, replaying.log()
     regions.converge()
     for region in regions.nodes:
-        assert numbers(regions, b"killed", region) == list(range(1_500))
+        assert numbers(regions, b"killed", region) == list(range(entries))
 
 
 def _wait(program: Replaying, condition: Callable[[], object]) -> None:
@@ -461,13 +475,12 @@ def test_a_rate_does_not_make_up_for_a_long_stop(moments: Time) -> None:
 def test_options_that_cannot_be_meant(
     spark: "SparkSession",
     shared_regions: Cluster,
-    tmp_path: Path,
+    small: Path,
     given: dict[str, Any],
     told: str,
 ) -> None:
-    archived(spark, tmp_path, [row(1, {"n": "1"})])
     with pytest.raises(ReplayError, match=told):
-        replay(spark, options_of(shared_regions, tmp_path, **given))
+        replay(spark, options_of(shared_regions, small, **given))
 
 
 def test_without_an_archive_nothing_is_begun(
@@ -497,7 +510,7 @@ def test_two_programs_with_one_replay_add_nothing_twice(
     archived(spark, tmp_path, [row(n, {"n": str(n)}) for n in range(30)])
     options = options_of(shared_regions, tmp_path, target=b"two", replay_id="two")
     append = replay_module._Replay._append_once
-    others = []
+    others: list[object] = []
 
     def another_one_first(self: Any, *given: Any) -> Any:
         if not others:

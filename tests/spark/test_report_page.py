@@ -229,10 +229,12 @@ def test_windows_without_entries_are_drawn_as_none() -> None:
 
 def lines_of(plot: Markup) -> list[list[tuple[float, float]]]:
     paths = re.findall(r'<path d="([^"]+)" class="line', plot)
-    return [
-        [tuple(map(float, point.split(","))) for point in re.split("[ML ]+", path) if point]
-        for path in paths
-    ]
+    return [[point(text) for text in re.split("[ML ]+", path) if text] for path in paths]
+
+
+def point(text: str) -> tuple[float, float]:
+    x, y = map(float, text.split(","))
+    return x, y
 
 
 def test_a_line_is_where_its_values_are() -> None:

@@ -20,7 +20,8 @@ from tests.spark.conftest import nodes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 pytestmark = pytest.mark.live
 
@@ -68,10 +69,9 @@ def test_columns_are_fields_as_spark_casts_them(
     )
     write(frame, stream="types")
     cast = frame.select([f.col(f"`{name}`").cast("string").alias(name) for name in frame.columns])
+    (shown,) = cast.take(1)
     expected = {
-        name.encode(): text.encode()
-        for name, text in cast.first().asDict().items()
-        if text is not None
+        name.encode(): text.encode() for name, text in shown.asDict().items() if text is not None
     }
     assert len(expected) == 19
     assert entries(shared_regions, "types") == [expected]

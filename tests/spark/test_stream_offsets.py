@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from crdtstream.spark.entries import default_schema
 from crdtstream.spark.nodes import DataLossError, NodesError, OtherDatabaseError
 from crdtstream.spark.options import OptionsError, SourceOptions, ValueFormat
+from crdtstream.spark.ranges import RangesPartition
 from crdtstream.spark.stream_source import EntriesStreamReader
 from crdtstream.spark.vectors import cut_by_dots
 from crdtstream.v1 import effects_pb2
@@ -39,7 +40,7 @@ def vector(**counts: int) -> effects_pb2.VersionVector:
 
 
 class Region(FakeNode):
-    """A node with one stream, every dot of which is an entry."""
+    """A node with one stream in which every dot is an entry."""
 
     def __init__(self, region: int, **counts: int) -> None:
         super().__init__()
@@ -126,6 +127,7 @@ def test_an_offset_never_goes_back(make: Callable[..., Region]) -> None:
     end = reader.latestOffset(start, ALL)
     assert end == {"1": 500, "2": 60, **OWN}
     (partition,) = reader.partitions(start, end)
+    assert isinstance(partition, RangesPartition)
     assert [(r.origin, r.above_n, r.upto_n) for r in partition.ranges] == [(2, 40, 60)]
 
 
@@ -198,6 +200,7 @@ def test_latest_of_an_empty_database_is_before_its_first_entry(
     end = reader.latestOffset(first, ALL)
     assert end == {"3": 1, **OWN}
     (partition,) = reader.partitions(first, end)
+    assert isinstance(partition, RangesPartition)
     assert [(r.above_n, r.upto_n) for r in partition.ranges] == [(0, 1)]
 
 
@@ -209,7 +212,7 @@ def test_a_run_of_what_is_there_ends_where_it_was(make: Callable[..., Region]) -
     end = reader.latestOffset({}, ALL)
     assert end == {"1": 5, **OWN}
     assert reader.latestOffset(end, ALL) is end
-    # What came meanwhile is told as lag.
+    # What came since is told as lag.
     lag = {"lagEntries": {"s/1": 45, "s/2": 3}}
     assert reader.reportLatestOffset() == {"1": 50, "2": 3, **OWN, **lag}
 

@@ -19,7 +19,7 @@ from tests.spark.test_source import append, xrange_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Query:
@@ -37,9 +37,11 @@ class Query:
 
         frame = self.spark.readStream.format("crdtstream").options(**self.options).load()
         # Files know nothing of maps with text; the task tells how a batch was cut.
-        columns = ["stream", "id", "origin", "dot", f.to_json("fields").alias("fields")]
+        fields = f.to_json("fields").alias("fields")
         return (
-            frame.select(*columns, f.spark_partition_id().alias("task"))
+            frame.select(
+                "stream", "id", "origin", "dot", fields, f.spark_partition_id().alias("task")
+            )
             .writeStream.format("parquet")
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(**trigger)
@@ -341,7 +343,7 @@ def test_a_checkpoint_of_other_nodes_is_refused(
         startingOffsets='{"1": 999999999}',
         failoverSeconds="0.5",
     )
-    with pytest.raises(Exception, match="another database, or were they set up anew"):
+    with pytest.raises(Exception, match="another database, or were they set up again"):
         query.run()
 
 

@@ -15,7 +15,7 @@ import pytest
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Region
 from crdtstream.store.errors import StoreError
-from crdtstream.store.log import FORMAT_VERSION, Fsync, Log, MemoryLog, Row
+from crdtstream.store.log import FORMAT_VERSION, Fsync, Log, Logged, MemoryLog
 from crdtstream.store.sqlite import LOG_FILE, SqliteLog, Tail
 
 R1, R2, R3 = Region(1), Region(2), Region(3)
@@ -57,7 +57,7 @@ async def test_rows_come_back_in_order_and_whole(log: Log) -> None:
     await log.append(records[1:])
     assert log.last_seq == 4
     rows = await log.read_from(1, bytes_max=1 << 20)
-    assert rows == [Row(seq, record) for seq, record in enumerate(records, start=1)]
+    assert rows == [Logged(seq, record) for seq, record in enumerate(records, start=1)]
     assert await log.read_from(3, bytes_max=1 << 20) == rows[2:]
     assert await log.read_from(5, bytes_max=1 << 20) == []
 
@@ -262,7 +262,7 @@ async def read_all(folder: Path) -> list[Record]:
 @pytest.mark.parametrize("bytes_max", [0, 200, 1000, 1 << 20])
 def test_the_tail_is_the_end_of_the_log(bytes_max: int) -> None:
     tail = Tail(bytes_max=bytes_max)
-    rows = [Row(seq, batch(R1, seq)) for seq in range(1, 41)]
+    rows = [Logged(seq, batch(R1, seq)) for seq in range(1, 41)]
     for start in range(0, 40, 4):
         tail.push(rows[start : start + 4])
     held = [seq for seq in range(1, 41) if tail.holds(seq)]

@@ -7,7 +7,7 @@
 Spark's checkpoint says which dots are batch N, also after a kill; the archive's state says which
 batches it has.  Only these two are believed, and what happens at each moment follows:
 
-    killed before the checkpoint has batch N    it is planned anew, by whoever comes next
+    killed before the checkpoint has batch N    it is planned again, by the next program
     … while its segment is written              batch N is read again: the same dots; remains go
     … or what was written is not read back      so again; nothing was committed
     … when the state is committed               batch N comes again, and the state says: done
@@ -19,8 +19,8 @@ So an entry is archived once for its dot, which is its own in the whole database
 was overtaken by a second one cannot commit, as the state has moved on; see archive_state.py.
 
 Two entries can be one message: a producer that retries in another region at the wrong moment gets
-two entries, of which one is removed once the regions know of each other.  It may have been read and
-archived by then: what was readable is archived, and ``each_message_once`` leaves such copies out.
+two entries, and one of them is removed once the regions know of each other.  It may have been read
+and archived by then: what was readable is archived; ``each_message_once`` leaves such copies out.
 """
 
 import json
@@ -73,8 +73,8 @@ __all__ = [
     "archive",
 ]
 
-# So many files' worth is archived and not published, at most, when a long backlog is read.  Tests
-# set it.
+# At most as much as fits into this number of files is archived and not yet published, when a long
+# backlog is read.  Tests set it.
 UNPUBLISHED_FILES_MAX = 16.0
 POLL_SECONDS: Final = 1
 
@@ -182,7 +182,7 @@ class _Run:
             )
         if not state.database_uid:
             _LOG.warning(
-                "%s does not say of which database it is, as an earlier version wrote it: from now "
+                "%s names no database, as an earlier version wrote it: from now "
                 "on it is an archive of %s, which the nodes hold",
                 self._folder.url(),
                 uid,
@@ -201,7 +201,7 @@ class _Run:
             self._spark,
             self._nodes,
             self._options.streams,
-            # Heeded only where there is no checkpoint: a lost one is made anew from here.
+            # Heeded only where there is no checkpoint: a lost one is made again from here.
             starting=self._state.vector,
             entries_per_batch_max=self._options.entries_per_batch_max,
             fail_on_data_loss=self._options.fail_on_data_loss,
@@ -215,7 +215,7 @@ class _Run:
         return writer.trigger(availableNow=True).start()
 
     def _wait(self, query: "StreamingQuery") -> None:
-        """Until the query ends, or is to; what was read meanwhile becomes visible now and then."""
+        """Until the query ends, or is to; what was read becomes visible now and then."""
         try:
             while not query.awaitTermination(POLL_SECONDS):
                 if self._stopping.is_set():
@@ -269,7 +269,7 @@ class _Run:
             )
         return (
             f"{where}: the checkpoint is older than the archive. Remove "
-            f"{self._folder.url(CHECKPOINT)}, and it is made anew from the archive's end"
+            f"{self._folder.url(CHECKPOINT)}, and it is made again from the archive's end"
         )
 
     def _commit_batch(self, segment: Segment | None, batch: int) -> None:

@@ -85,7 +85,7 @@ class ArchiveColumns(Columns):
 
 
 def text_maps(blobs: pa.BinaryArray, arrow: pa.MapType) -> tuple[pa.MapArray, np.ndarray]:
-    """Entries as maps of text, and of which ones such a map does not tell all.
+    """Entries as maps of text, and which of them such a map does not tell in full.
 
     Raises:
         ValueError: they are not what XADD stores.

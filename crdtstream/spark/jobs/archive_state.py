@@ -3,8 +3,8 @@
     state/…11.json  {batch 6, vector {1: 400}, segments [a]}
     state/…12.json  {batch 7, vector {1: 500}, segments [a, b]}    ← holds: the highest number
 
-Whoever changes something writes the file of the next number, which is refused where another one was
-faster.  So of two programs that both believe to be the only one, one goes on and the other ends; a
+A program that changes something writes the file of the next number, and is refused where another
+one was faster.  So of two programs that each believe to be alone, one goes on and the other ends; a
 program begins with such a step, hence what an earlier one may still have under way cannot be
 committed any more, and its remains can be cleared away.
 
@@ -55,7 +55,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Moves that are decided: they will all be done, by whoever comes next if need be.
+    """Moves that are decided: all of them will be done, if need be by the next program.
 
     Attributes:
         number: of this publication, for the folder of what goes.
@@ -77,8 +77,8 @@ class State:
 
     Attributes:
         version: counts the states of this archive.
-        database: of which database, by its name; empty as long as nothing was read.
-        database_uid: by its identity; empty also in a state of an earlier version.
+        database: the name of the database it is of; empty as long as nothing was read.
+        database_uid: its identity; empty also in a state of an earlier version.
         streams: the patterns it is an archive of, as text with surrogates for other bytes.
         query: Spark's name for the checkpoint that the last batch came from.
         batch: the last one that is archived; -1: none of this query.
@@ -150,7 +150,7 @@ def load(folder: Folder) -> State | None:
         try:
             return State.of_json(folder.read(f"{STATE}/{names[-1]}"))
         except FileNotFoundError:
-            continue  # So many newer ones came meanwhile that this one went.
+            continue  # Newer ones came since, and this one was removed.
         except (ValueError, KeyError, TypeError) as error:
             raise ArchiveError(f"{folder.url(STATE)}/{names[-1]} is damaged: {error}") from error
     raise ArchiveError(f"{folder.url(STATE)} changes faster than it can be read")
@@ -175,7 +175,7 @@ def commit(folder: Folder, state: State) -> State:
 
 
 def check_database(archive: str, state: State, *, database: str, uid: str) -> None:
-    """Return if the archive is of this database, or does not say of which.
+    """Return if the archive is of this database, or names none.
 
     Args:
         archive: the folder, in words.

@@ -167,9 +167,9 @@ class _Compared(NamedTuple):
     """Entries compared.
 
     Attributes:
-        dots: all but those that were removed meanwhile.
+        dots: all but those that were removed during the audit.
         alike: how many are alike in all regions.
-        removed: how many were removed meanwhile.
+        removed: how many were removed during the audit.
         unlike: those that are not alike; None: there are none.
     """
 

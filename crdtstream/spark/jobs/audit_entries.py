@@ -116,7 +116,7 @@ def ranges_table(spark: SparkSession, ranges: Iterable[RegionRange]) -> DataFram
 
 
 def read_ranges(ranges: DataFrame, options: NodesOptions, *, entries_count: int) -> DataFrame:
-    """The entries of the ranges (``RANGES_SCHEMA``), of which there are about so many;
+    """The entries of the ranges (``RANGES_SCHEMA``), about ``entries_count`` of them, as
     ``ENTRIES_SCHEMA``."""
     least = TASKS_PER_CORE * ranges.sparkSession.sparkContext.defaultParallelism
     tasks = max(least, entries_count // TASK_ENTRIES)

@@ -1,4 +1,4 @@
-"""When rows are due: so many a second, or as far apart as their times say.
+"""When rows are due: at a rate, or as far apart as their times say.
 
     rate 100           row 0 at 0 s, row 100 at 1 s, …
     speed-up 60        what was written a minute after the first row, a second after it

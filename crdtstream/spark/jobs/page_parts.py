@@ -70,7 +70,7 @@ def moment(ms: int) -> str:
 
 
 def duration(ms: int) -> str:
-    """A length of time in the largest unit of which it is a whole number."""
+    """A length of time in the largest unit that divides it."""
     for unit_ms, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
         if ms % unit_ms == 0:
             return f"{ms // unit_ms:,} {unit}"

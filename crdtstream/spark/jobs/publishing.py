@@ -8,10 +8,10 @@
                               |
     old files → old/…, x.parquet → stream=EWR/date=…/part-7-0.parquet
 
-Killed before the moves are decided, nothing has changed; afterwards, whoever comes next does those
+Killed before the moves are decided, nothing has changed; afterwards, the next program does those
 that are not done: each may be done twice.  Nothing is lost and nothing doubled either way.
 
-For a reader who lists the partitions' folders, entries appear file by file, each of which is there
+For a reader who lists the partitions' folders, entries appear file by file, and each file is there
 whole or not at all.  Where small files are merged, they go before the merged one comes, in two or a
 few renames: who lists in between misses their entries, and never sees any twice.  Who had listed
 before, and opens a file that went, gets an error, and reads again.
@@ -83,7 +83,7 @@ class Merging:
 
     Attributes:
         file_bytes: how large a file shall be; half of it is small.
-        small_files_max: a partition may keep so many small ones.
+        small_files_max: how many small ones a partition may keep.
     """
 
     file_bytes: int
@@ -116,7 +116,7 @@ class _Target:
     """What one partition gets.
 
     Attributes:
-        key, date: of which stream and day.
+        key, date: the stream and the day.
         entries: how many are new.
         entries_bytes: how many bytes they will take, about.
         first_ms, last_ms: of their IDs.
@@ -170,7 +170,7 @@ def publish(
     if everywhere:
         targets += _others(spark, folder, targets, merging)
     if not targets:
-        # Batches of which no entry was left come to be published as well.
+        # Batches whose entries are all gone are published as well.
         if state.published != state.vector:
             state = commit(folder, replace(state, published=state.vector))
         return state, Published()

@@ -197,7 +197,7 @@ class Regions:
     def _unnamed(
         self, peer: int, address: str, named_by: int, seconds_max: float
     ) -> admin_pb2.StatusReply:
-        """The status of a region of which no address was given, from where a peer finds it."""
+        """The status of a region whose address was not given, from where a peer finds it."""
         whose = f"region {peer} (a peer of region {named_by}, and not among the nodes given)"
         reply = self._status(address, whose, seconds_max)
         if reply.region != peer:

@@ -69,7 +69,7 @@ CHUNK_ENTRIES = 200_000
 CHUNKS_MAX: Final = 10_000
 PARTITIONS_MAX: Final = 8
 ROWS_PER_APPEND: Final = 2_000
-# Files that an archiving program merges meanwhile are gone for who had listed them: list again.
+# An archiving program may merge files that were just listed: list them again.
 READS_MAX: Final = 5
 _DONE_SCHEMA: Final = "appended long, known long, anchor_s double, anchor double"
 
@@ -254,14 +254,14 @@ class _Replay:
             self._folder.delete(f"{self._home}/done/{chunk - 1:08}.json")
 
     def _append(self, plan: Plan, chunk: int, pace: Pace) -> _Done:
-        """Append a chunk's entries; reads the archive anew while its files change below us."""
+        """Append a chunk's entries; reads the archive again while its files change."""
         for attempt in range(READS_MAX):
             if self._entries is None:
                 self._entries = self._without_copies(self._chosen(plan.vector), plan.copies)
             try:
                 return self._append_once(_chunk_of(self._entries, plan, chunk), plan, chunk, pace)
             except SPARK_ERRORS as error:
-                if "StaleBatchError" in str(error):
+                if "StaleAppendError" in str(error):
                     raise ReplayError(
                         f"chunks after {chunk} of replay {self._id!r} are appended already: another"
                         " program does this replay, or what was noted of it in the archive is"

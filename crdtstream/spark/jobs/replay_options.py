@@ -25,7 +25,7 @@ class ReplayOptions:
         prefix: what goes before those names.
         id_field: the field that keeps the entry's old ID; empty: none does.
         rate: entries per second, at most; None: as fast as they are taken.
-        speedup: so many times as fast as they were written; None: whatever `rate` says.
+        speedup: how many times as fast as they were written; None: as `rate` says.
         replay_id: by what name this replay is known when it is run again; empty: made from what
             is replayed and where to, the database included, so that the same command again does the
             same replay, and nothing once that is done.

@@ -103,7 +103,7 @@ def check_plan(
 ) -> None:
     """Return if the plan of this replay is of the same options, and of this database.
 
-    A plan that does not say of which database it is, is of this one from now on.
+    A plan that names no database is of this one from now on.
 
     Raises:
         ReplayError: it is of others.

@@ -40,7 +40,7 @@ from crdtstream.spark.options import NodesOptions, OptionsError
 __all__ = ["ReportError", "ReportOptions", "ReportOutcome", "StreamField", "report"]
 
 PAGE_FILE: Final = "report.html"
-# A line of the page has about so many points; with more windows, those of the page are wider.
+# About as many points as a line of the page has; with more windows, those of the page are wider.
 PAGE_WINDOWS_MAX: Final = 240
 PAGE_STREAMS_MAX: Final = 24
 PAGE_FIELDS_MAX: Final = 6
@@ -64,9 +64,9 @@ class ReportOptions:
         window_seconds: length of a window; whole milliseconds.
         start_ms, end_ms: only entries of this time, the end not included; None: no bound.
         sample_seconds: how long the regions are watched.
-        sample_interval_seconds: how often they are asked meanwhile.
-        deliveries_max: an entry that was handed out more often and is pending is a dead letter.
-        looked_up_max: of so many dead letters of a region the fields are shown.
+        sample_interval_seconds: how often they are asked in that time.
+        deliveries_max: a pending entry that was delivered more often is a dead letter.
+        looked_up_max: how many dead letters of a region are shown with their fields.
     """
 
     nodes: NodesOptions

@@ -51,7 +51,7 @@ def find_dead_letters(
     """What was handed out more than ``deliveries_max`` times, the worst first.
 
     Args:
-        looked_up_max: of so many the fields are looked up, in each region.
+        looked_up_max: how many are shown with their fields, in each region.
     """
     request = query_pb2.ScanPendingRequest(patterns=streams, deliveries_min=deliveries_max + 1)
 

@@ -19,8 +19,8 @@ from crdtstream.spark.options import NodesOptions
 from crdtstream.spark.vectors import U64_MAX, offset_of
 
 PERCENTILES: Final = (0.5, 0.9, 0.95, 0.99)
-# Up to so many different values of a window percentiles are exact, beyond they are off by one rank
-# of so many at most.
+# With up to this number of different values in a window percentiles are exact; with more they are
+# off by at most one rank in this number.
 PERCENTILE_ACCURACY: Final = 10_000
 # What is taken for a number: as people and programs write them, without nan, inf, hex or suffixes.
 _NUMBER: Final = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"

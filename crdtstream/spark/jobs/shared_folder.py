@@ -53,7 +53,7 @@ def check_shared(spark: "SparkSession", folder: Folder, home: str) -> None:
 
 
 def probe(spark: "SparkSession", folder: Folder, home: str, tasks: int) -> None:
-    """As above, by so many tasks; 0: only whether this program can write."""
+    """As above, by this number of tasks; 0: only whether this program can write."""
     path, word = f"{home}/probe-{uuid.uuid4().hex}", uuid.uuid4().hex
     expected = sorted(f"{word} {number}" for number in range(tasks))
     try:

@@ -1,0 +1,80 @@
+"""What the documentation names is there: links, headings, files, tests."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "deploy").glob("*.md")),
+]
+# Where a path in `backticks` may start.
+ROOTS = (ROOT, ROOT / "crdtstream")
+TOP = frozenset(path.name for root in ROOTS for path in root.iterdir() if path.is_dir())
+
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+# Not the text of a link, whose target is looked up.
+_CODE = re.compile(r"(?<!\[)`([^`\n]+)`")
+_PATH = re.compile(r"(?P<path>[\w.-]+(?:/[\w.*-]+)+/?)(?:::(?P<test>\w+))?")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    return _FENCED.sub("", page.read_text())
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page, as GitHub names them in links."""
+    words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(page)))
+    return {one.strip().replace(" ", "-") for one in words}
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for link in _LINK.findall(prose(page)):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name) if name else page
+        has_anchor = not anchor or target.suffix != ".md" or anchor in anchors(target)
+        if not target.exists() or not has_anchor:
+            yield link
+
+
+def missing_paths(page: Path) -> Iterator[str]:
+    """Paths in backticks that are nowhere, and tests that are not in the file."""
+    for code in _CODE.findall(prose(page)):
+        named = _PATH.fullmatch(code)
+        if named is None or named["path"].split("/")[0] not in TOP:
+            continue
+        found = [path for root in ROOTS for path in root.glob(named["path"].rstrip("/"))]
+        if not found or not defines(found[0], named["test"]):
+            yield code
+
+
+def defines(path: Path, test: str | None) -> bool:
+    """Whether a file of tests has this one; Hypothesis makes classes by assignment."""
+    return test is None or bool(
+        re.search(rf"^(?:(?:async )?def |class )?{test}\b", path.read_text(), re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_is_there(page: Path) -> None:
+    assert list(broken_links(page)) == []
+    assert list(missing_paths(page)) == []
+
+
+def test_what_is_not_there_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Two Words\n[a](#two-words) [b](#three) [c](no.md) `core/no.py` `tests/test_docs.py`"
+        " `tests/test_docs.py::test_no` `tests/test_docs.py::test_what_is_not_there_is_found`\n"
+    )
+    assert list(broken_links(page)) == ["#three", "no.md"]
+    assert list(missing_paths(page)) == ["core/no.py", "tests/test_docs.py::test_no"]
