@@ -3,10 +3,7 @@
 from typing import Final
 
 from crdtstream.commands.reply import CommandError
-from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, StreamId, parse_id
-from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 I64_MAX: Final = (1 << 63) - 1
 I64_MIN: Final = -(1 << 63)
@@ -123,18 +120,3 @@ def interval_end(text: bytes) -> StreamId:
 def shown(text: bytes) -> str:
     """A client's bytes inside an error text."""
     return text.decode("utf-8", "backslashreplace")
-
-
-def group_or_none(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group] | None:
-    """The stream and its group, None if either is missing."""
-    stream = replica.stream(key)
-    group = None if stream is None else stream.groups.get(name)
-    return None if stream is None or group is None else (stream, group)
-
-
-def group_or_error(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group]:
-    """The stream and its group, or NOGROUP as XPENDING, XCLAIM and XAUTOCLAIM say it."""
-    found = group_or_none(replica, key, name)
-    if found is None:
-        raise CommandError(f"NOGROUP No such key '{shown(key)}' or consumer group '{shown(name)}'")
-    return found

@@ -5,20 +5,16 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
-from crdtstream.commands.reply import CommandError
-from crdtstream.commands.streams.xadd import ENTRY_BYTES_MAX
+from crdtstream.commands.streams.xadd import AUTO, ENTRY_BYTES_MAX, choose_id
 from crdtstream.core.effects import Numbered
 from crdtstream.core.fields import are_fields
 from crdtstream.core.ids import (
     SEQ_STRIDE,
     U64_MAX,
-    IdExhaustedError,
     Millis,
-    Region,
     StreamId,
     id_ms,
     id_seq,
-    next_id,
 )
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import ROW_MAX, BatchError
@@ -102,21 +98,16 @@ def _ids(replica: Replica, now: Millis, key: bytes, count: int) -> "tuple[array[
     """``count`` IDs above the stream's last one, in columns."""
     stream = replica.stream(key)
     last = max(replica.floor_of(key), StreamId(0) if stream is None else stream.last_id)
-    first = _next_id(replica.region, now=now, last=last)
+    first = _next_id(replica, now, last)
     ms, seq = id_ms(first), id_seq(first)
     if seq + SEQ_STRIDE * count <= U64_MAX:
         seqs = range(seq, seq + SEQ_STRIDE * count, SEQ_STRIDE)
         return array("Q", [ms]) * count, array("Q", seqs)
     found = [first]
     while len(found) < count:
-        found.append(_next_id(replica.region, now=now, last=found[-1]))
+        found.append(_next_id(replica, now, found[-1]))
     return array("Q", map(id_ms, found)), array("Q", map(id_seq, found))
 
 
-def _next_id(region: Region, *, now: Millis, last: StreamId) -> StreamId:
-    try:
-        return next_id(region, now=now, last=last)
-    except IdExhaustedError as error:
-        raise CommandError(
-            "ERR The stream has exhausted the last possible ID, unable to add more items"
-        ) from error
+def _next_id(replica: Replica, now: Millis, last: StreamId) -> StreamId:
+    return choose_id(AUTO, replica.region, replica.id_mode, now=now, last=last)

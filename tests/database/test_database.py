@@ -477,9 +477,12 @@ def test_a_time_that_comes_back_wakes_its_waiter_once(clients: Clients) -> None:
     clients.say("w", f"XCLAIM s g a 0 {entry_id} IDLE 0")
     clients.expire(2000)
     assert [name for name, _ in clients.take_served()] == ["b"]
-    (row,) = clients.say("w", "XPENDING s g - + 10")
-    assert row[1] == b"b"
-    assert row[3] == 4  # read, claimed twice, claimed by waiting
+    pending = clients.say("w", "XPENDING s g - + 10")
+    assert isinstance(pending, list)
+    (nack,) = pending
+    assert isinstance(nack, list)
+    assert nack[1] == b"b"
+    assert nack[3] == 4  # read, claimed twice, claimed by waiting
 
 
 def test_trying_in_vain_does_not_pile_up_times(clients: Clients) -> None:

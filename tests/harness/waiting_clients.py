@@ -9,7 +9,8 @@ import hiredis
 from crdtstream.commands.reply import Reply
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
-from crdtstream.database.database import Database, Served, Waiting
+from crdtstream.database.database import Database, Waiting
+from crdtstream.database.serving import Served
 from crdtstream.database.session import Session
 from crdtstream.resp.wire.encode import encode
 

@@ -8,6 +8,7 @@ frontier, so that nothing is skipped and some of it comes again (``rules`` 13).
 from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, parse_i64, shown
+from crdtstream.commands.lookup import group_of, stream_or_error
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.effects import EPOCH_MAX, Mode, SetGroupMode
 from crdtstream.core.groups.group import Group
@@ -90,15 +91,8 @@ def _region(text: bytes) -> Region:
 
 
 def _existing(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group]:
-    stream = replica.stream(key)
-    if stream is None:
-        raise CommandError("ERR no such key")
-    group = stream.groups.get(name)
-    if group is None:
-        raise CommandError(
-            f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
-        )
-    return stream, group
+    stream = stream_or_error(replica, key)
+    return stream, group_of(stream, key, name)
 
 
 def _refusal(name: bytes, current: ModeRegister) -> str:

@@ -3,7 +3,8 @@
 from enum import Enum
 
 from crdtstream.commands.arguments import strict_id
-from crdtstream.commands.reply import CommandError, Reply, RespMap
+from crdtstream.commands.lookup import stream_or_error
+from crdtstream.commands.reply import Reply, RespMap
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import IdempotentId, Mode
 from crdtstream.core.groups.group import Group
@@ -43,9 +44,7 @@ def crdt_why(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """
     key = argv[1]
     entry_id = strict_id(argv[2])
-    stream = replica.stream(key)
-    if stream is None:
-        raise CommandError("ERR no such key")
+    stream = stream_or_error(replica, key)
     live: list[Reply] = [
         _entry(replica, key, stream, entry_id, region, node, index, now)
         for _, region, node, index in stream.find(entry_id)

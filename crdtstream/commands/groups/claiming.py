@@ -10,7 +10,6 @@ from typing import Final
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
-    group_or_error,
     integer,
     interval_start,
     parse_i64,
@@ -19,6 +18,7 @@ from crdtstream.commands.arguments import (
 )
 from crdtstream.commands.groups.delivery import require_home
 from crdtstream.commands.groups.pending import is_idle, lanes_with
+from crdtstream.commands.lookup import group_or_error
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.streams.entries import entry_or_null
 from crdtstream.core.effects import Claim

@@ -11,8 +11,6 @@ from typing import assert_never
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
-    group_or_error,
-    group_or_none,
     integer,
     interval_end,
     interval_start,
@@ -20,6 +18,7 @@ from crdtstream.commands.arguments import (
     shown,
     strict_ids,
 )
+from crdtstream.commands.lookup import group_or_error, group_or_none
 from crdtstream.commands.reply import CommandError, Null, Reply
 from crdtstream.core.effects import Ack, Release
 from crdtstream.core.groups.group import Group
@@ -85,7 +84,7 @@ def xpending(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         if nack.id > end or len(replies) >= count:
             break
         if is_idle(nack, now, min_idle):
-            replies.append(_pending_row(nack, now))
+            replies.append(_pending_facts(nack, now))
     return replies
 
 
@@ -104,7 +103,7 @@ def _summary(group: Group) -> Reply:
     return [total, format_id(lowest), format_id(highest), consumers]
 
 
-def _pending_row(nack: Nack, now: Millis) -> Reply:
+def _pending_facts(nack: Nack, now: Millis) -> Reply:
     """An entry that nobody owns has no name and is -1 ms idle."""
     if nack.consumer is None:
         return [format_id(nack.id), b"", -1, nack.delivery_count]

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from crdtstream.commands.arguments import any_id, integer, shown, strict_id
+from crdtstream.commands.arguments import any_id, integer, strict_id
+from crdtstream.commands.lookup import group_of, stream_or_error
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.effects import (
@@ -117,9 +118,7 @@ def set_id(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 def destroy(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XGROUP DESTROY key group: 1 if the group was there; wins over concurrent creates of it."""
-    stream = replica.stream(argv[2])
-    if stream is None:
-        raise CommandError(_NO_KEY)
+    stream = stream_or_error(replica, argv[2], error=_NO_KEY)
     if argv[3] not in stream.groups:
         return 0
     replica.issue(DestroyGroup(argv[2], argv[3]))
@@ -148,15 +147,8 @@ def delete_consumer(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 def _existing(replica: Replica, argv: list[bytes]) -> tuple[Stream, Group]:
     key, name = argv[2:4]
-    stream = replica.stream(key)
-    if stream is None:
-        raise CommandError(_NO_KEY)
-    group = stream.groups.get(name)
-    if group is None:
-        raise CommandError(
-            f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
-        )
-    return stream, group
+    stream = stream_or_error(replica, key, error=_NO_KEY)
+    return stream, group_of(stream, key, name)
 
 
 def show_help(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:

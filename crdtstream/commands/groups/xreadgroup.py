@@ -5,8 +5,9 @@ from functools import partial
 from itertools import chain, islice, takewhile
 from typing import Final, TypeAlias
 
-from crdtstream.commands.arguments import group_or_none, shown, strict_id
+from crdtstream.commands.arguments import shown, strict_id
 from crdtstream.commands.groups.delivery import lanes_handed_out, require_home
+from crdtstream.commands.lookup import group_or_none
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply
 from crdtstream.commands.streams.budget import Budget
 from crdtstream.commands.streams.entries import encode_claimable, encode_entry, entry_or_null

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, only_database
+from crdtstream.commands.lookup import stream_or_error
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.core.effects import (
     DeleteKey,
@@ -160,7 +161,7 @@ def put(replica: Replica, key: bytes, contents: Contents, deadline: Millis | Non
 def rename(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """RENAME key newkey: a key with the new name that exists here goes."""
     source, target = argv[1:3]
-    _require(replica, source)
+    stream_or_error(replica, source)
     if source != target:
         _move(replica, source, target)
     return OK
@@ -169,16 +170,11 @@ def rename(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def renamenx(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """RENAMENX key newkey: 0, and nothing changes, if the new key exists."""
     source, target = argv[1:3]
-    _require(replica, source)
+    stream_or_error(replica, source)
     if replica.stream(target) is not None:
         return 0
     _move(replica, source, target)
     return 1
-
-
-def _require(replica: Replica, key: bytes) -> None:
-    if replica.stream(key) is None:
-        raise CommandError("ERR no such key")
 
 
 def _move(replica: Replica, source: bytes, target: bytes) -> None:

@@ -16,10 +16,10 @@ from typing import Final
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
-    group_or_none,
     parse_i64,
     strict_ids,
 )
+from crdtstream.commands.lookup import group_or_none
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.core.effects import Ack, Remove
 from crdtstream.core.groups.group import Group

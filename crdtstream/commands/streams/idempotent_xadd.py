@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer
+from crdtstream.commands.lookup import stream_or_error
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.core.effects import IdempotentId, SetStreamConfig
 from crdtstream.core.ids import Millis
@@ -79,8 +80,7 @@ def xcfgset(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """
     key = argv[1]
     duration_s, maxsize = _bounds(argv)
-    if replica.stream(key) is None:
-        raise CommandError("ERR no such key")
+    stream_or_error(replica, key)
     replica.issue(SetStreamConfig(key, duration_s, maxsize))
     return OK
 

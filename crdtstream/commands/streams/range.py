@@ -10,6 +10,7 @@ from crdtstream.commands.arguments import (
     strict_id,
     strict_ids,
 )
+from crdtstream.commands.lookup import stream_or_error
 from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.commands.streams.entries import encode_entries
 from crdtstream.commands.streams.trimming import TrimmingParser, trim
@@ -135,9 +136,7 @@ def xsetid(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         else:
             raise CommandError(SYNTAX_ERROR)
         at += 2
-    stream = replica.stream(key)
-    if stream is None:
-        raise CommandError("ERR no such key")
+    stream = stream_or_error(replica, key)
     if last_id < max((lane.max_deleted_id for lane in stream.lanes.values()), default=0):
         raise CommandError(
             "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"

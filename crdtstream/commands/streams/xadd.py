@@ -47,7 +47,7 @@ class IdRequest:
     is_partial: bool = False  # plain `ms`
 
 
-_AUTO = IdRequest(None, None)
+AUTO: Final = IdRequest(None, None)
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _Options:
     idempotency: IdempotencyOption | None = None
 
 
-_PLAIN = _Options(_AUTO, 3)
+_PLAIN = _Options(AUTO, 3)
 
 
 def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -133,7 +133,7 @@ def _parse(replica: Replica, argv: list[bytes]) -> _Options:
     if at == len(argv):
         raise CommandError("ERR wrong number of arguments for 'xadd' command")
     request = parse_request(argv[at])
-    if idempotency is not None and request is not _AUTO:
+    if idempotency is not None and request is not AUTO:
         raise CommandError("ERR IDMP/IDMPAUTO can be used only with auto-generated IDs")
     trimming = parser.finish_if_any(replica.node_limits.entries_max)
     return _Options(request, at + 1, trimming, make_stream, idempotency)
@@ -146,7 +146,7 @@ def parse_request(text: bytes) -> IdRequest:
         CommandError: it is none.
     """
     if text == b"*":
-        return _AUTO
+        return AUTO
     ms_text, dash, seq_text = text.partition(b"-")
     ms = parse_u64(ms_text)
     if ms is None:

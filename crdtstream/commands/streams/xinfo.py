@@ -3,9 +3,10 @@
 from itertools import islice
 from typing import Final
 
-from crdtstream.commands.arguments import integer, shown
+from crdtstream.commands.arguments import integer
 from crdtstream.commands.groups.delivery import undelivered_count
-from crdtstream.commands.reply import CommandError, Encoded, Reply, RespMap
+from crdtstream.commands.lookup import group_of, stream_or_error
+from crdtstream.commands.reply import Encoded, Reply, RespMap
 from crdtstream.commands.streams.entries import encode_entries, encode_entry
 from crdtstream.commands.streams.idempotent_xadd import window_facts
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
@@ -31,20 +32,13 @@ HELP: Final = (
 FULL_COUNT_DEFAULT: Final = 10
 
 
-def _stream_or_error(replica: Replica, key: bytes) -> Stream:
-    stream = replica.stream(key)
-    if stream is None:
-        raise CommandError("ERR no such key")
-    return stream
-
-
 # --- STREAM -------------------------------------------------------------------------------------
 
 
 def show_stream(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XINFO STREAM key [FULL [COUNT n]]: radix-tree numbers are the sum over the lanes."""
     key = argv[2]
-    stream = _stream_or_error(replica, key)
+    stream = stream_or_error(replica, key)
     full_count = _full_count(argv)
     pairs = _stream_facts(stream) + window_facts(replica, now, key, stream)
     if full_count is not None:
@@ -170,11 +164,11 @@ def show_groups(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     ``undelivered``, which Redis does not have, is always known: how many entries ``>`` would still
     hand out here, whatever was deleted.
     """
-    stream = _stream_or_error(replica, argv[2])
-    return [_group_row(stream, replica.region, name) for name in sorted(stream.groups)]
+    stream = stream_or_error(replica, argv[2])
+    return [_group_facts(stream, replica.region, name) for name in sorted(stream.groups)]
 
 
-def _group_row(stream: Stream, region: Region, name: bytes) -> Reply:
+def _group_facts(stream: Stream, region: Region, name: bytes) -> Reply:
     group = stream.groups[name]
     return RespMap(
         [
@@ -192,15 +186,11 @@ def _group_row(stream: Stream, region: Region, name: bytes) -> Reply:
 def show_consumers(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XINFO CONSUMERS key group: the consumers of this region, by name."""
     key, name = argv[2:4]
-    group = _stream_or_error(replica, key).groups.get(name)
-    if group is None:
-        raise CommandError(
-            f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
-        )
-    return [_consumer_row(consumer, now) for consumer in group.consumers.values()]
+    group = group_of(stream_or_error(replica, key), key, name)
+    return [_consumer_facts(consumer, now) for consumer in group.consumers.values()]
 
 
-def _consumer_row(consumer: Consumer, now: Millis) -> Reply:
+def _consumer_facts(consumer: Consumer, now: Millis) -> Reply:
     inactive = -1 if consumer.active_ms is None else max(0, now - consumer.active_ms)
     return RespMap(
         [
