@@ -1,7 +1,7 @@
 """One stream: its lanes, last-ID registers and groups.
 
 Reads merge the lanes by ID; equal IDs come in region order.  Every change is made by applying an
-effect or a local change (``replica.py``); the methods here know one key and nothing of batches.
+effect or a local change (``applying``); the methods here know one key and nothing of batches.
 """
 
 from collections.abc import Iterator, Mapping

@@ -14,6 +14,9 @@ EXPIRY: Final = "tests/commands/test_expiry.py::"
 CURSOR: Final = "tests/commands/test_cursor.py::"
 INBOX: Final = "tests/core/test_inbox.py::"
 LANE: Final = "tests/core/test_lane_bounds.py::"
+CODEC: Final = "tests/core/test_codec.py::"
+GOLDEN: Final = "tests/store/test_format_2.py::"
+KINDS: Final = "tests/core/test_every_kind.py::"
 STABILITY: Final = "tests/core/test_stability.py::"
 
 CORE: Final = (
@@ -363,6 +366,39 @@ CORE: Final = (
         "queue[0][2].first.n > n_stable",
         (ROWS + "test_rows_are_remembered_until_the_last_of_a_call_is_stable",),
         "rows whose last dots are not stable cannot be settled any more",
+    ),
+    # --- Bytes, and what comes from outside ---
+    Mutation(
+        "local-change-loses-a-field",
+        "crdtstream/core/wire/local_codec.py",
+        "            message.deliver.noack = noack\n",
+        "            pass\n",
+        (GOLDEN + "test_every_kind_is_encoded_as_it_was",),
+        "I8: after a restart what was read with NOACK is pending",
+    ),
+    Mutation(
+        "remove-taken-in-any-order",
+        "crdtstream/core/wire/codec.py",
+        "if not ids or not all(map(ascend, ids.values())):",
+        "if not ids:",
+        (CODEC + "test_what_an_effect_promises_is_refused_before_it_is_asserted",),
+        "a peer's bad batch stops the node, instead of being refused with its field",
+    ),
+    Mutation(
+        "config-not-in-the-tables",
+        "crdtstream/core/effects.py",
+        "    | SetStreamConfig\n    | SetGroupMode\n",
+        "    | SetGroupMode\n",
+        (KINDS + "test_every_kind_is_generated",),
+        "a kind of effect that the tables and the union do not agree on goes unnoticed",
+    ),
+    Mutation(
+        "range-without-its-last-number",
+        "crdtstream/core/ranges.py",
+        "        if position < end:\n            left.append((position, end))\n",
+        "        if position + 1 < end:\n            left.append((position, end))\n",
+        ("tests/core/test_intervals.py::test_intervals_equal_a_set_of_points",),
+        "I13: the last row of a retry is never appended",
     ),
     # --- The digest: rule 22 ---
     Mutation(

@@ -9,6 +9,7 @@ import os
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import get_args
 
 import pytest
 from hypothesis import settings
@@ -28,6 +29,7 @@ from crdtstream.core.effects import (
     IdempotentId,
     Mode,
     Numbered,
+    RareEffect,
     Remove,
     SetExpiry,
     SetGroupMode,
@@ -50,6 +52,7 @@ class Issued:
     def __init__(
         self, batch: EffectBatch, offset: int, effect: Effect, *, is_numbered: bool = False
     ) -> None:
+        assert type(effect) in READ_AS, "say in the model what it means"
         self.is_numbered = is_numbered
         self.origin, self.n = batch.origin, batch.first_n + offset
         self.effect = effect
@@ -57,6 +60,30 @@ class Issued:
 
     def observed(self, other: "Issued") -> bool:
         return other.n <= self.context.get(other.origin, 0)
+
+
+# How the model below reads each kind of effect: what it is about, or why it is not looked at.
+READ_AS: dict[type[Effect], str] = {
+    Append: "entries, last_ids",
+    Remove: "entries",
+    Trim: "entries",
+    DeleteKey: "entries, groups, last_ids, registers",
+    ExpireKey: "entries, groups, last_ids, registers",
+    CreateGroup: "groups",
+    DestroyGroup: "groups",
+    AckFrontier: "acked",
+    SetLastId: "last_ids",
+    SetExpiry: "registers",
+    SetStreamConfig: "registers",
+    SetGroupMode: "modes",
+}
+
+
+def test_the_model_reads_every_kind_of_effect() -> None:
+    """And what it reads is among what it says and what is shown of a region."""
+    assert set(READ_AS) == {Append, *get_args(RareEffect)}
+    told = {word for words in READ_AS.values() for word in words.split(", ")}
+    assert told | {"exists"} == set(model([], b"x")) == set(shown(Node(1), b"x"))
 
 
 def unfold(batch: EffectBatch) -> Iterator[Issued]:
@@ -270,7 +297,6 @@ def shown(node: Node, key: bytes) -> dict[str, object]:
     }
 
 
-# One key, one group, a handful of IDs: things must meet to conflict.  ``y`` is where RENAME goes.
 def append_rows(node: Node, batch: int, row: int, count: int) -> None:
     """What a program appends in bulk; a batch that is over is refused."""
     fields = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
@@ -280,6 +306,7 @@ def append_rows(node: Node, batch: int, row: int, count: int) -> None:
         append_numbered(node.replica, Millis(node.now), b"x", first, rows)
 
 
+# One key, one group, a handful of IDs: things must meet to conflict.  ``y`` is where RENAME goes.
 LINES = st.sampled_from(
     [
         *[f"XADD x {ms} f v{ms}" for ms in (1, 2, 3, 4)],

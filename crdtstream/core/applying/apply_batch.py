@@ -100,6 +100,7 @@ def apply_batch(
             apply_effect(state, effect, Dot(origin, n), context)
             state.vv[origin] = n
             n += 1
+    # I2: the whole batch was applied.
     assert state.vv[origin] == batch.last_n
     assert appends_applied == len(columns.ms)
     if changes is not None:

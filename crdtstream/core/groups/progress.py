@@ -1,7 +1,7 @@
 """What only this region knows of a group: how far it read each lane, and what is pending with whom.
 
 A pending entry (NACK) stands in two lists: in that of its lane by ID, and in that of its consumer,
-or, if nobody owns it, of the group (``group.py`` keeps the lists in step).
+or, if nobody owns it, of the group (``pel.py`` keeps the lists in step).
 """
 
 from typing import Final
@@ -53,8 +53,8 @@ class Consumer:
 
 
 class LaneProgress:
-    """How far this region has read one lane, and what of it is pending; the picture is in
-    ``group.py``.
+    """How far this region has read one lane, and what is pending there; the picture is in
+    ``reading.py``.
 
     Attributes:
         ignore_until: set back by XGROUP SETID: intervals are ignored up to here (``rules`` 11).

@@ -1,4 +1,8 @@
-"""What ``>`` hands out next, and how many that are."""
+"""What ``>`` hands out next, and how many entries that are.
+
+Always so: an entry behind the group's start that no region acknowledged lies beyond last-delivered
+of its lane, or is pending here, or was handed out here (I9).
+"""
 
 from collections.abc import Iterable, Iterator
 from heapq import merge

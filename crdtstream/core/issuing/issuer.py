@@ -91,8 +91,8 @@ class Issuer:
         if self._registers:
             self._expire_left_over(key)
         stream = self._streams.get(key) or self._keys.stream_or_new(key)
-        assert self.may_issue
-        assert entry_id > stream.last_id
+        assert self.may_issue  # I3
+        assert entry_id > stream.last_id  # I5
         n = self._vv.get(region, 0) + 1
         self._vv[region] = n
         lane = stream.lanes.get(region) or stream.lane(region)
@@ -131,7 +131,8 @@ class Issuer:
         if self._registers:
             self._expire_left_over(key)
         stream = self._keys.stream_or_new(key)
-        assert self.may_issue
+        assert self.may_issue  # I3
+        # I5: and the IDs of a run ascend.
         assert (ms[0] << SEQ_BITS | seq[0]) > stream.last_id
         dot = Dot(self._region, self._state.issued + 1)
         lane = stream.lane(self._region)
@@ -151,6 +152,7 @@ class Issuer:
         )
         self._touched.add(key)
         anything_went = settle_rows(self._state, stream, key, first, len(ms), dot, self._vv)
+        # I13: only missing rows were appended.
         assert not anything_went, "a region has observed what it has"
 
     def issue(self, effect: Effect) -> None:
@@ -179,6 +181,7 @@ class Issuer:
         self.issue(ExpireKey(key))
 
     def _issue(self, effect: RareEffect) -> None:
+        # I3: who has not recovered may have used this dot.
         assert self.may_issue, "rule 18: its dot may be in use"
         n = self._state.issued + 1
         apply_effect(self._state, effect, Dot(self._region, n), self._vv)

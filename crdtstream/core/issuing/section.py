@@ -53,6 +53,8 @@ class OpenSection:
     def seal(self, region: Region, context: VersionVector, now: Millis) -> Record:
         """The record of what there is; the next section begins behind it."""
         first_n, count = self.batch.first_n, self.batch.count
+        # I3: the record holds every effect that was issued since the last one.
+        assert first_n + count - 1 == context.get(region, 0)
         batch = encode_batch(self.batch.close(region, context, now)) if count else None
         local = None
         if self.changes or self._appended:

@@ -297,6 +297,8 @@ class Lane:
 
         The IDs must ascend and lie above the lane's last one (:func:`ascends` tells).
         """
+        assert ms
+        assert (ms[0] << SEQ_BITS | seq[0]) > self.last_id or not self.length  # I5
         at = 0
         offset = 0
         count = len(ms)
@@ -421,6 +423,7 @@ class Lane:
         return highest_n
 
     def _unlink(self, node: MacroNode) -> None:
+        """Take out a macro node that is empty, or is to be (I6)."""
         if node.prev is None:
             self.head = node.next
         else:
