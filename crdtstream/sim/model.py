@@ -5,7 +5,7 @@ of them a region has applied.  It shares no code with the replica.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from crdtstream.core.effects import (
     AckFrontier,
@@ -26,6 +26,22 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.ids import StreamId, make_id
 
+# How the model reads each kind of effect: what it is about, or why it is not looked at.
+READ_AS: Final[dict[type[Effect], str]] = {
+    Append: "entries, last_ids",
+    Remove: "entries",
+    Trim: "entries",
+    DeleteKey: "entries, groups, last_ids, registers",
+    ExpireKey: "entries, groups, last_ids, registers",
+    CreateGroup: "groups",
+    DestroyGroup: "groups",
+    AckFrontier: "acked",
+    SetLastId: "last_ids",
+    SetExpiry: "registers",
+    SetStreamConfig: "registers",
+    SetGroupMode: "modes",
+}
+
 
 class Issued:
     """An effect with its dot, and what its issuer had observed.
@@ -40,6 +56,7 @@ class Issued:
     def __init__(
         self, batch: EffectBatch, offset: int, effect: Effect, *, is_numbered: bool = False
     ) -> None:
+        assert type(effect) in READ_AS, "say in the model what it means"
         self.is_numbered = is_numbered
         self.origin, self.n = batch.origin, batch.first_n + offset
         self.effect = effect

@@ -7,7 +7,6 @@ must be there.
 
 import os
 from array import array
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import get_args
 
@@ -18,283 +17,31 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from crdtstream.core.clock import format_vv, meet
 from crdtstream.core.effects import (
-    AckFrontier,
     Append,
-    CreateGroup,
-    DeleteKey,
-    DestroyGroup,
-    Effect,
-    EffectBatch,
-    ExpireKey,
     IdempotentId,
     Mode,
     Numbered,
     RareEffect,
-    Remove,
     SetExpiry,
     SetGroupMode,
-    SetLastId,
     SetStreamConfig,
-    Trim,
 )
-from crdtstream.core.ids import IdMode, Millis, Region, StreamId, make_id, next_id
+from crdtstream.core.ids import IdMode, Millis, Region, StreamId, next_id
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
+from crdtstream.sim.checks import shown
+from crdtstream.sim.model import READ_AS, Issued, model, unfold
 from tests.harness.regions import Node, sync
-
-
-class Issued:
-    """An effect with its dot, and what its issuer had observed."""
-
-    def __init__(
-        self, batch: EffectBatch, offset: int, effect: Effect, *, is_numbered: bool = False
-    ) -> None:
-        assert type(effect) in READ_AS, "say in the model what it means"
-        self.is_numbered = is_numbered
-        self.origin, self.n = batch.origin, batch.first_n + offset
-        self.effect = effect
-        self.context = {**batch.context, batch.origin: self.n - 1}
-
-    def observed(self, other: "Issued") -> bool:
-        return other.n <= self.context.get(other.origin, 0)
-
-
-# How the model below reads each kind of effect: what it is about, or why it is not looked at.
-READ_AS: dict[type[Effect], str] = {
-    Append: "entries, last_ids",
-    Remove: "entries",
-    Trim: "entries",
-    DeleteKey: "entries, groups, last_ids, registers",
-    ExpireKey: "entries, groups, last_ids, registers",
-    CreateGroup: "groups",
-    DestroyGroup: "groups",
-    AckFrontier: "acked",
-    SetLastId: "last_ids",
-    SetExpiry: "registers",
-    SetStreamConfig: "registers",
-    SetGroupMode: "modes",
-}
 
 
 def test_the_model_reads_every_kind_of_effect() -> None:
     """And what it reads is among what it says and what is shown of a region."""
     assert set(READ_AS) == {Append, *get_args(RareEffect)}
     told = {word for words in READ_AS.values() for word in words.split(", ")}
-    assert told | {"exists"} == set(model([], b"x")) == set(shown(Node(1), b"x"))
-
-
-def unfold(batch: EffectBatch) -> Iterator[Issued]:
-    others = dict(batch.others)
-    append_at = fields_at = 0
-    columns = batch.appends
-    for offset in range(batch.count):
-        if offset in others:
-            yield Issued(batch, offset, others[offset])
-            continue
-        fields = columns.fields[fields_at : fields_at + columns.lengths[append_at]]
-        key = columns.keys[columns.key_index[append_at]]
-        entry_id = make_id(columns.ms[append_at], columns.seq[append_at])
-        idempotent = columns.idempotent.get(append_at)
-        rows = [run for run in columns.numbered if run.at <= append_at < run.at + run.count]
-        for run in rows:
-            idempotent = run.first.name(append_at - run.at)
-        append = Append(key, entry_id, bytes(fields), idempotent)
-        yield Issued(batch, offset, append, is_numbered=bool(rows))
-        fields_at += columns.lengths[append_at]
-        append_at += 1
-
-
-def removes(issued: Issued, entry: Issued) -> bool:
-    """Whether an effect takes an entry: it names it, and had observed it."""
-    if not issued.observed(entry) or issued.effect.key != entry.effect.key:
-        return False
-    assert isinstance(entry.effect, Append)
-    match issued.effect:
-        case DeleteKey() | ExpireKey():
-            return True
-        case Remove(_, ids):
-            return entry.effect.id in ids.get(entry.origin, ())
-        case Trim(_, up_to):
-            return entry.effect.id <= up_to.get(entry.origin, -1)
-    return False
-
-
-def loses(entry: Issued, applied: list[Issued]) -> bool:
-    """Whether a concurrent append of the same idempotent id has a smaller dot."""
-    effect = entry.effect
-    assert isinstance(effect, Append)
-    return effect.idempotent is not None and any(
-        isinstance(other.effect, Append)
-        and (other.effect.key, other.effect.idempotent) == (effect.key, effect.idempotent)
-        # A copy that RENAME made of a row is no row: it has the name, and settles with copies.
-        and other.is_numbered == entry.is_numbered
-        and (other.origin, other.n) < (entry.origin, entry.n)
-        and not entry.observed(other)
-        and not other.observed(entry)
-        for other in applied
-    )
-
-
-def register(
-    mine: list[Issued], deletes: list[Issued], values: dict[tuple[int, int], object]
-) -> list[tuple[tuple[int, int], object]]:
-    """Of the values that had observed every delete, and that no expiry had observed, those that
-    none of the others had observed."""
-    expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
-    setters = [one for one in mine if (one.origin, one.n) in values]
-    alive = [
-        one
-        for one in setters
-        if all(one.observed(delete) for delete in deletes)
-        and not any(expiry.observed(one) for expiry in expiries)
-    ]
-    return sorted(
-        ((one.origin, one.n), values[one.origin, one.n])
-        for one in alive
-        if not any(other.observed(one) for other in alive if other is not one)
-    )
-
-
-def registers(mine: list[Issued], deletes: list[Issued]) -> dict[str, object]:
-    expiry: dict[tuple[int, int], object] = {}
-    duration: dict[tuple[int, int], object] = {}
-    maxsize: dict[tuple[int, int], object] = {}
-    for one in mine:
-        match one.effect:
-            case SetExpiry(_, deadline):
-                expiry[one.origin, one.n] = deadline
-            case SetStreamConfig(_, seconds, size):
-                if seconds is not None:
-                    duration[one.origin, one.n] = seconds
-                if size is not None:
-                    maxsize[one.origin, one.n] = size
-    return {
-        "expiry": register(mine, deletes, expiry),
-        "duration": register(mine, deletes, duration),
-        "maxsize": register(mine, deletes, maxsize),
-    }
-
-
-def model(applied: list[Issued], key: bytes) -> dict[str, object]:
-    """What a region that applied exactly these effects must show for a key."""
-    mine = [one for one in applied if one.effect.key == key]
-    deletes = [one for one in mine if isinstance(one.effect, DeleteKey)]
-    expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
-    entries = [
-        one
-        for one in mine
-        if isinstance(one.effect, Append)
-        and not any(removes(other, one) for other in mine)
-        and not loses(one, mine)
-    ]
-    creates: dict[bytes, list[Issued]] = {}
-    for one in mine:
-        if isinstance(one.effect, CreateGroup):
-            name = one.effect.group
-            destroys = deletes + [
-                other
-                for other in mine
-                if isinstance(other.effect, DestroyGroup) and other.effect.group == name
-            ]
-            is_over = any(expiry.observed(one) for expiry in expiries)
-            if all(one.observed(destroy) for destroy in destroys) and not is_over:
-                creates.setdefault(name, []).append(one)
-    acked: dict[bytes, dict[int, list[tuple[StreamId, StreamId]]]] = {name: {} for name in creates}
-    modes = dict.fromkeys(creates, (0, 0, Mode.AT_LEAST_ONCE, None))
-    for one in mine:
-        if isinstance(one.effect, SetGroupMode):
-            effect, name = one.effect, one.effect.group
-            if any(one.observed(create) for create in creates.get(name, [])):
-                mode = (effect.epoch, one.origin, effect.mode, effect.home)
-                modes[name] = max(mode, modes[name], key=lambda mode: (mode[0], -mode[1]))
-        if isinstance(one.effect, AckFrontier):
-            for create in creates.get(one.effect.group, []):
-                if one.observed(create):
-                    for lane, interval in one.effect.intervals.items():
-                        acked[one.effect.group].setdefault(lane, []).append(interval)
-                    break
-    last_ids = {}
-    for one in sorted(mine, key=lambda one: one.n):
-        if isinstance(one.effect, Append | SetLastId):
-            last_ids[one.origin] = one
-    last_ids = {
-        origin: (one.effect.id, one.n)
-        for origin, one in last_ids.items()
-        if not any(delete.observed(one) for delete in [*deletes, *expiries])
-    }
-    return {
-        "entries": sorted(
-            (one.origin, one.n, one.effect.id, one.effect.fields, one.effect.idempotent or ())
-            for one in entries
-        ),
-        "groups": {
-            name: sorted((one.origin, one.n) for one in alive) for name, alive in creates.items()
-        },
-        "acked": {
-            name: {lane: union(intervals) for lane, intervals in lanes.items()}
-            for name, lanes in acked.items()
-        },
-        "modes": modes,
-        "last_ids": last_ids,
-        "exists": bool(entries or creates or last_ids),
-        "registers": registers(mine, deletes),
-    }
-
-
-def union(intervals: list[tuple[StreamId, StreamId]]) -> list[tuple[StreamId, StreamId]]:
-    joined: list[tuple[StreamId, StreamId]] = []
-    for start, end in sorted(intervals):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def shown(node: Node, key: bytes) -> dict[str, object]:
-    """The same facts as the replica holds them; also of a key whose time is over."""
-    stream = node.replica._streams.get(key)
-    held = node.replica._registers.get(key)
-    return {
-        "entries": sorted(
-            (
-                lane.region,
-                macro.n[index],
-                entry_id,
-                bytes(macro.fields_at(index)),
-                macro.idempotent_at(index) or (),
-            )
-            for lane in (stream.lanes.values() if stream else ())
-            for entry_id, macro, index in lane.scan(StreamId(0), StreamId((1 << 128) - 1))
-        ),
-        "groups": {name: sorted(group.creates) for name, group in stream.groups.items()}
-        if stream
-        else {},
-        "acked": {
-            name: {lane: list(one) for lane, one in group.intervals.items()}
-            for name, group in stream.groups.items()
-        }
-        if stream
-        else {},
-        "modes": {
-            name: (group.mode.epoch, group.mode.issuer, group.mode.mode, group.mode.home)
-            for name, group in stream.groups.items()
-        }
-        if stream
-        else {},
-        "last_ids": {region: (one.id, one.n) for region, one in stream.last_ids.items()}
-        if stream
-        else {},
-        "exists": stream is not None and stream.exists,
-        "registers": {
-            "expiry": sorted(held.expiry.values.items()) if held else [],
-            "duration": sorted(held.idmp_duration_s.values.items()) if held else [],
-            "maxsize": sorted(held.idmp_maxsize.values.items()) if held else [],
-        },
-    }
+    assert told | {"exists"} == set(model([], b"x")) == set(shown(Node(1).replica, b"x"))
 
 
 def append_rows(node: Node, batch: int, row: int, count: int) -> None:
@@ -408,7 +155,7 @@ class Regions(RuleBasedStateMachine):
             one for (origin, n), one in self.issued.items() if n <= node.replica.vv.get(origin, 0)
         ]
         for key in (b"x", b"y"):
-            assert shown(node, key) == model(applied, key)
+            assert shown(node.replica, key) == model(applied, key)
 
     @rule(at=AT, lines=st.lists(LINES, min_size=1, max_size=5), data=st.data())
     def transaction(self, at: int, lines: list[str], data: st.DataObject) -> None:
