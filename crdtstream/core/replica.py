@@ -30,7 +30,7 @@ from crdtstream.core.effects import (
     Numbered,
     Record,
 )
-from crdtstream.core.ids import IdMode, Millis, Region, StreamId
+from crdtstream.core.ids import ID_MIN, IdMode, Millis, Region, StreamId
 from crdtstream.core.issuing.issuer import Issuer
 from crdtstream.core.lanes.lane import (
     NODE_BYTES_MAX_DEFAULT,
@@ -106,6 +106,7 @@ class Replica:
         self._registers = self._keys.registers
         self._expiry = self._keys.expiry
         self._due = self._keys.due
+        self._floors = self._state.floors
         self._grown_lanes = self._state.grown_runs.lanes
 
     # --- Reading ------------------------------------------------------------------------------
@@ -168,6 +169,8 @@ class Replica:
 
         0-0 but for a key that has expired, or is about to before the next write (``floors.py``).
         """
+        if not self._floors and not self._due:
+            return ID_MIN
         return self._state.floor_of(key)
 
     @property
@@ -281,7 +284,8 @@ class Replica:
 
     def advance(self, now: Millis) -> None:
         """Say what time it is; keys whose deadline has passed read as missing while it has."""
-        self._keys.advance(now)
+        self._keys.now = now
+        self.touched.update(self._expiry.advance(now))
 
     def deadline_of(self, key: bytes) -> Millis | None:
         """When the key expires; None: it does not."""

@@ -78,11 +78,8 @@ class State:
 
         0-0 but for a key that has expired, or is about to before the next write (``floors.py``).
         """
-        due = self.keys.due
-        if not self.floors and not due:
-            return ID_MIN
         floor = self.floors.of(key)
-        if key in due and not self.is_alone:
+        if key in self.keys.due and not self.is_alone:
             stream = self.keys.streams.get(key)
             own = None if stream is None else stream.last_ids.get(self.region)
             floor = max(floor, ID_MIN if own is None else own.id)

@@ -180,7 +180,7 @@ class Group:
         self, change: Deliver, lanes: Mapping[Region, Lane], last_ids: Mapping[Region, LastId]
     ) -> None:
         """Entries were handed out to a consumer (created if it is new)."""
-        consumer = self.consumer(change.consumer, change.now)
+        consumer = self._pel.consumer(change.consumer, change.now)
         if not change.noack:
             consumer.active_ms = change.now
         for region, ids in change.ids.items():
@@ -198,7 +198,7 @@ class Group:
         self, ids: Mapping[Region, tuple[StreamId, ...]], consumer_name: bytes, now: Millis
     ) -> None:
         """History was read again: the count goes up, the idle time to 0."""
-        self.consumer(consumer_name, now)
+        self._pel.consumer(consumer_name, now)
         self._pel.redeliver(ids, now)
 
     def acknowledge(self, ids: Mapping[Region, tuple[StreamId, ...]]) -> None:
@@ -206,7 +206,7 @@ class Group:
 
     def claim(self, change: Claim, lanes: Collection[Region]) -> None:
         """Pending entries get a new owner; some turned out to be gone; LASTID moves on."""
-        consumer = self.consumer(change.consumer, change.now)
+        consumer = self._pel.consumer(change.consumer, change.now)
         if change.nacks:
             consumer.active_ms = change.now
         if change.last_id is not None:

@@ -31,7 +31,7 @@ class Keyspace:
         streams, registers: by key; each is one and the same dictionary for good.
         due: the keys whose time is over; one and the same set for good.
         expiry: the deadlines that count.
-        now: what time it is, by the last ``advance``.
+        now: what time it is, as the replica was told.
         touched: keys that changed since somebody last cleared the set.
         idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
     """
@@ -136,11 +136,6 @@ class Keyspace:
         """The register has changed: another deadline may count now."""
         self.expiry.set(key, registers.deadline(), exists=key in self.streams)
         self.touched.update(self.expiry.look())
-
-    def advance(self, now: Millis) -> None:
-        """Judge every deadline by another clock."""
-        self.now = now
-        self.touched.update(self.expiry.advance(now))
 
     def idmp_duration_of(self, key: bytes) -> int:
         """For how many seconds a stream recognises idempotent ids."""
