@@ -8,6 +8,7 @@ import typer
 from crdtstream.cli import pipeline, sync
 from crdtstream.cli.demo import demo
 from crdtstream.cli.node import node
+from crdtstream.cli.simulate import simulate
 from crdtstream.cli.status import status
 from crdtstream.cli.up import up
 from crdtstream.scenario import cli as scenario
@@ -45,6 +46,7 @@ app.command()(node)
 app.command()(status)
 app.add_typer(sync.app, name="sync")
 app.add_typer(scenario.app, name="scenario")
+app.command()(simulate)
 app.command()(demo)
 app.add_typer(pipeline.app, name="pipeline")
 

@@ -65,10 +65,18 @@ class Opening:
     def note_answer(self, peer: RegionId, answer: Answer) -> None:
         """A peer's answer; see ``Readiness.note_answer``."""
         if self.readiness.note_answer(peer, answer):
-            self._tick.notice(
-                "warning", "a peer has lost effects of this region: all are asked again", peer=peer
-            )
-            self._ask_again()
+            self._ask_again_after_loss(peer)
+
+    def note_own_n(self, peer: RegionId, own_n: int) -> None:
+        """A peer that was not asked says so when it takes this region in."""
+        if self.readiness.note_loss(peer, own_n):
+            self._ask_again_after_loss(peer)
+
+    def _ask_again_after_loss(self, peer: RegionId) -> None:
+        self._tick.notice(
+            "warning", "a peer has lost effects of this region: all are asked again", peer=peer
+        )
+        self._ask_again()
 
     def _ask_again(self) -> None:
         for restart in self.on_recovering:

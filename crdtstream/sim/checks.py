@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, covers
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
 from crdtstream.core.effects import EffectBatch, Record
 from crdtstream.core.ids import ID_MAX, ID_MIN
 from crdtstream.core.ids import Region as RegionId
@@ -49,6 +49,11 @@ class Checker:
         self._logged = {number: Logged() for number in world.nodes}
         self._judged: dict[RegionId, tuple[tuple[RegionId, int], ...]] = {}
         self._acknowledged: set[bytes] = set()
+        # The creates of each group, now and of those that are gone.
+        self._incarnations: dict[RegionId, dict[tuple[bytes, bytes], frozenset[Dot]]] = {}
+        self._ended: dict[RegionId, dict[tuple[bytes, bytes], frozenset[Dot]]] = {
+            number: {} for number in world.nodes
+        }
         self._batches: dict[bytes, EffectBatch] = {}
         for node in world.nodes.values():
             node.on_told = self._note_told
@@ -166,6 +171,7 @@ class Checker:
             self._look_at_log(node)
             self._look_at_order(node.region.replica)
             self._look_at_reading(node)
+            self._look_at_incarnations(node)
         self._compare()
 
     def _look_at_log(self, node: SimNode) -> None:
@@ -213,6 +219,28 @@ class Checker:
                         f"I9: region {node.number} reads on at {progress.last_delivered} of lane "
                         f"{origin} and never handed out {text.decode()}"
                     )
+
+    def _look_at_incarnations(self, node: SimNode) -> None:
+        """I9, rule 12: what was pending ends with the group, and is not its successor's."""
+        before = self._incarnations.get(node.number, {})
+        found = {}
+        replica = node.region.replica
+        for key in replica.known_keys():
+            stream = replica.held_stream(key)
+            for name, group in ({} if stream is None else stream.groups).items():
+                creates = found[key, name] = frozenset(group.creates)
+                earlier = before.get((key, name), self._ended[node.number].get((key, name)))
+                is_another = earlier is not None and not creates & earlier
+                if is_another and group.pending_count:
+                    raise ViolationError(
+                        f"I9: region {node.number} has {group.pending_count} entries pending in "
+                        f"{name!r} of {key!r}, which was just made"
+                    )
+        # A group that is gone is remembered: the next one of its name is another one.
+        self._ended[node.number] |= before
+        for at in found:
+            self._ended[node.number].pop(at, None)
+        self._incarnations[node.number] = found
 
     def _compare(self) -> None:
         """I1, I4: equal version vectors, equal digests; and what the model says."""

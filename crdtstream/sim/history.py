@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from crdtstream.core.clock import covers
-from crdtstream.core.ids import IdMode, Millis
+from crdtstream.core.ids import ID_MAX, ID_MIN, IdMode, Millis
 from crdtstream.core.ids import Region as RegionId
 from crdtstream.sim.checks import GROUP, READ_KEY, Checker, ViolationError, facts_of
 from crdtstream.sim.network import Line
@@ -284,21 +284,24 @@ def shorten(plan: Plan, steps: list[Step], failure: Failure) -> tuple[list[Step]
 
 # Two keys with everything on them, a handful of IDs: things must meet to conflict.
 WORDS: Final = (
-    *[f"XADD x {ms} f v{ms}" for ms in (1, 2, 3, 4)],
+    *[f"XADD x {ms} f v{ms}" for ms in (1, 2, 3, 4)] * 2,
     *[f"XDEL x {ms}" for ms in (1, 2, 3, 4)],
-    "XADD x * f v",
-    "XADD y * f w",
-    "XADD x IDMP p 1 * f v",
-    "XADD x IDMP p 2 * f v",
+    *["XADD y * f w"] * 3,
+    "XADD y IDMP p 1 * f v",
+    "XADD y IDMP p 2 * f v",
     "XTRIM x MAXLEN 1",
+    "XTRIM y MAXLEN 2",
     "XSETID x 5",
-    "DEL x",
-    "XGROUP CREATE x g 0",
+    "XSETID x 9",
+    *["DEL x"] * 3,
+    *["XGROUP CREATE x g 0"] * 2,
+    "XGROUP CREATE x g 2",
     "XGROUP CREATE x g $",
     "XGROUP DESTROY x g",
     "XGROUP SETID x g 0",
-    "XREADGROUP GROUP g c COUNT 2 STREAMS x >",
-    "XREADGROUP GROUP g c COUNT 2 STREAMS x >",
+    "XGROUP CREATE y g $",
+    *["XREADGROUP GROUP g c COUNT 2 STREAMS x >"] * 4,
+    *["XREADGROUP GROUP g c COUNT 2 STREAMS y >"] * 2,
     "XAUTOCLAIM x g d 0 0 COUNT 1",
     "RENAME x y",
     "RENAME y x",
@@ -306,7 +309,7 @@ WORDS: Final = (
     "PEXPIRE x 300",
     "PEXPIRE x 90000",
     "PERSIST x",
-    "XCFGSET x IDMP-DURATION 1",
+    "XCFGSET y IDMP-DURATION 1",
     "CRDT.XGROUP SETMODE x g HOME 1",
     "CRDT.XGROUP SETMODE x g HOME 2 FORCE",
     "CRDT.XGROUP SETMODE x g AT-LEAST-ONCE",
@@ -381,15 +384,15 @@ class Maker:
         if not node.is_up and random.random() < 0.2:
             return ("start", region)
         kinds: dict[str, int] = {
-            "call": 12,
-            "settle": 6,
-            "tick": 3,
-            "commit": 4,
-            "apply": 2,
+            "call": 40,
+            "settle": 8,
+            "tick": 4,
+            "commit": 6,
+            "apply": 3,
             "sync": 2,
             "folder": 1,
             "time": 1,
-            "exchange": 14,
+            "exchange": 24,
             "pass": 4,
             "heal": 1,
             **self._faults,
@@ -420,21 +423,43 @@ class Maker:
                 return (kind, region)
 
     def _words(self, node: SimNode) -> str:
+        """A command that has something to do more often than not."""
         random = self._random
-        if random.random() < 0.5:
+        kind = random.random()
+        if kind < 0.4:
             return random.choice(WORDS)
-        pending = self._pending(node)
-        if pending and random.random() < 0.4:
+        if kind < 0.6:
+            return random.choice(READING)
+        key = random.choice("xyz")
+        pending = self._pending(node, key)
+        if pending and kind < 0.85:
             chosen = random.sample(pending, random.randint(1, len(pending)))
-            return f"XACK z {GROUP.decode()} {' '.join(chosen)}"
-        return random.choice(READING)
+            return f"XACK {key} {GROUP.decode()} {' '.join(chosen)}"
+        entries = self._entries(node, key) if key != "z" else []
+        if entries:
+            command = random.choice(("XDEL {} {}", "XDEL {} {}", "XTRIM {} MINID {}"))
+            return command.format(key, random.choice(entries))
+        return "XADD y * f v"
 
-    def _pending(self, node: SimNode) -> list[str]:
-        stream = node.region.replica.held_stream(READ_KEY) if node.is_up else None
+    def _entries(self, node: SimNode, key: str) -> list[str]:
+        stream = node.region.replica.held_stream(key.encode()) if node.is_up else None
+        return [
+            _id_text(entry_id)
+            for _, lane in sorted(({} if stream is None else stream.lanes).items())
+            for entry_id, _, _ in lane.scan(ID_MIN, ID_MAX)
+        ]
+
+    def _pending(self, node: SimNode, key: str) -> list[str]:
+        stream = node.region.replica.held_stream(key.encode()) if node.is_up else None
         group = None if stream is None else stream.groups.get(GROUP)
         if stream is None or group is None:
             return []
-        found = []
-        for lane in sorted(stream.lanes):
-            found += [f"{one >> 64}-{one & (1 << 64) - 1}" for one in group.progress(lane).pel]
-        return found
+        return [
+            _id_text(entry_id)
+            for lane in sorted(stream.lanes)
+            for entry_id in group.progress(lane).pel
+        ]
+
+
+def _id_text(entry_id: int) -> str:
+    return f"{entry_id >> 64}-{entry_id & (1 << 64) - 1}"

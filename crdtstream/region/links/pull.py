@@ -416,6 +416,8 @@ class Pull:
         if self._asked:
             answer = Answer(welcome.own_n, self.stats.peer_vv, welcome.told_vv)
             opening.note_answer(self.peer, answer)
+        else:
+            opening.note_own_n(self.peer, welcome.own_n)
         self._feed(Welcomed(), now)
         self._look_at_own_effects()
         self._peer_run = welcome.run_id

@@ -130,6 +130,22 @@ class Readiness:
         self._found_if_all_answered()
         return is_lower
 
+    def note_loss(self, peer: Region, own_n: int) -> bool:
+        """``peer`` started again, was not asked, and has ``own_n`` effects of this region.
+
+        It may have answered for effects that were not durable with it, and lost them: waiting for
+        those would never end.
+
+        Returns:
+            Whether all must answer again.
+        """
+        before = self._answers.get(peer)
+        if not self._is_recovering or before is None or own_n >= before.own_n:
+            return False
+        self._answers.clear()
+        self._known.clear()
+        return True
+
     def note_known(self, peer: Region, n: int) -> None:
         """``peer`` has ``n`` effects of this region."""
         self._known[peer] = max(self._known.get(peer, 0), n)

@@ -1,0 +1,106 @@
+"""``crdtstream simulate``: many worlds that misbehave, each from a seed."""
+
+import json
+import secrets
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crdtstream.cli.exit import fail
+from crdtstream.sim.history import Failure, Maker, Plan, Step, run, shorten
+from crdtstream.sim.planted import BUGS, planted
+
+
+def simulate(
+    seed: Annotated[int | None, typer.Option(help="First seed; drawn if absent.")] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, one after the other.", min=1)] = 1,
+    steps: Annotated[int, typer.Option(help="Steps of each history.", min=1)] = 400,
+    plant: Annotated[
+        str | None, typer.Option(help="Plant this bug first, to see that it is noticed.")
+    ] = None,
+    bugs: Annotated[
+        bool, typer.Option("--bugs", help="List the bugs that can be planted.")
+    ] = False,
+    replay: Annotated[
+        Path | None,
+        typer.Option(help="Run the history in this file instead.", exists=True, dir_okay=False),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Where to write a shortened history that fails.")
+    ] = None,
+) -> None:
+    """Run regions in a world whose disks, lines and clocks fail, and check every invariant.
+
+    Each seed makes another history.  After each step I1 to I14 are checked; at the end all faults
+    end, and all regions must become equal.  A history that fails is shortened and printed.
+
+    Example: crdtstream simulate --seed 1 --seeds 100 --steps 400
+
+    Exit status: 0 all as it must be, 1 an invariant does not hold, 2 the file is no history.
+    """
+    if bugs:
+        for bug in BUGS.values():
+            typer.echo(f"{bug.name:40} {bug.harm}")
+        return
+    if plant is not None and plant not in BUGS:
+        fail(f"no bug {plant!r}; --bugs lists them")
+    with ExitStack() as stack:
+        if plant is not None:
+            stack.enter_context(planted(plant))
+        if replay is not None:
+            _replay(replay)
+            return
+        first = secrets.randbits(32) if seed is None else seed
+        started = time.monotonic()
+        for each in range(first, first + seeds):
+            maker = Maker(each)
+            taken, failure = maker.run(steps)
+            if failure is not None:
+                _tell(each, maker.plan, taken, failure, save)
+                raise typer.Exit(code=1)
+        seconds = time.monotonic() - started
+        typer.echo(
+            f"seeds {first} to {first + seeds - 1}, {steps} steps each: every invariant held "
+            f"({seconds:.1f} s, {seeds / seconds * 60:.0f} seeds a minute)"
+        )
+
+
+def _replay(path: Path) -> None:
+    try:
+        history = json.loads(path.read_text())
+        plan = Plan(**history["plan"])
+        steps: list[Step] = [tuple(step) for step in history["steps"]]
+        failure = run(plan, steps)
+    except (ValueError, KeyError, TypeError) as error:
+        typer.echo(f"{path}: no history: {error}", err=True)
+        raise typer.Exit(code=2) from error
+    if failure is None:
+        typer.echo(f"{path}: {len(steps)} steps, every invariant held")
+        return
+    typer.echo(f"{path}: step {failure.at}: {failure.reason}")
+    raise typer.Exit(code=1)
+
+
+def _tell(seed: int, plan: Plan, steps: list[Step], failure: Failure, save: Path | None) -> None:
+    """Print how a history fails, and the shortest one found that fails in the same way."""
+    typer.echo(f"seed {seed}, step {failure.at}: {failure.reason}")
+    typer.echo("shortening …", err=True)
+    short, found = shorten(plan, steps, failure)
+    history = {"about": found.reason.splitlines()[0], "plan": asdict(plan), "steps": short}
+    lines = ",\n    ".join(json.dumps(step) for step in short)
+    text = (
+        f'{{\n  "about": {json.dumps(history["about"])},\n  "plan": {json.dumps(asdict(plan))},\n'
+        f'  "steps": [\n    {lines}\n  ]\n}}\n'
+    )
+    typer.echo(f"{len(short)} steps, fails at step {found.at}: {found.reason}")
+    if save is not None:
+        save.write_text(text)
+        typer.echo(f"again: crdtstream simulate --replay {save}")
+    else:
+        sys.stdout.write(text)
+        typer.echo("again: put this into a file, and: crdtstream simulate --replay FILE")

@@ -1,0 +1,363 @@
+"""Bugs that can be planted, to see that the simulator notices them.
+
+Each is a slip that somebody could make, at the place where it would be made.  ``planted`` puts one
+into the running program and takes it out again.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from crdtstream.core import clock
+from crdtstream.core.applying import apply_effect
+from crdtstream.core.clock import MutableVersionVector, VersionVector, join, meet
+from crdtstream.core.effects import EffectBatch, ExpireKey, Record
+from crdtstream.core.groups.group import Group
+from crdtstream.core.ids import ID_MIN, StreamId
+from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.inbox import Inbox
+from crdtstream.core.keyspace.tombstones import Tombstones
+from crdtstream.core.replica import Replica
+from crdtstream.core.stability import StabilityTracker
+from crdtstream.core.state import State
+from crdtstream.core.stream import Stream
+from crdtstream.core.wire.codec import decode_batch, encode_batch
+from crdtstream.region.links.messages import Progress
+from crdtstream.region.links.pull import Pull
+from crdtstream.region.links.serve import Serve
+from crdtstream.region.outstanding import Outstanding
+from crdtstream.region.ready import Parcel
+from crdtstream.region.tick import Tick
+from crdtstream.sim.disk import Disk
+
+# Where something is put, under which name, and what.
+Patch: TypeAlias = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A bug that can be planted.
+
+    Attributes:
+        harm: what users would see.
+        patches: what it replaces.
+        seed: from here on few seeds of 400 steps notice it.
+    """
+
+    name: str
+    harm: str
+    patches: Callable[[], Sequence[Patch]]
+    seed: int = 0
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Have the bug of this name in the program.
+
+    Raises:
+        KeyError: there is none.
+    """
+    patches = BUGS[name].patches()
+    before = [(owner, attribute, owner.__dict__[attribute]) for owner, attribute, _ in patches]
+    try:
+        for owner, attribute, wrong in patches:
+            setattr(owner, attribute, wrong)
+        yield
+    finally:
+        for owner, attribute, right in before:
+            setattr(owner, attribute, right)
+
+
+def _everywhere(function: Callable[..., Any], wrong: Callable[..., Any]) -> list[Patch]:
+    """Replace a function in each module of ours that knows it."""
+    return [
+        (module, name, wrong)
+        for module_name, module in sys.modules.items()
+        if module_name.startswith("crdtstream.")
+        for name, value in vars(module).items()
+        if value is function
+    ]
+
+
+# --- Contexts, batches ----------------------------------------------------------------------------
+
+
+def _context_off_by_one() -> Sequence[Patch]:
+    def covers_dot(vv: VersionVector, dot: clock.Dot) -> bool:
+        return vv.get(dot.region, 0) > dot.n
+
+    return _everywhere(clock.covers_dot, covers_dot)
+
+
+def _causal_wait_skipped() -> Sequence[Patch]:
+    def ready(self: Replica, batch: EffectBatch) -> bool:
+        return batch.first_n == self.vv.get(batch.origin, 0) + 1
+
+    return [(Replica, "ready", ready)]
+
+
+def _relay_recut() -> Sequence[Patch]:
+    """A server cuts what it relays into batches of one effect."""
+    take = Serve.take
+
+    def cut(self: Serve, records: Sequence[Record]) -> None:
+        at = len(self._batches)
+        take(self, records)
+        sent, self._batches[at:] = self._batches[at:], []
+        for encoded in sent:
+            self._batches += _halves(encoded, own=self._own.identity.region)
+
+    return [(Serve, "take", cut)]
+
+
+def _halves(encoded: bytes, *, own: RegionId) -> list[bytes]:
+    batch = decode_batch(encoded)
+    if batch.origin == own or batch.count < 2 or len(batch.others) != batch.count:
+        return [encoded]
+    first = replace(batch, count=1, others=batch.others[:1])
+    others = [(offset - 1, effect) for offset, effect in batch.others[1:]]
+    rest = replace(batch, first_n=batch.first_n + 1, count=batch.count - 1, others=others)
+    return [encode_batch(first), encode_batch(rest)]
+
+
+# --- Stability ------------------------------------------------------------------------------------
+
+
+def _tombstone_dropped_one_ack_early() -> Sequence[Patch]:
+    """The last member to acknowledge is not waited for."""
+
+    def stable(self: StabilityTracker, own_vv: VersionVector) -> MutableVersionVector:
+        heard = sorted(self.heard().values(), key=lambda vv: sum(vv.values()))
+        return meet([own_vv, *heard[1:]])
+
+    return [(StabilityTracker, "stable", stable)]
+
+
+def _stability_before_own_component() -> Sequence[Patch]:
+    """A version vector counts although effects of its region are still on their way (rule 3)."""
+
+    def stable(self: StabilityTracker, own_vv: VersionVector) -> MutableVersionVector:
+        return meet([own_vv, *self.heard().values()])
+
+    return [(StabilityTracker, "stable", stable)]
+
+
+def _tombstones_are_not_asked() -> Sequence[Patch]:
+    def observed_by(
+        _self: Tombstones, _context: VersionVector, _key: bytes, _group: bytes | None = None
+    ) -> bool:
+        return True
+
+    return [(Tombstones, "observed_by", observed_by)]
+
+
+# --- Run, log, then tell --------------------------------------------------------------------------
+
+
+def _reply_before_commit() -> Sequence[Patch]:
+    def owe(self: Tick, parcel: Parcel) -> None:
+        self.open()
+        parcel.receiver.receive(parcel, certain=True)
+
+    return [(Tick, "owe", owe)]
+
+
+def _read_does_not_wait() -> Sequence[Patch]:
+    def hold(_self: Outstanding, _parcels: list[Parcel]) -> bool:
+        return False
+
+    return [(Outstanding, "hold", hold)]
+
+
+def _acks_from_logged() -> Sequence[Patch]:
+    ack = Pull._ack
+
+    def wrong(self: Pull, now: Any) -> Progress:
+        return replace(ack(self, now), durable_vv=dict(self._own.outstanding.logged_vv))
+
+    return [(Pull, "_ack", wrong)]
+
+
+def _heartbeats_from_applied() -> Sequence[Patch]:
+    heartbeat = Serve._heartbeat
+
+    def wrong(self: Serve, now: Any) -> Progress:
+        return replace(heartbeat(self, now), durable_vv=dict(self._own.replica.vv))
+
+    return [(Serve, "_heartbeat", wrong)]
+
+
+# --- Dots are never reused ------------------------------------------------------------------------
+
+
+def _dot_reused_after_a_lost_tail() -> Sequence[Patch]:
+    """A folder whose end was lost, or that was put back, counts as proven."""
+    return [(Disk, "is_proven", property(lambda _self: True))]
+
+
+def _unapplied_effects_survive_a_recovery() -> Sequence[Patch]:
+    """A peer keeps what it holds unapplied of a region that recovers, from whatever link."""
+
+    def keep(_self: Inbox) -> None:
+        pass
+
+    return [(Inbox, "discard", keep)]
+
+
+# --- Groups ---------------------------------------------------------------------------------------
+
+
+def _frontier_as_a_maximum() -> Sequence[Patch]:
+    """An acknowledged run counts from the beginning of its lane."""
+    unite = Group.unite
+
+    def wrong(self: Group, region: RegionId, start: StreamId, *rest: Any) -> None:
+        del start
+        unite(self, region, ID_MIN, *rest)
+
+    return [(Group, "unite", wrong)]
+
+
+def _pel_survives_its_incarnation() -> Sequence[Patch]:
+    """A group that is destroyed leaves its PEL to the one that is made next."""
+    kept: dict[tuple[RegionId, bytes, bytes], Group] = {}
+    destroy, create = apply_effect._destroy_group, apply_effect._create_group
+
+    def wrong_destroy(state: State, effect: Any, dot: Any) -> None:
+        stream = state.keys.streams.get(effect.key)
+        if stream is not None and effect.group in stream.groups:
+            kept[state.region, effect.key, effect.group] = stream.groups[effect.group]
+        destroy(state, effect, dot)
+
+    def wrong_create(state: State, effect: Any, dot: Any, context: VersionVector) -> None:
+        create(state, effect, dot, context)
+        stream = state.keys.streams.get(effect.key)
+        before = kept.pop((state.region, effect.key, effect.group), None)
+        group = None if stream is None else stream.groups.get(effect.group)
+        if before is not None and group is not None:
+            for part in ("_reading", "lanes", "_pel", "consumers", "unowned"):
+                setattr(group, part, getattr(before, part))
+
+    return [
+        (apply_effect, "_destroy_group", wrong_destroy),
+        (apply_effect, "_create_group", wrong_create),
+    ]
+
+
+# --- Streams --------------------------------------------------------------------------------------
+
+
+def _trim_by_id_alone() -> Sequence[Patch]:
+    """A trim takes what it had not observed."""
+
+    def trim(state: State, effect: Any, context: VersionVector) -> None:
+        everything: MutableVersionVector = dict(context)
+        join(everything, dict.fromkeys(effect.up_to, 1 << 62))
+        stream = state.keys.streams.get(effect.key)
+        if stream is not None:
+            stream.trim(effect.up_to, everything)
+            state.keys.drop_if_gone(effect.key, stream)
+
+    return [(apply_effect, "_trim", trim)]
+
+
+def _remove_by_id_alone() -> Sequence[Patch]:
+    remove = Stream.remove
+
+    def wrong(self: Stream, ids: Any, context: VersionVector, **named: Any) -> Any:
+        everything: MutableVersionVector = dict(context)
+        join(everything, dict.fromkeys(ids, 1 << 62))
+        return remove(self, ids, everything, **named)
+
+    return [(Stream, "remove", wrong)]
+
+
+def _delete_keeps_the_last_id() -> Sequence[Patch]:
+    """The register of a last ID only grows (rule 5)."""
+    clear = Stream.clear_covered_by
+
+    def wrong(self: Stream, context: VersionVector) -> None:
+        before = dict(self.last_ids)
+        clear(self, context)
+        self.last_ids.update(before)
+
+    return [(Stream, "clear_covered_by", wrong)]
+
+
+def _expiry_deletes_as_a_user_does() -> Sequence[Patch]:
+    """What expiry deletes leaves a tombstone, and ends groups that were made again."""
+
+    def wrong(state: State, effect: ExpireKey, dot: Any, context: VersionVector) -> None:
+        apply_effect._delete_key(state, effect, dot, context)  # type: ignore[arg-type]
+
+    return [(apply_effect, "_expire_key", wrong)]
+
+
+def _local_changes_are_not_replayed() -> Sequence[Patch]:
+    def replay(self: Replica, record: Record) -> None:
+        right(self, Record(record.origin, record.first_n, record.last_n, record.batch, None))
+
+    right = Replica.replay
+    return [(Replica, "replay", replay)]
+
+
+_ALL: Final = (
+    Bug("context-off-by-one", "a delete spares what it had observed last", _context_off_by_one),
+    Bug("causal-wait-skipped", "a remove overtakes the add that it removes", _causal_wait_skipped),
+    Bug("relay-recut", "version vectors stand within a batch", _relay_recut),
+    Bug(
+        "tombstone-dropped-one-ack-early",
+        "a group lives on in one region after it was destroyed",
+        _tombstone_dropped_one_ack_early,
+    ),
+    Bug(
+        "stability-before-own-component",
+        "a create that is on its way finds its tombstone gone",
+        _stability_before_own_component,
+    ),
+    Bug(
+        "tombstones-are-not-asked",
+        "a group that was destroyed comes back with a late create",
+        _tombstones_are_not_asked,
+    ),
+    Bug("reply-before-commit", "a crash takes what a reply told", _reply_before_commit),
+    Bug("read-does-not-wait", "a reader has seen what a crash takes", _read_does_not_wait),
+    Bug("acks-from-logged", "WAIT counts what a power cut takes", _acks_from_logged),
+    Bug(
+        "heartbeats-from-applied", "regions count on what is not durable", _heartbeats_from_applied
+    ),
+    Bug(
+        "dot-reused-after-a-lost-tail",
+        "two entries have one dot",
+        _dot_reused_after_a_lost_tail,
+    ),
+    Bug(
+        "unapplied-effects-survive-a-recovery",
+        "an effect of an earlier run is applied after its number was used again",
+        _unapplied_effects_survive_a_recovery,
+    ),
+    Bug(
+        "frontier-as-a-maximum", "entries between two acks are skipped", _frontier_as_a_maximum, 100
+    ),
+    Bug(
+        "pel-survives-its-incarnation",
+        "consumers of a new group find entries that they never read",
+        _pel_survives_its_incarnation,
+    ),
+    Bug("trim-by-id-alone", "a trim takes what it had not seen", _trim_by_id_alone),
+    Bug("remove-by-id-alone", "XDEL takes an entry appended again", _remove_by_id_alone, 70),
+    Bug("delete-keeps-the-last-id", "two orders, two last IDs", _delete_keeps_the_last_id),
+    Bug(
+        "expiry-deletes-as-a-user-does",
+        "a group made again after the deadline is gone",
+        _expiry_deletes_as_a_user_does,
+    ),
+    Bug(
+        "local-changes-are-not-replayed",
+        "what was pending is forgotten at a restart",
+        _local_changes_are_not_replayed,
+    ),
+)
+BUGS: Final = {bug.name: bug for bug in _ALL}

@@ -1,0 +1,123 @@
+"""Random histories: the invariants hold, planted bugs are noticed, what was found stays mended."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from crdtstream.cli.main import app
+from crdtstream.sim.history import Maker, Plan, run, shorten
+from crdtstream.sim.planted import BUGS, planted
+
+HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
+SEEDS = 25
+STEPS = 400
+# Within this many seeds, from the one that it names, each planted bug is noticed.
+SEEDS_FOR_A_BUG = 20
+SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SEEDS", "1000"))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_every_invariant_holds(seed: int) -> None:
+    _, failure = Maker(seed).run(STEPS)
+    assert failure is None, f"again: crdtstream simulate --seed {seed} --steps {STEPS}"
+
+
+@pytest.mark.soak
+def test_every_invariant_holds_for_many_seeds() -> None:
+    for seed in range(1_000_000, 1_000_000 + SOAK_SEEDS):
+        _, failure = Maker(seed).run(STEPS)
+        assert failure is None, f"again: crdtstream simulate --seed {seed} --steps {STEPS}"
+
+
+@pytest.mark.parametrize("name", sorted(BUGS))
+def test_a_planted_bug_is_noticed(name: str) -> None:
+    first = BUGS[name].seed
+    with planted(name):
+        noticed = any(
+            Maker(seed).run(STEPS)[1] is not None for seed in range(first, first + SEEDS_FOR_A_BUG)
+        )
+    assert noticed, f"no seed from {first} on notices that {BUGS[name].harm}"
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_what_was_found_stays_mended(path: Path) -> None:
+    history = json.loads(path.read_text())
+    failure = run(Plan(**history["plan"]), [tuple(step) for step in history["steps"]])
+    assert failure is None, history["about"]
+
+
+def test_one_seed_makes_one_history() -> None:
+    first, second = Maker(7), Maker(7)
+    assert first.plan == second.plan
+    assert first.run(100) == second.run(100)
+    assert Maker(8).run(100)[0] != first.run(100)[0]
+
+
+def test_a_history_runs_again_as_it_was_made() -> None:
+    with planted("reply-before-commit"):
+        maker = Maker(0)
+        steps, failure = maker.run(100)
+        assert failure is not None
+        assert run(maker.plan, steps) == failure
+
+
+def test_a_failing_history_is_shortened_and_fails_in_the_same_way() -> None:
+    with planted("heartbeats-from-applied"):
+        maker = Maker(0)
+        steps, failure = maker.run(STEPS)
+        assert failure is not None
+        short, found = shorten(maker.plan, steps, failure)
+        assert len(short) < len(steps) / 4
+        assert found.invariant == failure.invariant
+        assert run(maker.plan, short) == found
+    assert run(maker.plan, short) is None
+
+
+@pytest.mark.parametrize("name", sorted(BUGS))
+def test_a_bug_is_taken_out_again(name: str) -> None:
+    patches = BUGS[name].patches()
+    assert patches
+    before = [owner.__dict__[attribute] for owner, attribute, _ in patches]
+    with planted(name):
+        pass
+    assert [owner.__dict__[attribute] for owner, attribute, _ in patches] == before
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+
+def test_the_command_prints_seed_step_and_a_history_that_replays(tmp_path: Path) -> None:
+    saved = tmp_path / "short.json"
+    arguments = ["simulate", "--plant", "heartbeats-from-applied"]
+    result = CliRunner().invoke(app, [*arguments, "--seed", "0", "--save", str(saved)])
+    assert result.exit_code == 1
+    assert result.output.startswith("seed 0, step ")
+    again = CliRunner().invoke(app, [*arguments, "--replay", str(saved)])
+    assert again.exit_code == 1
+    assert "I3: region" in again.output
+    mended = CliRunner().invoke(app, ["simulate", "--replay", str(saved)])
+    assert mended.exit_code == 0
+    assert "every invariant held" in mended.output
+
+
+def test_the_command_says_what_it_ran() -> None:
+    result = CliRunner().invoke(app, ["simulate", "--seed", "5", "--seeds", "2", "--steps", "50"])
+    assert result.exit_code == 0
+    assert "seeds 5 to 6, 50 steps each: every invariant held" in result.output
+
+
+def test_a_file_that_is_no_history_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "no.json"
+    path.write_text('{"plan": {}, "steps": [["dance"]]}')
+    result = CliRunner().invoke(app, ["simulate", "--replay", str(path)])
+    assert result.exit_code == 2
+    assert "no history" in result.output
+
+
+def test_a_bug_that_there_is_not_is_refused() -> None:
+    result = CliRunner().invoke(app, ["simulate", "--plant", "nonsense"])
+    assert result.exit_code != 0
+    assert "--bugs lists them" in result.output
