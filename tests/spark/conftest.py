@@ -33,10 +33,10 @@ TEST_CONF = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.shuffle.partitions": "2",
-    # A query over some hundred rows ends before the code generated for it would be compiled.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+# Planning a query again after each stage is a quarter of what one over some hundred rows costs.
+# Programs that tests start leave it on, and run every job.
+SESSION_CONF = TEST_CONF | {"spark.sql.adaptive.enabled": "false"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,7 +58,7 @@ def require_spark() -> None:
 def spark() -> Iterator["SparkSession"]:
     """One session for all tests of a run; starting one takes long."""
     require_spark()
-    session = make_session("crdtstream-tests", master=TEST_MASTER, conf=TEST_CONF)
+    session = make_session("crdtstream-tests", master=TEST_MASTER, conf=SESSION_CONF)
     yield session
     session.stop()
 
