@@ -337,6 +337,7 @@ _ALL: Final = (
         "unapplied-effects-survive-a-recovery",
         "an effect of an earlier run is applied after its number was used again",
         _unapplied_effects_survive_a_recovery,
+        900,
     ),
     Bug(
         "frontier-as-a-maximum", "entries between two acks are skipped", _frontier_as_a_maximum, 100
