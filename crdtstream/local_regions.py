@@ -28,7 +28,7 @@ from typing import IO, Any, Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from crdtstream.core.ids import REGION_MAX, Region
+from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.settings import (
     ENV_PREFIX,
     GRPC_PORT_BASE,
@@ -59,7 +59,7 @@ class LocalRegionsError(Exception):
 class LocalRegion:
     """Where one region lives."""
 
-    region: Region
+    region: RegionId
     resp_port: int
     grpc_port: int
     http_port: int
@@ -105,7 +105,7 @@ def layout(count: int, folder: Path, *, base_port: int = RESP_PORT_BASE) -> list
     folder = folder.absolute()
     return [
         LocalRegion(
-            region=Region(r),
+            region=RegionId(r),
             resp_port=base_port + r,
             grpc_port=base_port + grpc_shift + r,
             http_port=base_port + http_shift + r,
@@ -181,7 +181,7 @@ class LocalRegions:
     ) -> None:
         self.regions = layout(count, folder, base_port=base_port)
         self._settings = settings or {}
-        self._processes: dict[Region, subprocess.Popen[bytes]] = {}
+        self._processes: dict[RegionId, subprocess.Popen[bytes]] = {}
         self._lock = _lock(folder)
 
     def start_all(self) -> None:
@@ -195,7 +195,7 @@ class LocalRegions:
             own.config.write_text(settings_text(own, self.regions, self._settings))
             self.start(own.region)
 
-    def start(self, region: Region) -> None:
+    def start(self, region: RegionId) -> None:
         """Start one region, with the settings and the data that are in the folder."""
         assert region not in self._processes or self._processes[region].poll() is not None
         own = self._of(region)
@@ -241,24 +241,24 @@ class LocalRegions:
                 f"region {own.region} is not healthy after {START_SECONDS_MAX:.0f} s; see {own.log}"
             )
 
-    def pid(self, region: Region) -> int:
+    def pid(self, region: RegionId) -> int:
         return self._processes[region].pid
 
-    def ended(self) -> dict[Region, str]:
+    def ended(self) -> dict[RegionId, str]:
         """The regions whose process is no more, and how it ended."""
         codes = {region: process.poll() for region, process in self._processes.items()}
         return {region: _how(code) for region, code in codes.items() if code is not None}
 
-    def forget(self, region: Region) -> None:
+    def forget(self, region: RegionId) -> None:
         """Stop watching a region that ended."""
         _close(self._processes.pop(region).stdin)
 
-    def kill(self, region: Region) -> None:
+    def kill(self, region: RegionId) -> None:
         """kill -9."""
         self._processes[region].kill()
         self._processes[region].wait()
 
-    def stop_all(self) -> list[Region]:
+    def stop_all(self) -> list[RegionId]:
         """Let every process end in good order.
 
         Returns:
@@ -284,7 +284,7 @@ class LocalRegions:
         assert not self._processes
         self._lock.close()
 
-    def _of(self, region: Region) -> LocalRegion:
+    def _of(self, region: RegionId) -> LocalRegion:
         return self.regions[region - 1]
 
 

@@ -22,7 +22,7 @@ from grpc_reflection.v1alpha import reflection
 from crdtstream.admin.health import HealthPages, http_server, listening_socket
 from crdtstream.admin.service import AdminService, NodeParts
 from crdtstream.admin.tunables import Tunables
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
 from crdtstream.engine import Engine, random_uid, uniform, wall_clock

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import grpc
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.v1 import admin_pb2, admin_pb2_grpc, effects_pb2
 
 CALL_SECONDS_MAX: Final = 5.0
@@ -55,7 +55,7 @@ class AdminClient:
         reply: admin_pb2.StatusReply = self._call(self._stub.Status, request)
         return reply
 
-    def set_links(self, peers: Iterable[Region], *, paused: bool) -> admin_pb2.SetLinksReply:
+    def set_links(self, peers: Iterable[RegionId], *, paused: bool) -> admin_pb2.SetLinksReply:
         """Pause or resume the links that pull from ``peers``; no peers means from every one."""
         request = admin_pb2.SetLinksRequest(peers=sorted(peers), paused=paused)
         reply: admin_pb2.SetLinksReply = self._call(self._stub.SetLinks, request)
@@ -107,8 +107,8 @@ class Survey:
         unreachable: what did not answer: address and why.
     """
 
-    replies: dict[Region, admin_pb2.StatusReply] = field(default_factory=dict)
-    addresses: dict[Region, str] = field(default_factory=dict)
+    replies: dict[RegionId, admin_pb2.StatusReply] = field(default_factory=dict)
+    addresses: dict[RegionId, str] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
 
 
@@ -122,7 +122,9 @@ def survey(addresses: Iterable[str], *, with_streams: bool = False) -> Survey:
     for address in addresses:
         _ask(found, address, with_streams=with_streams)
     named = {
-        Region(link.peer): link.address for reply in found.replies.values() for link in reply.links
+        RegionId(link.peer): link.address
+        for reply in found.replies.values()
+        for link in reply.links
     }
     for region, address in sorted(named.items()):
         if region not in found.replies and address not in found.unreachable:
@@ -138,26 +140,27 @@ def _ask(found: Survey, address: str, *, with_streams: bool) -> None:
     except UnreachableError as error:
         found.unreachable[address] = str(error)
         return
-    found.replies[Region(reply.region)] = reply
-    found.addresses[Region(reply.region)] = address
+    found.replies[RegionId(reply.region)] = reply
+    found.addresses[RegionId(reply.region)] = address
 
 
 def vv_of(message: effects_pb2.VersionVector) -> VersionVector:
     """The version vector in a message."""
     return {
-        Region(region): count for region, count in zip(message.regions, message.counts, strict=True)
+        RegionId(region): count
+        for region, count in zip(message.regions, message.counts, strict=True)
     }
 
 
 def lacking(
-    vvs: Mapping[Region, VersionVector], *, regions: Iterable[Region], peers: Iterable[Region]
-) -> dict[Region, dict[Region, int]]:
+    vvs: Mapping[RegionId, VersionVector], *, regions: Iterable[RegionId], peers: Iterable[RegionId]
+) -> dict[RegionId, dict[RegionId, int]]:
     """How many effects of each origin ``regions`` lack that one of ``peers`` has applied.
 
     Returns:
         By region, by origin; regions that lack nothing are not in it.  Empty: they have it all.
     """
-    most: dict[Region, int] = {}
+    most: dict[RegionId, int] = {}
     for peer in peers:
         for origin, n in vvs[peer].items():
             most[origin] = max(most.get(origin, 0), n)

@@ -9,8 +9,7 @@ import grpc
 
 from crdtstream.admin.tunables import ALLOWED, Tunables, TuneError
 from crdtstream.commands.streams.xinfo import lag
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv

@@ -8,7 +8,7 @@ import typer
 
 from crdtstream.admin.client import AdminError, Survey, survey
 from crdtstream.cli.exit import MISUSED, fail
-from crdtstream.core.ids import REGION_MAX, Region
+from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.local_regions import admin_addresses
 from crdtstream.settings import GRPC_PORT_BASE, HOST_DEFAULT
 
@@ -65,9 +65,9 @@ def find_regions(
     return found
 
 
-def answering(found: Survey, number: int) -> Region:
+def answering(found: Survey, number: int) -> RegionId:
     """The region with this number; ends the program if it did not answer."""
-    region = Region(number)
+    region = RegionId(number)
     if region not in found.replies:
         known = ", ".join(map(str, found.replies))
         fail(f"region {number} does not answer, or there is none; regions that do: {known}")

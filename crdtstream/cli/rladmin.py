@@ -13,7 +13,7 @@ from crdtstream.admin.client import AdminClient, AdminError, Survey
 from crdtstream.cli.discovery import AddressOption, DirOption, RegionOption, answering, find_regions
 from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.status import link_state
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.v1 import admin_pb2
 
 DB_NUMBER: Final = "db:1"
@@ -150,7 +150,7 @@ _ENDPOINTS: Final = ("DB:ID", "NAME", "ID", "NODE", "ADDRESS")
 _LINKS: Final = ("FROM", "TO", "STATUS", "LAG_MS", "LAG_EFFECTS", "ERROR")
 
 
-def _one(found: Survey, region: int | None) -> Region:
+def _one(found: Survey, region: int | None) -> RegionId:
     """The region that was named, else the one whose address was given first."""
     if region is not None:
         return answering(found, region)

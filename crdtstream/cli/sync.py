@@ -15,7 +15,7 @@ from crdtstream.cli.discovery import (
     find_regions,
 )
 from crdtstream.cli.exit import fail
-from crdtstream.core.ids import REGION_MAX, Region
+from crdtstream.core.ids import REGION_MAX, RegionId
 
 POLL_SECONDS: Final = 0.05
 
@@ -133,7 +133,7 @@ def _lacking_lines(found: Survey, region: int | None, peer: int | None) -> list[
 
 def _set_links(found: Survey, region: int | None, peer: int | None, *, paused: bool) -> None:
     pullers = list(found.replies) if region is None else [answering(found, region)]
-    peers = [] if peer is None else [Region(peer)]
+    peers = [] if peer is None else [RegionId(peer)]
     if peers == pullers:
         fail(f"region {peer} has no link to itself: --region pulls, --peer is pulled from")
     done = []

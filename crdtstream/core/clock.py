@@ -11,16 +11,16 @@ Absent regions count as 0; no component is ever stored as 0.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 
-VersionVector: TypeAlias = Mapping[Region, int]
-MutableVersionVector: TypeAlias = dict[Region, int]
+VersionVector: TypeAlias = Mapping[RegionId, int]
+MutableVersionVector: TypeAlias = dict[RegionId, int]
 
 
 class Dot(NamedTuple):
     """The n-th effect (n from 1) that ``region`` issued."""
 
-    region: Region
+    region: RegionId
     n: int
 
 

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Final
 
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.stream import Stream
@@ -111,7 +111,7 @@ def _group(group: Group) -> bytes:
     return _text(b"".join(parts))
 
 
-def _ids_by_region(items: Iterable[tuple[Region, StreamId]]) -> bytes:
+def _ids_by_region(items: Iterable[tuple[RegionId, StreamId]]) -> bytes:
     return b"".join(_number(region) + _id(entry_id) for region, entry_id in sorted(items))
 
 

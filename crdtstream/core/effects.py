@@ -30,7 +30,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, RegionId, StreamId
 
 # No setting of a mode goes on from this one.
 EPOCH_MAX: Final = 1 << 62
@@ -118,7 +118,7 @@ class Remove:
     """
 
     key: bytes
-    ids: Mapping[Region, tuple[StreamId, ...]]
+    ids: Mapping[RegionId, tuple[StreamId, ...]]
     with_references: bool = False
     trims: bool = False
 
@@ -134,7 +134,7 @@ class Trim:
     """Per lane: every entry up to and including the ID, if the context covers its dot."""
 
     key: bytes
-    up_to: Mapping[Region, StreamId]
+    up_to: Mapping[RegionId, StreamId]
 
     def __post_init__(self) -> None:
         assert self.up_to, "an effect that changes nothing must not be issued"
@@ -172,7 +172,7 @@ class CreateGroup:
 
     key: bytes
     group: bytes
-    start: StreamId | Mapping[Region, StreamId]
+    start: StreamId | Mapping[RegionId, StreamId]
     entries_read: int | None = None
 
     def __post_init__(self) -> None:
@@ -193,7 +193,7 @@ class AckFrontier:
 
     key: bytes
     group: bytes
-    intervals: Mapping[Region, tuple[StreamId, StreamId]]
+    intervals: Mapping[RegionId, tuple[StreamId, StreamId]]
 
     def __post_init__(self) -> None:
         assert self.intervals, "an effect that changes nothing must not be issued"
@@ -298,9 +298,9 @@ class SetGroupMode:
     group: bytes
     epoch: int
     mode: Mode
-    home: Region | None
+    home: RegionId | None
     forced: bool
-    handover: Mapping[Region, LaneHandover]
+    handover: Mapping[RegionId, LaneHandover]
 
     def __post_init__(self) -> None:
         assert 1 <= self.epoch <= EPOCH_MAX
@@ -373,7 +373,7 @@ class EffectBatch:
             offsets that ``others`` leaves free.
     """
 
-    origin: Region
+    origin: RegionId
     first_n: int
     count: int
     context: VersionVector
@@ -406,7 +406,7 @@ class Deliver:
     group: bytes
     consumer: bytes
     now: Millis
-    ids: Mapping[Region, tuple[StreamId, ...]]
+    ids: Mapping[RegionId, tuple[StreamId, ...]]
     noack: bool
 
     def __post_init__(self) -> None:
@@ -421,7 +421,7 @@ class Redeliver:
     group: bytes
     consumer: bytes
     now: Millis
-    ids: Mapping[Region, tuple[StreamId, ...]]
+    ids: Mapping[RegionId, tuple[StreamId, ...]]
 
     def __post_init__(self) -> None:
         assert all(self.ids.values()), "no lane is empty"
@@ -433,7 +433,7 @@ class Ack:
 
     key: bytes
     group: bytes
-    ids: Mapping[Region, tuple[StreamId, ...]]
+    ids: Mapping[RegionId, tuple[StreamId, ...]]
 
     def __post_init__(self) -> None:
         assert all(self.ids.values()), "no lane is empty"
@@ -453,8 +453,8 @@ class Claim:
     group: bytes
     consumer: bytes
     now: Millis
-    nacks: Mapping[Region, tuple[tuple[StreamId, Millis, int], ...]]
-    dropped: Mapping[Region, tuple[StreamId, ...]]
+    nacks: Mapping[RegionId, tuple[tuple[StreamId, Millis, int], ...]]
+    dropped: Mapping[RegionId, tuple[StreamId, ...]]
     last_id: StreamId | None = None
 
 
@@ -468,7 +468,7 @@ class Release:
 
     key: bytes
     group: bytes
-    nacks: tuple[tuple[Region, StreamId, int], ...]
+    nacks: tuple[tuple[RegionId, StreamId, int], ...]
 
     def __post_init__(self) -> None:
         assert self.nacks
@@ -495,7 +495,7 @@ class SetPosition:
 
     key: bytes
     group: bytes
-    position: StreamId | Mapping[Region, StreamId]
+    position: StreamId | Mapping[RegionId, StreamId]
     entries_read: int | None = None
 
 
@@ -522,7 +522,7 @@ class Record:
             batch received, when that was.
     """
 
-    origin: Region
+    origin: RegionId
     first_n: int
     last_n: int
     batch: bytes | None

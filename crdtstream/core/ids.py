@@ -11,7 +11,7 @@ Region-unique sequences (architecture, "IDs"): the sequences of region r are tho
 from enum import Enum
 from typing import Final, NewType
 
-Region = NewType("Region", int)
+RegionId = NewType("RegionId", int)
 Millis = NewType("Millis", int)
 StreamId = NewType("StreamId", int)
 
@@ -72,12 +72,12 @@ def parse_id(text: bytes, *, missing_seq: int) -> StreamId | None:
     return make_id(ms, seq)
 
 
-def region_seq(region: Region, *, above: int) -> int:
+def region_seq(region: RegionId, *, above: int) -> int:
     """The smallest sequence of ``region`` that is at least ``above``.  It may exceed U64_MAX."""
     return above + (region - above) % SEQ_STRIDE
 
 
-def next_id(region: Region, *, now: Millis, last: StreamId) -> StreamId:
+def next_id(region: RegionId, *, now: Millis, last: StreamId) -> StreamId:
     """The ID that ``*`` generates: ms = max(now, last.ms), with a region-unique sequence.
 
     Raises:

@@ -8,7 +8,7 @@ is what ``waiting_for`` and ``discard`` are for.
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import EffectBatch
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 
 
@@ -25,7 +25,7 @@ class Inbox:
         self._replica = replica
         self._batches_max = batches_max
         self._bytes_max = bytes_max
-        self._queues: dict[Region, dict[int, tuple[EffectBatch, bytes]]] = {}
+        self._queues: dict[RegionId, dict[int, tuple[EffectBatch, bytes]]] = {}
         self.bytes_waiting = 0
 
     def __len__(self) -> int:
@@ -67,9 +67,9 @@ class Inbox:
         for first_n in [n for n, (batch, _) in queue.items() if batch.last_n <= applied]:
             self.bytes_waiting -= len(queue.pop(first_n)[1])
 
-    def waiting_for(self) -> set[Region]:
+    def waiting_for(self) -> set[RegionId]:
         """Origins whose effects must come before anything that waits here can be applied."""
-        missing: set[Region] = set()
+        missing: set[RegionId] = set()
         for region, queue in self._queues.items():
             if not queue:
                 continue
@@ -85,5 +85,5 @@ class Inbox:
         self.bytes_waiting = 0
 
 
-def _lacking(vv: VersionVector, context: VersionVector) -> set[Region]:
+def _lacking(vv: VersionVector, context: VersionVector) -> set[RegionId]:
     return {region for region, n in context.items() if n > vv.get(region, 0)}

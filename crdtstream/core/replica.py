@@ -30,7 +30,7 @@ from crdtstream.core.effects import (
     Numbered,
     Record,
 )
-from crdtstream.core.ids import ID_MIN, IdMode, Millis, Region, StreamId
+from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, StreamId
 from crdtstream.core.issuing.issuer import Issuer
 from crdtstream.core.lanes.lane import (
     NODE_BYTES_MAX_DEFAULT,
@@ -72,13 +72,13 @@ class Replica:
 
     def __init__(
         self,
-        region: Region,
+        region: RegionId,
         *,
         id_mode: IdMode = IdMode.STRICT,
         implicit_mkstream: bool = False,
         node_entries_max: int = NODE_ENTRIES_MAX_DEFAULT,
         node_bytes_max: int = NODE_BYTES_MAX_DEFAULT,
-        peers: Iterable[Region] = (),
+        peers: Iterable[RegionId] = (),
     ) -> None:
         self.region = region
         self.node_limits = NodeLimits(entries_max=node_entries_max, bytes_max=node_bytes_max)
@@ -152,7 +152,7 @@ class Replica:
         """One of the keys, None if there are none; each as often as any other in the long run."""
         return self._keys.draw()
 
-    def lost(self, key: bytes) -> Mapping[Region, int]:
+    def lost(self, key: bytes) -> Mapping[RegionId, int]:
         """By origin the highest dot number of the key that a trim or a DEL removed.
 
         Local: another region may know of less, or of more.  Of keys that are gone only the latest

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, meet
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 
 
 @dataclass(slots=True)
@@ -39,11 +39,11 @@ class StabilityTracker:
 
     __slots__ = ("_heard", "_region")
 
-    def __init__(self, region: Region, members: Iterable[Region]) -> None:
+    def __init__(self, region: RegionId, members: Iterable[RegionId]) -> None:
         self._region = region
         self._heard = {member: Heard() for member in sorted(set(members)) if member != region}
 
-    def learn(self, region: Region, durable_vv: VersionVector) -> None:
+    def learn(self, region: RegionId, durable_vv: VersionVector) -> None:
         """A member's durable version vector; it only grows.  Others are ignored."""
         heard = self._heard.get(region)
         if heard is None:
@@ -58,12 +58,12 @@ class StabilityTracker:
             _count(region, heard, own_vv)
         return meet([own_vv, *(heard.counted for heard in self._heard.values())])
 
-    def heard(self) -> Mapping[Region, VersionVector]:
+    def heard(self) -> Mapping[RegionId, VersionVector]:
         """The newest version vector of each member."""
         return {region: heard.newest for region, heard in self._heard.items()}
 
 
-def _count(region: Region, heard: Heard, own_vv: VersionVector) -> None:
+def _count(region: RegionId, heard: Heard, own_vv: VersionVector) -> None:
     """Let count whatever may."""
     reached = own_vv.get(region, 0)
     if heard.newest.get(region, 0) <= reached:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import Numbered
-from crdtstream.core.ids import ID_MIN, Region, StreamId
+from crdtstream.core.ids import ID_MIN, RegionId, StreamId
 from crdtstream.core.issuing.grown_runs import GrownRuns
 from crdtstream.core.keyspace.floors import Floors
 from crdtstream.core.keyspace.keyspace import Keyspace
@@ -45,7 +45,9 @@ class State:
         "vv",
     )
 
-    def __init__(self, region: Region, peers: Iterable[Region], node_limits: NodeLimits) -> None:
+    def __init__(
+        self, region: RegionId, peers: Iterable[RegionId], node_limits: NodeLimits
+    ) -> None:
         self.region = region
         self._peers = frozenset(peers)
         self.vv: MutableVersionVector = {}
@@ -67,7 +69,7 @@ class State:
         """How many effects of this region have been applied."""
         return self.vv.get(self.region, 0)
 
-    def lane_end(self, key: bytes, origin: Region) -> StreamId:
+    def lane_end(self, key: bytes, origin: RegionId) -> StreamId:
         """The last ID of a lane, 0-0 if it is empty."""
         stream = self.keys.streams.get(key)
         lane = None if stream is None else stream.lanes.get(origin)

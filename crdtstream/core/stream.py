@@ -9,7 +9,7 @@ from heapq import merge
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.lanes.lane import Found, Lane, LastId, NodeLimits
 from crdtstream.core.producers.idempotency import Window
 
@@ -32,11 +32,11 @@ class Stream:
 
     def __init__(self, limits: NodeLimits) -> None:
         self._limits = limits
-        self.lanes: dict[Region, Lane] = {}
-        self.last_ids: dict[Region, LastId] = {}
+        self.lanes: dict[RegionId, Lane] = {}
+        self.last_ids: dict[RegionId, LastId] = {}
         self.last_id = ID_MIN
         self.groups: dict[bytes, Group] = {}
-        self.lost: dict[Region, int] = {}
+        self.lost: dict[RegionId, int] = {}
         self.window: Window | None = None
 
     @property
@@ -82,13 +82,13 @@ class Stream:
             if found is not None:
                 yield entry_id, region, *found
 
-    def lane_positions(self) -> dict[Region, StreamId]:
+    def lane_positions(self) -> dict[RegionId, StreamId]:
         """Each lane's last ID as observed: where ``$`` stands."""
         return {region: register.id for region, register in self.last_ids.items()}
 
     # --- Changing -----------------------------------------------------------------------------
 
-    def lane(self, region: Region) -> Lane:
+    def lane(self, region: RegionId) -> Lane:
         """The lane of an origin, made if it is new; the lanes stay in region order."""
         lane = self.lanes.get(region)
         if lane is None:
@@ -97,7 +97,7 @@ class Stream:
                 self.lanes = dict(sorted(self.lanes.items()))
         return lane
 
-    def set_last_id(self, region: Region, entry_id: StreamId, n: int) -> None:
+    def set_last_id(self, region: RegionId, entry_id: StreamId, n: int) -> None:
         """Overwrite an origin's last-ID register.
 
         While it lives it only grows: XADD and XSETID never go below the last-generated ID, of
@@ -136,7 +136,7 @@ class Stream:
                 del self.groups[name]
 
     def remove(
-        self, ids: Mapping[Region, tuple[StreamId, ...]], context: VersionVector, *, trims: bool
+        self, ids: Mapping[RegionId, tuple[StreamId, ...]], context: VersionVector, *, trims: bool
     ) -> None:
         """Remove: of the named entries those whose dot the context covers."""
         for region, lane_ids in ids.items():
@@ -163,7 +163,7 @@ class Stream:
         if lane is not None and removed:
             lane.max_deleted_id = max(lane.max_deleted_id, removed[-1])
 
-    def trim(self, up_to: Mapping[Region, StreamId], context: VersionVector) -> None:
+    def trim(self, up_to: Mapping[RegionId, StreamId], context: VersionVector) -> None:
         """Trim: per lane what is not above the ID and covered by the context."""
         for region, limit in up_to.items():
             lane = self.lanes.get(region)
@@ -174,7 +174,7 @@ class Stream:
         highest_n = lane.remove_prefix(up_to=up_to, n_max=context.get(lane.region, 0))
         self._note_lost(lane.region, highest_n)
 
-    def _note_lost(self, region: Region, n: int) -> None:
+    def _note_lost(self, region: RegionId, n: int) -> None:
         if n > self.lost.get(region, 0):
             self.lost[region] = n
 

@@ -520,7 +520,7 @@ class _Writing:
     async def _pause_links(self, paused: bool) -> None:
         """Both directions between region 2 and the others."""
         for number, region in self._regions.items():
-            peers = [] if number == CUT_REGION else [ids.Region(CUT_REGION)]
+            peers = [] if number == CUT_REGION else [ids.RegionId(CUT_REGION)]
             with AdminClient(f"127.0.0.1:{region.grpc_port}") as admin:
                 await asyncio.to_thread(admin.set_links, peers, paused=paused)
 

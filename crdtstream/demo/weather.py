@@ -225,7 +225,7 @@ class _Demo:
     async def _pause_links(self, paused: bool) -> None:
         """Both directions between region 2 and the others."""
         for number in self._regions:
-            peers = [] if number == CUT_REGION else [ids.Region(CUT_REGION)]
+            peers = [] if number == CUT_REGION else [ids.RegionId(CUT_REGION)]
             await asyncio.to_thread(self._admin[number].set_links, peers, paused=paused)
 
     async def _status(self, number: int, *, in_full: bool = False) -> admin_pb2.StatusReply:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.commands.glob import compile_glob
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
-from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.lanes.lane import Lane, Within
 from crdtstream.core.lanes.reading import dot_numbers, ends
 from crdtstream.core.replica import Replica
@@ -43,11 +43,11 @@ class Bounds:
     keys: list[bytes]
     above: VersionVector
     upto: VersionVector
-    origins: frozenset[Region]
+    origins: frozenset[RegionId]
     start: StreamId = ID_MIN
     end: StreamId = ID_MAX
 
-    def within(self, origin: Region) -> Within | None:
+    def within(self, origin: RegionId) -> Within | None:
         """What of a lane; None if there can be nothing."""
         above_n, upto_n = self.above.get(origin, 0), self.upto.get(origin, 0)
         if upto_n <= above_n or (self.origins and origin not in self.origins):
@@ -65,7 +65,7 @@ class LaneCount:
     """
 
     key: bytes
-    origin: Region
+    origin: RegionId
     last_ns: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
 
@@ -83,7 +83,7 @@ class Range(NamedTuple):
     """Entries of one lane with dot numbers in (above_n, upto_n]; how many, when it was counted."""
 
     key: bytes
-    origin: Region
+    origin: RegionId
     above_n: int
     upto_n: int
     entries: int
@@ -132,7 +132,7 @@ class Loss(NamedTuple):
     """Of a lane the highest dot number that a trim or a DEL removed."""
 
     key: bytes
-    origin: Region
+    origin: RegionId
     lost_n: int
 
 
@@ -167,7 +167,7 @@ def _count_lane(replica: Replica, within: Within, into: LaneCount) -> Steps:
         yield
 
 
-def _lane(replica: Replica, key: bytes, origin: Region) -> Lane | None:
+def _lane(replica: Replica, key: bytes, origin: RegionId) -> Lane | None:
     stream = replica.held_stream(key)
     return None if stream is None else stream.lanes.get(origin)
 
@@ -186,7 +186,7 @@ def end_after(
     """
     join(into, bounds.above)
     join(into, bounds.upto)
-    by_origin: dict[Region, list[LaneCount]] = {}
+    by_origin: dict[RegionId, list[LaneCount]] = {}
     for one in counts:
         by_origin.setdefault(one.origin, []).append(one)
     totals = {origin: sum(lane.total for lane in lanes) for origin, lanes in by_origin.items()}
@@ -200,7 +200,7 @@ def end_after(
             del into[origin]
 
 
-def _shares(totals: Mapping[Region, int], entries_max: int) -> dict[Region, int]:
+def _shares(totals: Mapping[RegionId, int], entries_max: int) -> dict[RegionId, int]:
     """``entries_max`` dealt out in proportion; what is left over goes to the largest remainders."""
     total = sum(totals.values())
     shares = {origin: entries_max * one // total for origin, one in totals.items()}

@@ -22,7 +22,7 @@ from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, f
 from crdtstream.core.effects import Numbered
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Nack
-from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, Region, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.lanes.lane import Lane, Within
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
@@ -183,7 +183,7 @@ class QueryService(rpc.QueryServicer):
             keys,
             above,
             upto,
-            frozenset(map(Region, request.origins)),
+            frozenset(map(RegionId, request.origins)),
             *_id_bounds(request),
         )
 
@@ -204,7 +204,7 @@ class QueryService(rpc.QueryServicer):
         self, request: pb.ScanRequest, context: Context
     ) -> AsyncIterator[pb.ScanPiece]:
         await self._admit(context)
-        region, key, origin = self._region, request.key, Region(request.origin)
+        region, key, origin = self._region, request.key, RegionId(request.origin)
         await self._must_have({origin: request.upto_n} if request.upto_n else {}, context)
         upto_n = request.upto_n or region.outstanding.durable_vv.get(origin, 0)
         within = Within(request.above_n, upto_n, *_id_bounds(request))

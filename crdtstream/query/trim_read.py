@@ -10,7 +10,7 @@ goes.  It travels as a Trim, as XTRIM's does.
 from collections.abc import Mapping
 
 from crdtstream.core.effects import Trim
-from crdtstream.core.ids import ID_MIN, U64_MAX, Millis, Region, StreamId, make_id
+from crdtstream.core.ids import ID_MIN, U64_MAX, Millis, RegionId, StreamId, make_id
 from crdtstream.core.lanes.lane import Within
 from crdtstream.core.lanes.reading import Columns
 from crdtstream.core.replica import Replica
@@ -21,7 +21,7 @@ def trim_read(
     replica: Replica,
     key: bytes,
     *,
-    read: Mapping[Region, int],
+    read: Mapping[RegionId, int],
     before_ms: Millis,
     nodes_max: int,
 ) -> int:
@@ -37,7 +37,7 @@ def trim_read(
     stream = replica.stream(key)
     if stream is None:
         return 0
-    up_to: dict[Region, StreamId] = {}
+    up_to: dict[RegionId, StreamId] = {}
     removed = 0
     for origin, lane in stream.lanes.items():
         end = _acknowledged_upto(stream, origin, _last_before(before_ms))
@@ -57,6 +57,6 @@ def _last_before(moment: Millis) -> StreamId:
     return StreamId(max(ID_MIN, make_id(moment, 0) - 1))
 
 
-def _acknowledged_upto(stream: Stream, origin: Region, end: StreamId) -> StreamId:
+def _acknowledged_upto(stream: Stream, origin: RegionId, end: StreamId) -> StreamId:
     """Up to where every group is done with a lane, at most ``end``."""
     return min([end, *(group.settled_upto(origin) for group in stream.groups.values())])

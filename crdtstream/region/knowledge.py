@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import RegionId
 from crdtstream.core.stability import StabilityTracker
 
 

@@ -10,7 +10,7 @@ the folder before anybody is told of them, one after the other:
 
 from collections.abc import Callable
 
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import shown_uid
 from crdtstream.region.links.peer_runs import PeerRuns

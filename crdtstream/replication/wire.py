@@ -16,8 +16,7 @@ from google.protobuf.message import DecodeError
 
 from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.effects import EffectBatch
-from crdtstream.core.ids import REGION_MAX, Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import REGION_MAX, Millis, RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.core.wire.codec import BatchError, decode_batch, decode_vv, encode_vv
 from crdtstream.region.links.errors import PeerError

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from crdtstream.admin.client import AdminClient, vv_of
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.scenario.connection import Connection, ConnectionClosedError
 from crdtstream.scenario.replies import Answer, ErrorReply
 from crdtstream.scenario.rows import Crash, Restart, Script, Settings
@@ -34,10 +34,10 @@ class LiveError(Exception):
 class Processes(Protocol):
     """The program that started the nodes, and so may end one."""
 
-    def kill(self, region: Region) -> None:
+    def kill(self, region: RegionId) -> None:
         """End the process at once."""
 
-    def start(self, region: Region) -> None:
+    def start(self, region: RegionId) -> None:
         """Start it again with what its folder holds, and wait until it answers."""
 
 
@@ -49,8 +49,8 @@ class _Node:
         self._admin = self._open.enter_context(AdminClient(address))
         self.address = address
         status = self._admin.status()
-        self.region = Region(status.region)
-        self.peers = [Region(link.peer) for link in status.links]
+        self.region = RegionId(status.region)
+        self.peers = [RegionId(link.peer) for link in status.links]
         self._resp_address: str = status.resp_address
         self._connections: dict[str, Connection] = {}
 
@@ -60,7 +60,7 @@ class _Node:
     def digest(self) -> str:
         return self._admin.status(with_digest=True).digest
 
-    def set_links(self, peers: Iterable[Region], *, paused: bool) -> None:
+    def set_links(self, peers: Iterable[RegionId], *, paused: bool) -> None:
         peers = list(peers)
         if peers:  # none would mean all
             self._admin.set_links(peers, paused=paused)
@@ -104,8 +104,8 @@ class LiveTarget:
         if len(self._nodes) < len(nodes):
             raise LiveError("two addresses lead to one region")
         self._processes = processes
-        self._cut: set[frozenset[Region]] = set()
-        self._down: set[Region] = set()
+        self._cut: set[frozenset[RegionId]] = set()
+        self._down: set[RegionId] = set()
         self._tuned_before: list[tuple[_Node, str, str]] = []
         self.vv_before: VersionVector = {}
 
@@ -126,7 +126,7 @@ class LiveTarget:
             return "it crashes regions, and these nodes were not started here"
         return ""
 
-    def begin(self, settings: Settings, regions: Collection[Region]) -> None:
+    def begin(self, settings: Settings, regions: Collection[RegionId]) -> None:
         for node in self._nodes.values():
             self._tune(node, _ID_MODE, settings.id_mode.value)
             self._tune(node, _MKSTREAM, "implicit" if settings.implicit_mkstream else "explicit")
@@ -151,7 +151,7 @@ class LiveTarget:
             node.hang_up()
             node.set_links(node.peers, paused=False)
 
-    def _expect_ok(self, region: Region, *argv: bytes) -> None:
+    def _expect_ok(self, region: RegionId, *argv: bytes) -> None:
         answer = self.call(region, "", argv, may_wait=False)
         if isinstance(answer, ErrorReply):
             raise LiveError(f"region {region}: {argv[0].decode()}: {answer.text}")
@@ -159,7 +159,7 @@ class LiveTarget:
     # --- Clients ------------------------------------------------------------------------------
 
     def call(
-        self, region: Region, client: str, argv: tuple[bytes, ...], *, may_wait: bool
+        self, region: RegionId, client: str, argv: tuple[bytes, ...], *, may_wait: bool
     ) -> Answer:
         try:
             self._nodes[region].client(client).send(argv)
@@ -167,19 +167,19 @@ class LiveTarget:
             return ErrorReply(f"connection ended: {error}")
         return self.answer(region, client, may_wait=may_wait)
 
-    def answer(self, region: Region, client: str, *, may_wait: bool) -> Answer:
+    def answer(self, region: RegionId, client: str, *, may_wait: bool) -> Answer:
         seconds_max = _QUIET_SECONDS if may_wait else _REPLY_SECONDS_MAX
         try:
             return self._nodes[region].client(client).read(seconds_max=seconds_max)
         except ConnectionClosedError as error:
             return ErrorReply(f"connection ended: {error}")
 
-    def digest(self, region: Region) -> str:
+    def digest(self, region: RegionId) -> str:
         return self._nodes[region].digest()
 
     # --- Links --------------------------------------------------------------------------------
 
-    def sync(self, regions: Collection[Region]) -> None:
+    def sync(self, regions: Collection[RegionId]) -> None:
         regions = [region for region in regions if region not in self._down]
         links = {
             region: {
@@ -201,14 +201,14 @@ class LiveTarget:
         for region in self._nodes.keys() - self._down:
             self._nodes[region].set_links(self._nodes[region].peers, paused=True)
 
-    def _wait_until_equal(self, components: Collection[Collection[Region]]) -> None:
+    def _wait_until_equal(self, components: Collection[Collection[RegionId]]) -> None:
         for component in components:
             self._wait_until(
                 lambda component=component: self._are_equal(component),  # type: ignore[misc]
                 f"regions {sorted(component)} to become equal",
             )
 
-    def _are_equal(self, regions: Collection[Region]) -> bool:
+    def _are_equal(self, regions: Collection[RegionId]) -> bool:
         vectors = [self._nodes[region].vv() for region in regions]
         return all(vv == vectors[0] for vv in vectors)
 
@@ -219,7 +219,7 @@ class LiveTarget:
                 raise LiveError(f"waited {_SYNC_SECONDS_MAX:.0f} s for {what}")
             time.sleep(_POLL_SECONDS)
 
-    def partition(self, pairs: Collection[tuple[Region, Region]]) -> None:
+    def partition(self, pairs: Collection[tuple[RegionId, RegionId]]) -> None:
         self._cut.update(frozenset(pair) for pair in pairs)
 
     def heal(self) -> None:
@@ -227,13 +227,13 @@ class LiveTarget:
 
     # --- Processes and time -------------------------------------------------------------------
 
-    def crash(self, region: Region) -> None:
+    def crash(self, region: RegionId) -> None:
         assert self._processes is not None
         self._nodes[region].hang_up()
         self._processes.kill(region)
         self._down.add(region)
 
-    def restart(self, region: Region) -> None:
+    def restart(self, region: RegionId) -> None:
         """The node's links begin unpaused and are held as soon as it answers."""
         assert self._processes is not None
         self._processes.start(region)
@@ -247,10 +247,10 @@ class LiveTarget:
             for tuned, parameter, value in self._tuned_before
         ]
 
-    def set_clocks(self, clocks: Mapping[Region, Millis]) -> None:
+    def set_clocks(self, clocks: Mapping[RegionId, Millis]) -> None:
         """Live nodes have the time of day."""
 
-    def skew(self, by_ms: Mapping[Region, int]) -> None:
+    def skew(self, by_ms: Mapping[RegionId, int]) -> None:
         raise AssertionError("a script with a skew is for the simulator only")
 
     def wait(self, ms: Millis) -> None:
@@ -258,7 +258,7 @@ class LiveTarget:
 
 
 def _check_needs_no_detour(
-    components: Collection[Collection[Region]], links: Mapping[Region, Collection[Region]]
+    components: Collection[Collection[RegionId]], links: Mapping[RegionId, Collection[RegionId]]
 ) -> None:
     """A cut is a paused link here, and nodes do not relay what an operator has paused.
 
@@ -274,12 +274,12 @@ def _check_needs_no_detour(
                 )
 
 
-def _components(links: Mapping[Region, Collection[Region]]) -> list[set[Region]]:
+def _components(links: Mapping[RegionId, Collection[RegionId]]) -> list[set[RegionId]]:
     """The regions that can reach each other, directly or not."""
     left = set(links)
     components = []
     while left:
-        component: set[Region] = set()
+        component: set[RegionId] = set()
         border = {min(left)}
         while border:
             component |= border

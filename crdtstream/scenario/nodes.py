@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.local_regions import LocalRegions, LocalRegionsError
 from crdtstream.scenario.live import LiveTarget
 
@@ -65,9 +65,9 @@ class _OwnProcesses:
     def __init__(self, regions: LocalRegions) -> None:
         self._regions = regions
 
-    def kill(self, region: Region) -> None:
+    def kill(self, region: RegionId) -> None:
         self._regions.kill(region)
 
-    def start(self, region: Region) -> None:
+    def start(self, region: RegionId) -> None:
         self._regions.start(region)
         self._regions.wait_until_healthy()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.scenario.markdown import describe, heading
 from crdtstream.scenario.replies import Answer
 from crdtstream.scenario.rows import Call, Calls, Row, Script, Step
@@ -50,7 +50,7 @@ class Outcome:
     script: Script
     answers: dict[Call, Answer] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)
-    digests: Mapping[Region, str] = field(default_factory=dict)
+    digests: Mapping[RegionId, str] = field(default_factory=dict)
     skipped: str = ""
 
     @property

@@ -11,7 +11,7 @@ from typing import Final
 
 import yaml
 
-from crdtstream.core.ids import REGION_MAX, IdMode, Millis, Region
+from crdtstream.core.ids import REGION_MAX, IdMode, Millis, RegionId
 from crdtstream.scenario.expected import Expected, NotationError, parse_expected
 from crdtstream.scenario.rows import (
     Call,
@@ -99,8 +99,8 @@ def _require_reason(script: Script) -> None:
 # --- Head -------------------------------------------------------------------------------------
 
 
-def _columns(node: yaml.Node) -> dict[str, Region]:
-    columns: dict[str, Region] = {}
+def _columns(node: yaml.Node) -> dict[str, RegionId]:
+    columns: dict[str, RegionId] = {}
     for name, value in _mapping(node, "regions").items():
         number = _integer(value, f"region {name!r}")
         if not 1 <= number <= REGION_MAX:
@@ -109,7 +109,7 @@ def _columns(node: yaml.Node) -> dict[str, Region]:
             raise ScenarioError(_line(value), f"no region can be called {name!r}")
         if number in columns.values():
             raise ScenarioError(_line(value), f"region {number} has two columns")
-        columns[name] = Region(number)
+        columns[name] = RegionId(number)
     if not columns:
         raise ScenarioError(_line(node), "'regions' names none")
     return columns
@@ -135,7 +135,7 @@ def _settings(node: yaml.Node | None) -> Settings:
 class _Rows:
     """Parses rows, knowing the columns."""
 
-    def __init__(self, columns: Mapping[str, Region]) -> None:
+    def __init__(self, columns: Mapping[str, RegionId]) -> None:
         self._columns = columns
         self._steps: dict[str, Callable[[yaml.Node], Step]] = {
             "sync": self._sync,

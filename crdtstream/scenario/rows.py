@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from crdtstream.core.ids import IdMode, Millis, Region
+from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.scenario.expected import Expected
 
 
@@ -134,7 +134,7 @@ class Script:
 
     about: str
     source: str
-    columns: Mapping[str, Region]
+    columns: Mapping[str, RegionId]
     rows: tuple[Row, ...]
     settings: Settings = field(default_factory=Settings)
     simulator_only: str = ""

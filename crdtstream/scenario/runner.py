@@ -15,7 +15,7 @@ import re
 from typing import Final, assert_never
 
 from crdtstream.core.clock import VersionVector, format_vv
-from crdtstream.core.ids import SEQ_STRIDE, Region, id_ms, id_seq, parse_id
+from crdtstream.core.ids import SEQ_STRIDE, RegionId, id_ms, id_seq, parse_id
 from crdtstream.scenario.expected import Special, Text, satisfies
 from crdtstream.scenario.outcome import Mismatch, Outcome
 from crdtstream.scenario.replies import Answer, ErrorReply, Value, show
@@ -58,9 +58,9 @@ class _Run:
         self._script = script
         self._target = target
         self._outcome = outcome
-        self._down: list[Region] = []
+        self._down: list[RegionId] = []
         # What each client sent last: an answer that comes later is still an answer to that.
-        self._sent: dict[tuple[Region, str], list[str]] = {}
+        self._sent: dict[tuple[RegionId, str], list[str]] = {}
         self._stand_ins = StandIns(target.vv_before) if target.has_real_clock else None
 
     def run(self) -> None:
@@ -119,7 +119,7 @@ class _Run:
         if not is_right:
             self._outcome.mismatches.append(Mismatch(call, row.label, name, show(answer)))
 
-    def _ask(self, region: Region, call: Call) -> Answer:
+    def _ask(self, region: RegionId, call: Call) -> Answer:
         may_wait = call.expected is Special.WAITS
         if not call.argv:
             return self._target.answer(region, call.client, may_wait=may_wait)
@@ -197,7 +197,7 @@ class StandIns:
         # What goes back behind the beginning is no version vector of these regions.
         return word if min(written.values()) < 0 else _encode_vv(written)
 
-    def _before(self, region: Region) -> int:
+    def _before(self, region: RegionId) -> int:
         return self._vv_before.get(region, 0)
 
     def _item(self, item: Value) -> Value:
@@ -208,9 +208,9 @@ class StandIns:
         return item
 
 
-def _parse_vv(text: bytes) -> dict[Region, int]:
+def _parse_vv(text: bytes) -> dict[RegionId, int]:
     pairs = [component.split(b":") for component in text.split(b",")]
-    return {Region(int(region)): int(n) for region, n in pairs}
+    return {RegionId(int(region)): int(n) for region, n in pairs}
 
 
 def _encode_vv(vv: VersionVector) -> bytes:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.scenario.outcome import Outcome
 from crdtstream.scenario.parse import ScenarioError, parse
 from crdtstream.scenario.rows import Script
@@ -33,7 +33,7 @@ class Scenario:
         return cls(parse(text))
 
     @property
-    def regions(self) -> tuple[Region, ...]:
+    def regions(self) -> tuple[RegionId, ...]:
         return tuple(self.script.columns.values())
 
     def run(self, target: Target) -> Outcome:

@@ -10,13 +10,12 @@ from random import Random
 from typing import Final
 
 from crdtstream.core.clock import VersionVector, covers
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.uid import NO_UID
-from crdtstream.scenario.replies import WAITING, Answer, ReplyReader
+from crdtstream.scenario.replies import Answer, ReplyReader
 from crdtstream.scenario.rows import Script, Settings
 from crdtstream.sim.network import Line
-from crdtstream.sim.node import LIMITS, SimNode, SimSettings
+from crdtstream.sim.node import LIMITS, SimClient, SimNode, SimSettings
 from crdtstream.sim.world import World
 
 # Where clocks begin if nothing sets them: the autumn of 2020, so that IDs look like IDs.
@@ -48,6 +47,7 @@ class Simulator:
         self._regions = tuple(regions)
         self._partitions: set[frozenset[RegionId]] = set()
         self._duplicate_rate = 0.0
+        self._readers: dict[SimClient, ReplyReader] = {}
         self.vv_before: VersionVector = {}
 
     # --- Runs ---------------------------------------------------------------------------------
@@ -59,6 +59,7 @@ class Simulator:
         """Forget everything and start all regions anew."""
         assert set(regions) <= set(self._regions)
         self._partitions.clear()
+        self._readers.clear()
         # Some runs without any duplicate, some full of them: uniform noise finds less.
         self._duplicate_rate = self._random.choice(_DUPLICATE_RATES)
         self._world = World(
@@ -87,11 +88,10 @@ class Simulator:
         return self.answer(region, client, may_wait=may_wait)
 
     def answer(self, region: RegionId, client: str, *, may_wait: bool) -> Answer:
-        received = self._world.nodes[region].clients[client].received
-        if not received:
-            return WAITING
-        reader = ReplyReader()
-        reader.feed(received.popleft())
+        told = self._world.nodes[region].clients[client]
+        reader = self._readers.setdefault(told, ReplyReader())
+        while told.received:
+            reader.feed(told.received.popleft())
         return reader.next()
 
     def digest(self, region: RegionId) -> str:

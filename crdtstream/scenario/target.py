@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.scenario.replies import Answer
 from crdtstream.scenario.rows import Script, Settings
 
@@ -27,14 +27,14 @@ class Target(Protocol):
     def refusal(self, script: Script) -> str:
         """Why this target cannot run the script; "" if it can."""
 
-    def begin(self, settings: Settings, regions: Collection[Region]) -> None:
+    def begin(self, settings: Settings, regions: Collection[RegionId]) -> None:
         """Empty databases, equal everywhere, with these settings, and links held."""
 
     def end(self) -> None:
         """Put settings and links back as they were before ``begin``."""
 
     def call(
-        self, region: Region, client: str, argv: tuple[bytes, ...], *, may_wait: bool
+        self, region: RegionId, client: str, argv: tuple[bytes, ...], *, may_wait: bool
     ) -> Answer:
         """Send one command and wait for its reply, or see that it blocks.
 
@@ -42,25 +42,25 @@ class Target(Protocol):
             may_wait: the command is expected to block: then no long wait for its reply.
         """
 
-    def answer(self, region: Region, client: str, *, may_wait: bool) -> Answer:
+    def answer(self, region: RegionId, client: str, *, may_wait: bool) -> Answer:
         """The reply of the command that this client sent before and that blocked."""
 
-    def sync(self, regions: Collection[Region]) -> None:
+    def sync(self, regions: Collection[RegionId]) -> None:
         """Carry everything between these regions, over links that are not cut, until they agree."""
 
-    def partition(self, pairs: Collection[tuple[Region, Region]]) -> None: ...
+    def partition(self, pairs: Collection[tuple[RegionId, RegionId]]) -> None: ...
 
     def heal(self) -> None: ...
 
-    def crash(self, region: Region) -> None: ...
+    def crash(self, region: RegionId) -> None: ...
 
-    def restart(self, region: Region) -> None: ...
+    def restart(self, region: RegionId) -> None: ...
 
-    def set_clocks(self, clocks: Mapping[Region, Millis]) -> None: ...
+    def set_clocks(self, clocks: Mapping[RegionId, Millis]) -> None: ...
 
-    def skew(self, by_ms: Mapping[Region, int]) -> None: ...
+    def skew(self, by_ms: Mapping[RegionId, int]) -> None: ...
 
     def wait(self, ms: Millis) -> None: ...
 
-    def digest(self, region: Region) -> str:
+    def digest(self, region: RegionId) -> str:
         """The canonical digest of all the region's keys."""

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
 from crdtstream.core.effects import EffectBatch, Record
-from crdtstream.core.ids import ID_MAX, ID_MIN
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.region.links.messages import Progress

@@ -10,8 +10,7 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from crdtstream.core.clock import covers
-from crdtstream.core.ids import ID_MAX, ID_MIN, IdMode, Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import ID_MAX, ID_MIN, IdMode, Millis, RegionId
 from crdtstream.sim.checks import GROUP, READ_KEY, Checker, ViolationError, facts_of
 from crdtstream.sim.network import Line
 from crdtstream.sim.node import SimNode, SimSettings

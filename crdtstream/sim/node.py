@@ -12,8 +12,7 @@ from typing import Final
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import IdMode, Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database

@@ -15,8 +15,7 @@ from crdtstream.core.applying import apply_effect
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join, meet
 from crdtstream.core.effects import EffectBatch, ExpireKey, Record
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import ID_MIN, StreamId
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import ID_MIN, RegionId, StreamId
 from crdtstream.core.inbox import Inbox
 from crdtstream.core.keyspace.tombstones import Tombstones
 from crdtstream.core.replica import Replica

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record, record_bytes
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 
 FORMAT_VERSION: Final = 2
 
@@ -56,7 +56,7 @@ class Log(Protocol):
     async def read_from(self, seq: int, *, bytes_max: int) -> list[Logged]:
         """Records from ``seq`` on, at least one if there is one, about ``bytes_max`` in all."""
 
-    async def seek(self, vv: VersionVector, origins: Iterable[Region]) -> int:
+    async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
         """The first position of a batch of one of ``origins`` beyond ``vv``, else the next one."""
 
     async def get_meta(self, key: str) -> str | None: ...
@@ -113,7 +113,7 @@ class MemoryLog:
     async def read_from(self, seq: int, *, bytes_max: int) -> list[Logged]:
         return leading_within(self._records[max(0, seq - 1) :], bytes_max)
 
-    async def seek(self, vv: VersionVector, origins: Iterable[Region]) -> int:
+    async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
         wanted = set(origins)
         for logged in self._records:
             record = logged.record

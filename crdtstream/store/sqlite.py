@@ -31,7 +31,7 @@ import aiosqlite
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record, record_bytes
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, leading_within
 from crdtstream.store.opening import read_opening, write_opening
@@ -128,7 +128,7 @@ class SqliteLog:
 
     @classmethod
     async def open(
-        cls, folder: Path, *, region: Region, database_id: str, fsync: Fsync
+        cls, folder: Path, *, region: RegionId, database_id: str, fsync: Fsync
     ) -> "SqliteLog":
         """Open the region's folder, or make it.
 
@@ -157,7 +157,7 @@ class SqliteLog:
             opened.pop_all()
             return log
 
-    async def _claim(self, region: Region, database_id: str) -> None:
+    async def _claim(self, region: RegionId, database_id: str) -> None:
         """See that the folder is this region's; an empty one becomes it."""
         wanted = {
             "format_version": str(FORMAT_VERSION),
@@ -289,7 +289,7 @@ class SqliteLog:
             last = row_seq
         return last
 
-    async def seek(self, vv: VersionVector, origins: Iterable[Region]) -> int:
+    async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
         # Batches of one origin stand in the log in the order of their numbers.
         query = (
             "SELECT seq FROM log WHERE origin = ? AND last_n > ? AND batch IS NOT NULL "
@@ -352,7 +352,7 @@ class SqliteLog:
                 (bytes() | None) as local,
                 int(crc),
             ]:
-                logged = Logged(seq, Record(Region(origin), first_n, last_n, batch, local))
+                logged = Logged(seq, Record(RegionId(origin), first_n, last_n, batch, local))
                 if _crc(logged) == crc:
                     return logged
         raise StoreError(

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from crdtstream.admin.client import lacking
 from crdtstream.cli.main import app as crdtstream_app
 from crdtstream.cli.rladmin import app as rladmin_app
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.local_regions import (
     LocalRegion,
     LocalRegions,
@@ -172,7 +172,7 @@ def test_written_settings_load(tmp_path: Path) -> None:
 
 
 def test_lacking_counts_by_region_and_origin() -> None:
-    r1, r2, r3 = Region(1), Region(2), Region(3)
+    r1, r2, r3 = RegionId(1), RegionId(2), RegionId(3)
     vvs = {r1: {r1: 5, r2: 2}, r2: {r1: 3, r2: 2}, r3: {r1: 5}}
     assert lacking(vvs, regions=vvs, peers=vvs) == {r2: {r1: 2}, r3: {r2: 2}}
     assert lacking(vvs, regions=[r1], peers=vvs) == {}

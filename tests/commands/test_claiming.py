@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import WAITING
 from tests.harness.regions import Node, sync
@@ -357,7 +357,7 @@ def test_force_makes_entries_pending() -> None:
     clients("XACK s g 1 2 3")
     assert clients("XNACK s g FATAL IDS 1 1 FORCE") == 1
     assert owners(clients) == {"1-0": ["", -1, MAX]}
-    empty = Clients(Replica(Region(1)))
+    empty = Clients(Replica(RegionId(1)))
     empty("XGROUP CREATE t g 0 MKSTREAM")
     assert empty("XNACK t g FAIL IDS 1 1-1 FORCE") == 0
 

@@ -10,7 +10,7 @@ import pytest
 
 from crdtstream.commands.streams import trimming
 from crdtstream.core.effects import Remove, Trim
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from tests.harness.regions import Node, sync
 from tests.harness.waiting_clients import Clients
 
@@ -119,7 +119,7 @@ def test_a_policy_travels_by_id_and_a_plain_trim_as_a_prefix() -> None:
     for line in ("MAXLEN 0 ACKED", "MAXLEN 2 DELREF", "MAXLEN 1 KEEPREF"):
         node(f"XTRIM s {line}")
     node("XDELEX s IDS 1 4")
-    lane, first, second, fourth = Region(1), 1 << 64, 2 << 64, 4 << 64
+    lane, first, second, fourth = RegionId(1), 1 << 64, 2 << 64, 4 << 64
     assert issued == [
         Remove(b"s", {lane: (second,)}, trims=True),
         Remove(b"s", {lane: (first,)}, with_references=True, trims=True),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdtstream.commands.reply import Null
-from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, make_id
+from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, make_id
 from crdtstream.core.lanes.lane import Lane, NodeLimits
 from crdtstream.database.database import WAITING
 from tests.harness.regions import Node, sync
@@ -232,7 +232,7 @@ def test_undelivered_is_what_would_be_handed_out(
 def test_a_lane_counts_what_lies_above_an_id(
     ids: set[int], removed: set[int], entries_max: int, position: int
 ) -> None:
-    lane = Lane(Region(1), NodeLimits(entries_max=entries_max))
+    lane = Lane(RegionId(1), NodeLimits(entries_max=entries_max))
     for n, ms in enumerate(sorted(ids), start=1):
         lane.append(make_id(ms, 0), n, b"*0\r\n", Millis(0))
     for ms in removed & ids:

@@ -13,7 +13,7 @@ from crdtstream.commands.keys.dumping import HASH_BYTES, MAGIC, decode_dump, enc
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.core.effects import IdempotentId, SetStreamConfig
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import ID_MAX, Millis, Region, StreamId, make_id
+from crdtstream.core.ids import ID_MAX, Millis, RegionId, StreamId, make_id
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database
 from crdtstream.replication.wire import checked_batch
@@ -407,7 +407,7 @@ def test_whatever_is_in_a_frame_restores_well_or_not_at_all(data: st.DataObject)
     node.end_tick()
     encoded = node.log[-1].batch
     assert encoded is not None
-    checked_batch(Region(1), encoded, frozenset({Region(1)}))
+    checked_batch(RegionId(1), encoded, frozenset({RegionId(1)}))
     assert decode_batch(encoded).count >= 1
     sync(node, other)
     assert payload_of(other, b"new") == payload_of(node, b"new")

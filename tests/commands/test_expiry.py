@@ -6,7 +6,7 @@ import pytest
 
 from crdtstream.commands.reply import CommandError, Null
 from crdtstream.core.effects import DeleteKey, EffectBatch, ExpireKey, SetExpiry
-from crdtstream.core.ids import IdMode, Millis, Region
+from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.keyspace.expiry import EXPIRED_AT_ONCE_MAX
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
@@ -532,7 +532,7 @@ def test_in_a_transaction_time_stands_still() -> None:
 
 
 def new_database() -> Database:
-    return Database(Replica(Region(1), id_mode=IdMode.LIBERAL))
+    return Database(Replica(RegionId(1), id_mode=IdMode.LIBERAL))
 
 
 def test_expiry_wakes_those_who_read_with_a_group() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from crdtstream.core.effects import ExpireKey, Record
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.keyspace.expiry import EXPIRED_AT_ONCE_MAX
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import WAITING
@@ -160,7 +160,7 @@ async def test_a_client_that_waits_is_answered_when_its_key_ends() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_simulated_region_deletes_when_its_clock_says_so(restarts: bool) -> None:
-    node = SimNode(Region(1), {}, SimSettings(), Millis(1000))
+    node = SimNode(RegionId(1), {}, SimSettings(), Millis(1000))
     node.call("", (b"XADD", b"x", b"*", b"f", b"v"))
     node.call("", (b"PEXPIRE", b"x", b"50"))
     node.settle()

@@ -38,12 +38,12 @@ from crdtstream.core.effects import (
     SetStreamConfig,
     Trim,
 )
-from crdtstream.core.ids import ID_MAX, SEQ_BITS, U64_MAX, Millis, Region, StreamId, make_id
+from crdtstream.core.ids import ID_MAX, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId, make_id
 from crdtstream.core.wire.local_codec import Local
 
-R1: Final = Region(1)
-R2: Final = Region(2)
-FAR: Final = Region(1023)
+R1: Final = RegionId(1)
+R2: Final = RegionId(2)
+FAR: Final = RegionId(1023)
 NOW: Final = Millis(1_700_000_000_123)
 
 
@@ -109,7 +109,7 @@ CHANGES: Final[tuple[LocalChange, ...]] = (
 
 def batch_of(effect: RareEffect) -> EffectBatch:
     """A batch of one effect, issued by region 3."""
-    return EffectBatch(Region(3), 7, 1, {R1: 5, FAR: 1}, NOW, columns([], []), [(0, effect)])
+    return EffectBatch(RegionId(3), 7, 1, {R1: 5, FAR: 1}, NOW, columns([], []), [(0, effect)])
 
 
 def local_of(change: LocalChange) -> Local:

@@ -30,10 +30,10 @@ from crdtstream.core.effects import (
     SetStreamConfig,
     Trim,
 )
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, RegionId, StreamId
 
 IDS = st.integers(0, (1 << 128) - 1).map(StreamId)
-REGIONS = st.integers(1, 1023).map(Region)
+REGIONS = st.integers(1, 1023).map(RegionId)
 NAMES = st.binary(max_size=5)
 LANES = st.dictionaries(REGIONS, IDS, max_size=3)
 ASCENDING = st.lists(IDS, min_size=1, max_size=3, unique=True).map(lambda ids: tuple(sorted(ids)))

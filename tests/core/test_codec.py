@@ -12,7 +12,7 @@ from crdtstream.core.effects import (
     Numbered,
     NumberedRun,
 )
-from crdtstream.core.ids import Millis, Region, make_id
+from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.wire.codec import (
     BatchError,
     decode_batch,
@@ -51,9 +51,9 @@ def batches(draw: st.DrawFn) -> EffectBatch:
         for at in range(len(appends))
         if at not in filled.idempotent and draw(st.booleans())
     ]
-    context = draw(st.dictionaries(st.integers(2, 9).map(Region), st.integers(1, 99), max_size=3))
+    context = draw(st.dictionaries(st.integers(2, 9).map(RegionId), st.integers(1, 99), max_size=3))
     placed = list(zip(offsets, others, strict=True))
-    return EffectBatch(Region(1), 7, count, context, Millis(5), filled, placed)
+    return EffectBatch(RegionId(1), 7, count, context, Millis(5), filled, placed)
 
 
 @given(batches())
@@ -166,6 +166,6 @@ def test_a_run_of_rows_that_cannot_be_is_refused(run: NumberedRun, says: str) ->
     appends = columns([b"x"], [(0, make_id(n, 0), b"") for n in range(4)])
     appends.idempotent = {2: IdempotentId(b"p", b"1")}
     appends.numbered = [run]
-    batch = EffectBatch(Region(1), 1, 4, {}, Millis(0), appends, [])
+    batch = EffectBatch(RegionId(1), 1, 4, {}, Millis(0), appends, [])
     with pytest.raises(BatchError, match=says):
         decode_batch(encode_batch(batch))

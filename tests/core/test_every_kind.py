@@ -32,7 +32,7 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.state import State
 from crdtstream.core.wire.codec import decode_batch
@@ -158,7 +158,7 @@ def facts(replica: Replica) -> dict[str, Any]:
         "reading": [
             (key, name, region, progress.last_delivered, progress.run_from, list(progress.pel))
             for key, name, group in groups
-            for region in (Region(1), Region(2))
+            for region in (RegionId(1), RegionId(2))
             for progress in [group.progress(region)]
         ],
         "registers": [

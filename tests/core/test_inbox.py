@@ -1,12 +1,12 @@
 """The inbox of a link: what came too early waits, and says for whom (``rules`` 2)."""
 
 from crdtstream.core.effects import EffectBatch, Record
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.inbox import Inbox
 from crdtstream.core.wire.codec import decode_batch
 from tests.harness.regions import Node, sync
 
-R1, R2 = Region(1), Region(2)
+R1, R2 = RegionId(1), RegionId(2)
 
 
 def inbox_of(node: Node, *, batches_max: int = 10) -> Inbox:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, Region, StreamId, make_id
+from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, StreamId, make_id
 from crdtstream.core.lanes.lane import Lane, NodeLimits, Within, ascends
 
 IDS = st.builds(make_id, st.integers(0, 40), st.integers(0, 3))
@@ -16,7 +16,7 @@ IDS = st.builds(make_id, st.integers(0, 40), st.integers(0, 3))
 class LaneMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.lane = Lane(Region(1), NodeLimits(entries_max=4, bytes_max=60))
+        self.lane = Lane(RegionId(1), NodeLimits(entries_max=4, bytes_max=60))
         self.model: list[tuple[StreamId, int, bytes]] = []
         self.last = ID_MIN
         self.n = 0

@@ -5,7 +5,7 @@ What Hypothesis finds in ``test_lane.py`` by chance, here for certain.
 
 import pytest
 
-from crdtstream.core.ids import Millis, Region, make_id
+from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.lanes.lane import Lane, NodeLimits, Within
 
 # Two entries a node: 1-1 1-2 | 1-3 2-1 | 3-1, with dot numbers 1, 3, 5, 7, 9.
@@ -15,7 +15,7 @@ NS = [1, 3, 5, 7, 9]
 
 @pytest.fixture
 def lane() -> Lane:
-    lane = Lane(Region(1), NodeLimits(entries_max=2))
+    lane = Lane(RegionId(1), NodeLimits(entries_max=2))
     for entry_id, n in zip(IDS, NS, strict=True):
         lane.append(entry_id, n, b"x", Millis(0))
     return lane

@@ -6,7 +6,7 @@ import pytest
 
 from crdtstream.core.effects import IdempotentId
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import U64_MAX, Millis, Region, make_id
+from crdtstream.core.ids import U64_MAX, Millis, RegionId, make_id
 from crdtstream.core.lanes.lane import Lane, NodeLimits, Within
 from crdtstream.core.lanes.reading import Columns, dot_numbers, ends
 
@@ -16,7 +16,7 @@ NS = [2, 3, 5, 8, 9, 10, 20]
 
 @pytest.fixture
 def lane() -> Lane:
-    lane = Lane(Region(1), NodeLimits(entries_max=3))
+    lane = Lane(RegionId(1), NodeLimits(entries_max=3))
     for n in NS:
         lane.append(make_id(100 + n, n), n, fields_of(n), Millis(0))
     lane.mark_idempotent(make_id(105, 5), 5, IdempotentId(b"p", b"5"))

@@ -1,9 +1,9 @@
 """Causal stability: rule 3 and its counterexample."""
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.stability import StabilityTracker
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 
 
 def test_an_ack_does_not_count_before_what_its_sender_had_issued_is_applied() -> None:

@@ -17,7 +17,7 @@ from crdtstream.commands.reply import (
     Reply,
     Status,
 )
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import QUEUED, WAITING, Database, Waiting
@@ -37,7 +37,7 @@ class Clients:
     served: list[tuple[str, Reply]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.replica = Replica(Region(self.region))
+        self.replica = Replica(RegionId(self.region))
         self.database = Database(self.replica)
         self.sessions: dict[str, Session] = {}
 
@@ -557,7 +557,7 @@ def test_only_those_who_wait_for_the_key_are_run_again() -> None:
         replica.touched.add(argv[1])
         return OK
 
-    replica = Replica(Region(1))
+    replica = Replica(RegionId(1))
     database = Database(
         replica, {b"block": Command(b"block", block, 2), b"touch": Command(b"touch", touch, 2)}
     )
@@ -586,7 +586,7 @@ def test_a_served_command_may_serve_the_next_and_it_ends() -> None:
         replica.touched.add(argv[1])
         return OK
 
-    replica = Replica(Region(1))
+    replica = Replica(RegionId(1))
     rows = [Command(b"pass", pass_on, 3, frozenset({"write"})), Command(b"touch", touch, 2)]
     database = Database(replica, {row.name: row for row in rows})
     for own, following in (("a", "b"), ("b", "c"), ("c", "deaf"), ("deaf", "deaf")):

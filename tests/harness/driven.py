@@ -7,8 +7,7 @@ import hiredis
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import WAITING, Database, Waiting

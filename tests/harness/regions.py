@@ -7,7 +7,7 @@ import hiredis
 
 from crdtstream.commands.reply import CommandError, Encoded, PerKey, Reply, RespMap, Status
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import IdMode, Millis, Region
+from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database
@@ -33,7 +33,7 @@ class Node:
         self._begin()
 
     def _begin(self) -> None:
-        self.replica = Replica(Region(self.region), id_mode=self.mode, implicit_mkstream=True)
+        self.replica = Replica(RegionId(self.region), id_mode=self.mode, implicit_mkstream=True)
         self._database = Database(self.replica)
         self._session = self._database.open_session()
 

@@ -13,7 +13,7 @@ from io import BufferedReader, BytesIO
 from typing import Protocol, TypeAlias
 
 from crdtstream.commands.reply import Reply
-from crdtstream.core.ids import IdMode, Millis, Region
+from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database, Waiting
 from crdtstream.database.session import Session
@@ -190,7 +190,7 @@ class OurSide:
     """One region in liberal mode, without a socket: time passes a millisecond per command."""
 
     def __init__(self, protocol: int) -> None:
-        self._replica = Replica(Region(1), id_mode=IdMode.LIBERAL)
+        self._replica = Replica(RegionId(1), id_mode=IdMode.LIBERAL)
         self._database = Database(self._replica)
         self._protocol = protocol
         self._now = time.time_ns() // 1_000_000

@@ -52,9 +52,9 @@ QUERIES: Final = (
     Mutation(
         "expired-stream-not-read-to-its-end",
         "crdtstream/query/planning.py",
-        "def _lane(replica: Replica, key: bytes, origin: Region) -> Lane | None:\n"
+        "def _lane(replica: Replica, key: bytes, origin: RegionId) -> Lane | None:\n"
         "    stream = replica.held_stream(key)\n",
-        "def _lane(replica: Replica, key: bytes, origin: Region) -> Lane | None:\n"
+        "def _lane(replica: Replica, key: bytes, origin: RegionId) -> Lane | None:\n"
         "    stream = replica.stream(key)\n",
         (PLANNING + "test_a_stream_whose_time_is_over_is_read_until_its_delete_tells_the_loss",),
         "entries of an expired stream that lives on are skipped",

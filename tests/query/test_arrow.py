@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import Millis, Region, next_id
+from crdtstream.core.ids import Millis, RegionId, next_id
 from crdtstream.core.lanes.lane import Within
 from crdtstream.query import arrow
 from crdtstream.query.append_rows import append_numbered, checked_rows
@@ -51,7 +51,7 @@ def lane_of(steps: list[tuple[str, int]]) -> Node:
                 count += 1
                 stream = replica.stream(b"x")
                 last = 0 if stream is None else stream.last_id
-                entry_id = next_id(Region(1), now=Millis(node.now), last=last)
+                entry_id = next_id(RegionId(1), now=Millis(node.now), last=last)
                 name = IdempotentId(b"p", b"%d" % count) if what == "once" else None
                 replica.append(b"x", entry_id, encode_fields([b"n", b"%d" % count]), name)
     return node
@@ -64,7 +64,7 @@ def test_a_record_batch_has_the_entries(
     stream = lane_of(steps).replica.stream(b"x")
     if stream is None:
         return
-    lane = stream.lanes[Region(1)]
+    lane = stream.lanes[RegionId(1)]
     slices = lane.slices(Within(above_n), entries_max=entries_max)
     if not slices:
         return

@@ -13,7 +13,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.engine import SYNC_SECONDS, Engine
 from crdtstream.query.service import QueryService
 from crdtstream.settings import NodeSettings
@@ -24,7 +24,7 @@ from crdtstream.v1 import query_pb2_grpc as rpc
 from tests.harness.driven import Told, make_region
 from tests.store.held_log import HeldLog
 
-R1 = Region(1)
+R1 = RegionId(1)
 
 
 @dataclass(slots=True)

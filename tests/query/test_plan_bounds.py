@@ -6,12 +6,12 @@ What Hypothesis finds in ``test_planning.py`` by chance, here for certain.
 import pytest
 
 from crdtstream.core.clock import MutableVersionVector
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.query import planning
 from crdtstream.query.planning import Bounds, LaneCount, Range, Steps
 from tests.harness.regions import Node
 
-R1 = Region(1)
+R1 = RegionId(1)
 
 
 def done(steps: Steps) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId, make_id
+from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId, make_id
 from crdtstream.query import planning
 from crdtstream.query.planning import Bounds, LaneCount, Range
 from tests.harness.regions import Node, sync
@@ -33,7 +33,7 @@ def regions(draw: st.DrawFn) -> Node:
     return nodes[0]
 
 
-def entries(node: Node, bounds: Bounds) -> Iterator[tuple[bytes, Region, int]]:
+def entries(node: Node, bounds: Bounds) -> Iterator[tuple[bytes, RegionId, int]]:
     """(key, origin, dot number) of every entry within the bounds."""
     for key in bounds.keys:
         stream = node.replica.stream(key)
@@ -58,7 +58,7 @@ def bounds_of(draw: st.DrawFn, node: Node) -> Bounds:
         draw(st.sampled_from([KEYS, [b"b"], [b"a", b"none"]])),
         {region: n for region, n in above.items() if n},
         {region: n for region, n in upto.items() if n},
-        frozenset(map(Region, draw(st.sampled_from([[], [1], [2, 3]])))),
+        frozenset(map(RegionId, draw(st.sampled_from([[], [1], [2, 3]])))),
         make_id(low, 0) if some_ids else ID_MIN,
         make_id(high, 0) if some_ids else ID_MAX,
     )
@@ -80,8 +80,8 @@ def cut(counts: list[LaneCount], bounds: Bounds, range_entries: int) -> list[Ran
 
 def end_after(
     node: Node, bounds: Bounds, counts: list[LaneCount], entries_max: int
-) -> dict[Region, int]:
-    end: dict[Region, int] = {}
+) -> dict[RegionId, int]:
+    end: dict[RegionId, int] = {}
     for _ in planning.end_after(node.replica, bounds, counts, entries_max=entries_max, into=end):
         pass
     return end
@@ -175,7 +175,9 @@ def test_many_keys_are_found_in_steps_and_in_order() -> None:
     assert steps >= 5
 
 
-def losses(node: Node, above: dict[Region, int], *patterns: bytes) -> list[tuple[bytes, int, int]]:
+def losses(
+    node: Node, above: dict[RegionId, int], *patterns: bytes
+) -> list[tuple[bytes, int, int]]:
     keys: list[bytes] = []
     for _ in planning.matching_keys(node.replica, patterns, keys):
         pass
@@ -196,7 +198,7 @@ def test_what_was_trimmed_or_deleted_unread_is_told(command: str) -> None:
     lost = 5 if command == "DEL a" else 3
     assert losses(node, {}) == [(b"a", 1, lost)]
     assert losses(node, {}, b"a") == [(b"a", 1, lost)]
-    assert losses(node, {Region(1): lost}) == []
+    assert losses(node, {RegionId(1): lost}) == []
     assert losses(node, {}, b"b*") == []
     node.restart()
     assert losses(node, {}) == [(b"a", 1, lost)]
@@ -218,7 +220,7 @@ def test_ranges_are_named_tuples_in_order() -> None:
         node("XADD a * f v")
     bounds = Bounds([b"a"], {}, node.replica.vv, frozenset(), StreamId(0), ID_MAX)
     (one,) = cut(counted(node, bounds), bounds, 0)
-    assert one == Range(b"a", Region(1), 0, 3, 3)
+    assert one == Range(b"a", RegionId(1), 0, 3, 3)
 
 
 def test_a_stream_whose_time_is_over_is_read_until_its_delete_tells_the_loss() -> None:
@@ -240,7 +242,7 @@ def test_a_stream_whose_time_is_over_is_read_until_its_delete_tells_the_loss() -
     r2.now += 1000
     r2.expire()
     r1.pull(r2)
-    assert losses(r1, {Region(2): 3}) == [(b"a", 2, 5)]
+    assert losses(r1, {RegionId(2): 3}) == [(b"a", 2, 5)]
 
 
 def test_an_origin_that_has_little_is_not_left_behind() -> None:

@@ -11,8 +11,7 @@ from crdtstream.commands.reply import CommandError
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import Millis, make_id
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.replica import Replica
 from crdtstream.engine import SYNC_SECONDS, Engine, OutcomeUnknownError
 from crdtstream.store.errors import StoreError

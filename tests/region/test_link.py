@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.links.link import (
     TRANSITIONS,
     BackoffOver,
@@ -21,7 +21,7 @@ from crdtstream.region.links.link import (
 )
 from crdtstream.region.links.routes import EXTRA_KEPT_MS, Routes
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 
 EVENTS: list[LinkEvent] = [
     Welcomed(),

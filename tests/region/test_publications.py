@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from crdtstream.commands.reply import CommandError, Push
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import LinkState
@@ -31,7 +31,7 @@ from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
 from tests.replication.regions import LIMITS, LiveRegion, addresses, converged, live_regions, until
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOBODY = "127.0.0.1:1"
 # Patient, so that nothing but what a test does ends a link.
 PATIENT = replace(LIMITS, link_silence_ms_max=60_000)
@@ -489,7 +489,7 @@ def test_in_a_scenario_publications_stay_in_their_region() -> None:
     simulator = Simulator([R1, R2], seed=1)
     simulator.begin(Settings(), [R1, R2])
 
-    def call(region: Region, client: str, *words: bytes) -> object:
+    def call(region: RegionId, client: str, *words: bytes) -> object:
         return simulator.call(region, client, words, may_wait=False)
 
     for region in (R1, R2):

@@ -3,8 +3,7 @@
 import pytest
 
 from crdtstream.core.effects import EffectBatch
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import NO_UID, DatabaseUid
 from crdtstream.core.wire.codec import decode_batch

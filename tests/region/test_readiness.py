@@ -5,18 +5,18 @@ from collections.abc import Iterable
 import pytest
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 from crdtstream.region.links.peer_runs import PeerRuns
 from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 ONE, OTHER, MADE = (DatabaseUid(bytes([n]) * 16) for n in (1, 2, 3))
 
 
 def readiness(
-    region: Region = R1,
-    peers: Iterable[Region] = (R2, R3),
+    region: RegionId = R1,
+    peers: Iterable[RegionId] = (R2, R3),
     *,
     uid: DatabaseUid = ONE,
     declared: bool = False,
@@ -181,18 +181,18 @@ def test_effects_of_an_earlier_version_do_not_join_a_database_declared_new() -> 
 
 
 @pytest.fixture
-def told() -> list[Region]:
+def told() -> list[RegionId]:
     return []
 
 
 @pytest.fixture
-def runs(told: list[Region]) -> PeerRuns:
+def runs(told: list[RegionId]) -> PeerRuns:
     runs = PeerRuns()
     runs.watch([told.append])
     return runs
 
 
-def test_effects_are_held_until_the_run_is_ready(runs: PeerRuns, told: list[Region]) -> None:
+def test_effects_are_held_until_the_run_is_ready(runs: PeerRuns, told: list[RegionId]) -> None:
     runs.note_start(R1, 7, recovering=True)
     runs.note_start(R1, 7, recovering=True)
     assert (runs.is_held(R1), runs.is_held(R2)) == (True, False)
@@ -209,7 +209,7 @@ def test_what_an_earlier_run_says_late_counts_for_nothing(runs: PeerRuns) -> Non
     assert runs.is_held(R1)
 
 
-def test_each_run_that_recovers_is_told_of_anew(runs: PeerRuns, told: list[Region]) -> None:
+def test_each_run_that_recovers_is_told_of_anew(runs: PeerRuns, told: list[RegionId]) -> None:
     """Its answer must come after everything unapplied was forgotten once more."""
     runs.note_start(R1, 7, recovering=True)
     runs.note_start(R1, 8, recovering=True)

@@ -4,8 +4,7 @@ import pytest
 
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database

@@ -3,8 +3,7 @@
 import pytest
 
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import (

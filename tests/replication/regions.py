@@ -11,7 +11,7 @@ import grpc
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database, Waiting

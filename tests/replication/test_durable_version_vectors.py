@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.engine import SYNC_SECONDS
 from crdtstream.store.log import Fsync
 from tests.replication.regions import LiveRegion, addresses, live_regions, until
 from tests.store.held_log import HeldLog
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 
 HELD = pytest.mark.parametrize("fsync", [Fsync.ALWAYS, Fsync.EVERYSEC])
 
@@ -42,7 +42,7 @@ async def said_again(last_heard: Callable[[], float]) -> None:
         await until(lambda before=before: last_heard() > before)
 
 
-def heard(region: LiveRegion, of: Region) -> VersionVector:
+def heard(region: LiveRegion, of: RegionId) -> VersionVector:
     """What a region believes that another one has durably."""
     return region.knows_of(of)
 

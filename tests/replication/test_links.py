@@ -7,7 +7,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.region.links.link import LinkState
 from crdtstream.store.log import MemoryLog
@@ -22,7 +22,7 @@ from tests.replication.regions import (
     until,
 )
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOBODY = "127.0.0.1:1"
 
 

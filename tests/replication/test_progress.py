@@ -1,12 +1,12 @@
 """Acks and heartbeats come over as they were sent, with what is known of others."""
 
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.region.links.messages import Progress, Standing
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.replication.wire import decode_progress, encode_progress
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 UID = DatabaseUid(bytes(range(16)))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.region.links.link import LinkState
@@ -17,7 +17,7 @@ from crdtstream.store.log import Fsync, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 OTHER = DatabaseUid(b"\xff" * 16)
 
 
@@ -144,7 +144,7 @@ async def test_a_peer_forgets_what_it_holds_unapplied_before_it_answers() -> Non
 
 
 @pytest.mark.parametrize("peer", [R1, R3], ids=["from the peer itself", "relayed"])
-async def test_what_is_held_unapplied_goes_before_the_answer_can_leave(peer: Region) -> None:
+async def test_what_is_held_unapplied_goes_before_the_answer_can_leave(peer: RegionId) -> None:
     """Not when the link begins again: by then another link may have brought what it waits for."""
     where = addresses()
     second = LiveRegion(2, where)
@@ -157,7 +157,7 @@ async def test_what_is_held_unapplied_goes_before_the_answer_can_leave(peer: Reg
         assert len(puller.inbox) == 0
 
 
-def hold_back(region: LiveRegion, peer: Region, records: Sequence[Record]) -> None:
+def hold_back(region: LiveRegion, peer: RegionId, records: Sequence[Record]) -> None:
     for record in records:
         assert record.batch is not None
         region.pulls[peer].inbox.offer(decode_batch(record.batch), record.batch)

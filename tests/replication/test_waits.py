@@ -2,12 +2,12 @@
 
 import asyncio
 
-from crdtstream.core.ids import IdMode, Region
+from crdtstream.core.ids import IdMode, RegionId
 from crdtstream.database.database import WAITING
 from crdtstream.store.log import Fsync, MemoryLog
 from tests.replication.regions import LiveRegion, addresses, live_regions, until
 
-R1, R2 = Region(1), Region(2)
+R1, R2 = RegionId(1), RegionId(2)
 
 
 async def group_with_pending(first: LiveRegion, second: LiveRegion) -> None:

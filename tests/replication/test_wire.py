@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from crdtstream.core.effects import AppendColumns, EffectBatch
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import encode_batch
 from crdtstream.region.links.errors import PeerError
 from crdtstream.replication.wire import FEED_BYTES, BatchPacker, BatchUnpacker, checked_batch
 from crdtstream.v1 import effects_pb2
 
-R1, R2 = Region(1), Region(2)
+R1, R2 = RegionId(1), RegionId(2)
 GOOD = encode_fields([b"field", b"value"])
 
 

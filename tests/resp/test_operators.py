@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.store.log import Fsync
 from tests.resp.node import Node, RawClient, request, running, settings
 from tests.resp.test_protocol import wait_until
@@ -213,7 +213,7 @@ def test_waitaof_counts_this_disk_and_those_of_other_regions() -> None:
         client.ask(request(b"WAITAOF", b"1", b"1", b"20"), b"*2\r\n:1\r\n:0\r\n")
         client.send(request(b"WAITAOF", b"1", b"1", b"0"))
         wait_until(node, "database.waiting_count == 1")
-        node.call(lambda: node.region.learn(Region(2), {Region(1): 1}))
+        node.call(lambda: node.region.learn(RegionId(2), {RegionId(1): 1}))
         client.expect(b"*2\r\n:1\r\n:1\r\n")
 
 

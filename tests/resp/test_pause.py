@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database
@@ -162,7 +162,7 @@ class Nobody:
 
 def bring_entry(node: Node) -> None:
     """An entry that another region appended."""
-    replica = Replica(Region(2))
+    replica = Replica(RegionId(2))
     database = Database(replica)
     session = database.open_session()
     now = node.engine.now()
@@ -192,7 +192,7 @@ def test_wait_is_answered_during_a_pause() -> None:
         client.send(words(b"WAIT 1 0"))
         wait_until(node, "database.waiting_count == 1")
         operator.ask(words(b"CLIENT PAUSE %b" % LONG), OK)
-        node.call(lambda: node.region.learn(Region(2), {Region(1): 1}))
+        node.call(lambda: node.region.learn(RegionId(2), {RegionId(1): 1}))
         client.expect(b":1\r\n")
         node.call(node.server.pause.end)
 

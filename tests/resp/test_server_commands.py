@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from tests.resp.node import Node, RawClient, request, running, settings
 from tests.resp.test_protocol import wait_until
 
@@ -272,9 +272,9 @@ def test_wait_counts_peers_that_have_this_client_s_last_write() -> None:
         with pytest.raises(TimeoutError):
             client.socket.recv(1)
         client.socket.settimeout(10)
-        one = Region(1)
-        node.call(lambda: node.region.learn(Region(2), {one: 2}))
-        node.call(lambda: node.region.learn(Region(3), {one: 1}))
+        one = RegionId(1)
+        node.call(lambda: node.region.learn(RegionId(2), {one: 2}))
+        node.call(lambda: node.region.learn(RegionId(3), {one: 1}))
         client.expect(b":2\r\n$4\r\ndone\r\n")
         other.ask(request(b"WAIT", b"2", b"20"), b":1\r\n")
         other.ask(request(b"MULTI") + request(b"WAIT", b"2", b"0"), b"+OK\r\n+QUEUED\r\n")
@@ -293,7 +293,7 @@ def test_who_is_unblocked_is_told_how_many_have_it_by_then(line: bytes, counted:
         client.send(request(*line.split()))
         wait_until(node, "database.waiting_count == 1")
         # Learnt without a try in between, as in the turn in which the UNBLOCK arrives.
-        node.call(lambda: node.region.knowledge.learn(Region(2), {Region(1): 1}))
+        node.call(lambda: node.region.knowledge.learn(RegionId(2), {RegionId(1): 1}))
         other.ask(request(b"CLIENT", b"UNBLOCK", b"1"), b":1\r\n")
         client.expect(counted)
         client.send(request(*line.split()))
@@ -306,7 +306,7 @@ def test_a_client_that_wrote_nothing_waits_for_nobody() -> None:
     with running() as node, node.client() as writer, node.client() as client:
         writer.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         writer.read_reply()
-        node.call(lambda: node.region.learn(Region(2), {}))
+        node.call(lambda: node.region.learn(RegionId(2), {}))
         client.ask(request(b"WAIT", b"1", b"0"), b":1\r\n")
 
 

@@ -26,7 +26,7 @@ from crdtstream.core.effects import (
     SetGroupMode,
     SetStreamConfig,
 )
-from crdtstream.core.ids import IdMode, Millis, Region, StreamId, next_id
+from crdtstream.core.ids import IdMode, Millis, RegionId, StreamId, next_id
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.wire.codec import decode_batch
@@ -145,7 +145,7 @@ class Regions(RuleBasedStateMachine):
         self.nodes = [Node(region, mode) for region in (1, 2, 3)]
         self.digests: dict[tuple[tuple[int, int], ...], bytes] = {}
         self.issued: dict[tuple[int, int], Issued] = {}
-        self.told: dict[tuple[int, int], dict[Region, int]] = {}
+        self.told: dict[tuple[int, int], dict[RegionId, int]] = {}
 
     def check(self, node: Node) -> None:
         """Equal version vectors, equal digests; and what the model says of the effects applied."""
@@ -218,7 +218,7 @@ class Regions(RuleBasedStateMachine):
             replica.issue(SetStreamConfig(b"x", seconds, size))
         elif (group := stream.groups.get(b"g")) is not None:
             mode = Mode(words[0])
-            home = Region(data.draw(st.integers(1, 3))) if mode is Mode.HOME else None
+            home = RegionId(data.draw(st.integers(1, 3))) if mode is Mode.HOME else None
             is_home = group.mode.home == replica.region
             handover = group.handover(stream.lanes) if is_home else {}
             forced = group.mode.mode is not Mode.AT_LEAST_ONCE and not is_home
@@ -307,7 +307,7 @@ class Regions(RuleBasedStateMachine):
                 if other is not node
             ), "nothing more to be had"
         for node in restored:
-            region, issued = Region(node.region), node.replica.issued
+            region, issued = RegionId(node.region), node.replica.issued
             self.issued = {
                 dot: one for dot, one in self.issued.items() if dot[0] != region or dot[1] <= issued
             }
@@ -320,11 +320,11 @@ class Regions(RuleBasedStateMachine):
 
     def asked(self, node: Node) -> Readiness:
         """What a region that recovers knows when all have answered it."""
-        region = Region(node.region)
+        region = RegionId(node.region)
         others = [other for other in self.nodes if other is not node]
         readiness = Readiness(
             region,
-            [Region(other.region) for other in others],
+            [RegionId(other.region) for other in others],
             database=DatabaseIdentity(UID),
             is_proven=False,
             has_effects=bool(node.log),
@@ -333,7 +333,7 @@ class Regions(RuleBasedStateMachine):
         for other in others:
             vv = dict(other.replica.vv)
             told = self.told.get((other.region, node.region), {})
-            readiness.note_answer(Region(other.region), Answer(vv.get(region, 0), vv, told))
+            readiness.note_answer(RegionId(other.region), Answer(vv.get(region, 0), vv, told))
         return readiness
 
     def take_next(self, node: Node, source: Node) -> bool:

@@ -16,12 +16,12 @@ from crdtstream.core.effects import IdempotentId, Mode
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
-from crdtstream.core.ids import Millis, Region, StreamId, make_id
+from crdtstream.core.ids import Millis, RegionId, StreamId, make_id
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.lanes.lane import NodeLimits
 from crdtstream.core.stream import Stream
 
-R1, R2 = Region(1), Region(2)
+R1, R2 = RegionId(1), RegionId(2)
 FIELDS = encode_fields([b"f", b"v"])
 HOME = ModeRegister(1, R1, Mode.HOME, R1)
 
@@ -38,17 +38,17 @@ class Facts:
         expiry, duration, maxsize: dot and value of a register's only value.
     """
 
-    lane: Region = R1
+    lane: RegionId = R1
     n: int = 7
     entry_id: StreamId = StreamId(make_id(5, 1))  # noqa: RUF009
     fields: bytes = FIELDS
     idempotent: IdempotentId | None = None
-    last_id: tuple[Region, int, int] = (R1, 9, 8)
+    last_id: tuple[RegionId, int, int] = (R1, 9, 8)
     group: bytes = b"g"
     create: Dot = Dot(R1, 2)  # noqa: RUF009
-    start: int | Mapping[Region, StreamId] = 3
+    start: int | Mapping[RegionId, StreamId] = 3
     mode: ModeRegister = HOME
-    interval: tuple[Region, int, int] = (R1, 3, 5)
+    interval: tuple[RegionId, int, int] = (R1, 3, 5)
     expiry: tuple[Dot, Millis | None] = (Dot(R1, 4), Millis(100))
     duration: tuple[Dot, int] = (Dot(R1, 5), 60)
     maxsize: tuple[Dot, int] = (Dot(R1, 6), 70)

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from crdtstream.core.clock import Dot, meet
 from crdtstream.core.effects import Numbered
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.producers.numbered import (
     PRODUCERS_MAX,
     NumberedRecords,
@@ -78,7 +78,7 @@ def test_of_concurrent_rows_those_of_the_smaller_region_stay() -> None:
     sync(r1, r2, r3)
     stream = r3.replica.stream(b"x")
     assert stream is not None
-    assert stream.lanes[Region(2)].length == 2
+    assert stream.lanes[RegionId(2)].length == 2
     assert sorted(values(r1)) == [f"0.{row}" for row in range(9)]
 
 
@@ -223,13 +223,13 @@ def test_the_silent_go_when_there_are_too_many() -> None:
     records = NumberedRecords()
     for n in range(PRODUCERS_MAX + 2):
         rows = Numbered(b"%d" % n, 0, 0)
-        records.add(b"x", rows, 1, Dot(Region(1), n + 1), {Region(1): n + 1})
+        records.add(b"x", rows, 1, Dot(RegionId(1), n + 1), {RegionId(1): n + 1})
     # Whatever is not stable stays.
     assert records.missing(b"x", Numbered(b"0", 0, 0), 1) == []
     while len(records):
-        records.forget_stable({Region(1): PRODUCERS_MAX + 2})
-    last = Dot(Region(1), PRODUCERS_MAX + 3)
-    records.add(b"x", Numbered(b"last", 0, 0), 1, last, {Region(1): last.n})
+        records.forget_stable({RegionId(1): PRODUCERS_MAX + 2})
+    last = Dot(RegionId(1), PRODUCERS_MAX + 3)
+    records.add(b"x", Numbered(b"last", 0, 0), 1, last, {RegionId(1): last.n})
     assert records.missing(b"x", Numbered(b"2", 0, 0), 1) == [(0, 1)]
     assert records.missing(b"x", Numbered(b"3", 0, 0), 1) == []
 

@@ -4,11 +4,11 @@ from array import array
 
 from crdtstream.core.effects import Numbered
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from tests.harness.regions import Node, sync
 
-R1 = Region(1)
+R1 = RegionId(1)
 
 
 def append(node: Node, count: int) -> int:

@@ -16,7 +16,7 @@ from crdtstream.core.effects import (
     SetStreamConfig,
 )
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import ID_MIN, IdMode, Millis, Region, format_id, make_id, next_id
+from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, format_id, make_id, next_id
 from crdtstream.core.wire.codec import BatchError, decode_batch, encode_batch
 from tests.harness.regions import Node, sync
 
@@ -358,10 +358,10 @@ def test_a_peers_batch_cannot_bring_a_lane_out_of_order_behind_a_delete() -> Non
     appends = columns(["9-1", "5-1", "5-1"])
     others = [
         (0, DeleteKey(b"x")),
-        (2, Remove(b"x", {Region(2): (make_id(1, 1),)})),
-        (4, Remove(b"x", {Region(2): (make_id(1, 1),)})),
+        (2, Remove(b"x", {RegionId(2): (make_id(1, 1),)})),
+        (4, Remove(b"x", {RegionId(2): (make_id(1, 1),)})),
     ]
-    batch = EffectBatch(Region(2), 1, 6, {}, Millis(0), appends, others)
+    batch = EffectBatch(RegionId(2), 1, 6, {}, Millis(0), appends, others)
     with pytest.raises(BatchError, match="ascend"):
         r1.replica.receive(batch, encode_batch(batch), Millis(0))
     assert r1("EXISTS x") == 0
@@ -591,7 +591,7 @@ def append_once(node: Node, name: str = "a") -> str:
     """An append of one producer's message, as XADD IDMP issues it when its window knows nothing."""
     stream = node.replica.stream(b"x")
     last = ID_MIN if stream is None else stream.last_id
-    entry_id = next_id(Region(node.region), now=Millis(node.now), last=last)
+    entry_id = next_id(RegionId(node.region), now=Millis(node.now), last=last)
     fields = encode_fields([b"f", name.encode()])
     node.replica.append(b"x", entry_id, fields, IdempotentId(b"p", name.encode()))
     node.end_tick()
@@ -729,7 +729,7 @@ def test_the_digest_names_producer_and_idempotent_id() -> None:
     assert r1.digest == r2.digest
     r3 = Node(1)
     fields = encode_fields([b"f", b"a"])
-    r3.replica.append(b"x", next_id(Region(1), now=Millis(1000), last=ID_MIN), fields)
+    r3.replica.append(b"x", next_id(RegionId(1), now=Millis(1000), last=ID_MIN), fields)
     assert r3.digest != r1.digest
 
 

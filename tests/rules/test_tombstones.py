@@ -1,11 +1,11 @@
 """Delete-wins over time: how long a destroy is remembered, and which of several."""
 
 from crdtstream.core.clock import Dot
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.keyspace.tombstones import Tombstones
 from tests.harness.regions import Node, sync
 
-R1, R2 = Region(1), Region(2)
+R1, R2 = RegionId(1), RegionId(2)
 
 
 def test_a_tombstone_stays_until_the_very_last_dot_is_stable() -> None:

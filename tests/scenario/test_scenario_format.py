@@ -2,7 +2,7 @@
 
 import pytest
 
-from crdtstream.core.ids import IdMode, Region
+from crdtstream.core.ids import IdMode, RegionId
 from crdtstream.scenario.expected import NotationError, parse_expected, satisfies
 from crdtstream.scenario.markdown import markdown
 from crdtstream.scenario.parse import ScenarioError, parse
@@ -166,7 +166,7 @@ def test_everything_that_a_file_can_say() -> None:
         steps[-1],
     ]
     assert script.rows[-2].clocks == dict.fromkeys(script.columns, 1600000000001)
-    assert Region(7) in script.columns.values()
+    assert RegionId(7) in script.columns.values()
     assert "| noon |" in markdown(script)
 
 

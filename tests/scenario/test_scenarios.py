@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.scenario.cli import app
 from crdtstream.scenario.live import LiveTarget
 from crdtstream.scenario.nodes import own_nodes
@@ -169,7 +169,7 @@ def test_an_unexpected_error_fails() -> None:
 class ForgetfulSimulator(Simulator):
     """A planted bug: region 2 gives another digest than it should."""
 
-    def digest(self, region: Region) -> str:
+    def digest(self, region: RegionId) -> str:
         return super().digest(region) + ("!" if region == 2 else "")
 
 
@@ -190,7 +190,7 @@ class RealClockSimulator(Simulator):
     has_real_clock = True
     shift_ms = 123_456
 
-    def set_clocks(self, clocks: Mapping[Region, Millis]) -> None:
+    def set_clocks(self, clocks: Mapping[RegionId, Millis]) -> None:
         shifted = {region: Millis(ms + self.shift_ms) for region, ms in clocks.items()}
         super().set_clocks(shifted)
 
@@ -224,7 +224,7 @@ def test_a_stand_in_is_used_in_commands_too() -> None:
 class OlderSimulator(RealClockSimulator):
     """Regions that have issued effects before the scenario begins, as live nodes have."""
 
-    def begin(self, settings: Settings, regions: Collection[Region]) -> None:
+    def begin(self, settings: Settings, regions: Collection[RegionId]) -> None:
         super().begin(settings, regions)
         for region in regions:
             for _ in range(region):

@@ -3,7 +3,7 @@
 import pytest
 
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.scenario.rows import Settings
 from crdtstream.scenario.simulated import Simulator
 from crdtstream.sim.disk import Disk, now
@@ -12,7 +12,7 @@ from crdtstream.sim.world import World
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 
 
 def record(n: int) -> Record:
@@ -81,12 +81,12 @@ def exchange(world: World) -> None:
         node.settle()
 
 
-def add(world: World, region: Region) -> None:
+def add(world: World, region: RegionId) -> None:
     world.nodes[region].call("a", (b"XADD", b"s", b"*", b"f", b"v"))
     world.nodes[region].settle()
 
 
-def vv(world: World, region: Region) -> dict[Region, int]:
+def vv(world: World, region: RegionId) -> dict[RegionId, int]:
     return dict(world.nodes[region].region.replica.vv)
 
 
@@ -146,7 +146,7 @@ def run_with(seed: int) -> tuple[str, ...]:
     simulator = Simulator((R1, R2, R3), seed=seed)
     simulator.begin(Settings(), (R1, R2, R3))
     for ms in range(1, 20):
-        region = Region(ms % 3 + 1)
+        region = RegionId(ms % 3 + 1)
         simulator.wait(Millis(ms))
         argv = (b"XADD", b"x", b"*", b"f", b"%d" % ms)
         simulator.call(region, "", argv, may_wait=False)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.spark.jobs.audit import (
     AuditError,
     AuditOptions,
@@ -266,7 +266,7 @@ def change_log(path: Path, old: bytes, new: bytes, *, origin: int) -> list[int]:
         ).fetchall()
         for seq, region, first_n, last_n, batch, local in rows:
             if batch is not None and old in batch:
-                record = Record(Region(region), first_n, last_n, batch.replace(old, new), local)
+                record = Record(RegionId(region), first_n, last_n, batch.replace(old, new), local)
                 log.execute(
                     "UPDATE log SET batch = ?, crc = ? WHERE seq = ?",
                     (record.batch, _crc(Logged(seq, record)), seq),

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from crdtstream.core.ids import IdMode, Millis, Region
+from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
@@ -23,11 +23,11 @@ FOLDER = Path(__file__).parent / "format_1"
 async def test_a_folder_of_format_1_says_what_its_node_said(tmp_path: Path) -> None:
     facts: dict[str, Any] = json.loads((FOLDER / "facts.json").read_text())
     shutil.copyfile(FOLDER / "log.sqlite", tmp_path / "log.sqlite")
-    region = Region(1)
+    region = RegionId(1)
     log = await SqliteLog.open(tmp_path, region=region, database_id="crdb", fsync=Fsync.ALWAYS)
     try:
         assert not log.is_proven
-        replica = Replica(region, id_mode=IdMode.LIBERAL, peers=[Region(2)])
+        replica = Replica(region, id_mode=IdMode.LIBERAL, peers=[RegionId(2)])
         await replay_log(log, replica)
         database = Database(replica)
         session = database.open_session()

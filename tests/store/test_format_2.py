@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from crdtstream.core.effects import LocalChange, RareEffect, Record
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import decode_batch, encode_batch
 from crdtstream.core.wire.local_codec import decode_local, encode_local
 from crdtstream.store.log import Fsync
@@ -30,7 +30,7 @@ def facts() -> Any:
 async def records(folder: Path) -> list[Record]:
     """What a copy of the log holds."""
     shutil.copyfile(FOLDER / "log.sqlite", folder / "log.sqlite")
-    log = await SqliteLog.open(folder, region=Region(1), database_id="crdb", fsync=Fsync.ALWAYS)
+    log = await SqliteLog.open(folder, region=RegionId(1), database_id="crdb", fsync=Fsync.ALWAYS)
     try:
         return [row.record for row in await log.read_from(1, bytes_max=EVERYTHING)]
     finally:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import LOG_FILE, SqliteLog
 
-R1 = Region(1)
+R1 = RegionId(1)
 
 
 async def open_log(folder: Path) -> SqliteLog:

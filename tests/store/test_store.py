@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Log, Logged, MemoryLog
 from crdtstream.store.sqlite import LOG_FILE, SqliteLog, Tail
 
-R1, R2, R3 = Region(1), Region(2), Region(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 
 
 async def open_log(folder: Path, region: int = 1, database_id: str = "crdb") -> SqliteLog:
     return await SqliteLog.open(
-        folder, region=Region(region), database_id=database_id, fsync=Fsync.ALWAYS
+        folder, region=RegionId(region), database_id=database_id, fsync=Fsync.ALWAYS
     )
 
 
@@ -40,11 +40,11 @@ async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[L
     await log.close()
 
 
-def batch(origin: Region, first_n: int, count: int = 1, data: bytes = b"batch") -> Record:
+def batch(origin: RegionId, first_n: int, count: int = 1, data: bytes = b"batch") -> Record:
     return Record(origin, first_n, first_n + count - 1, data, None)
 
 
-def local(origin: Region, issued: int) -> Record:
+def local(origin: RegionId, issued: int) -> Record:
     return Record(origin, issued + 1, issued, None, b"local")
 
 

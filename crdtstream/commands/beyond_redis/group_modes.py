@@ -13,7 +13,7 @@ from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.effects import EPOCH_MAX, Mode, SetGroupMode
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
-from crdtstream.core.ids import REGION_MAX, Millis, Region
+from crdtstream.core.ids import REGION_MAX, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -64,7 +64,7 @@ def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     return OK
 
 
-def _arguments(argv: list[bytes]) -> tuple[Mode, Region | None, bool]:
+def _arguments(argv: list[bytes]) -> tuple[Mode, RegionId | None, bool]:
     """The mode, its region with HOME, and whether FORCE was given."""
     words = argv[4:]
     try:
@@ -83,11 +83,11 @@ def _arguments(argv: list[bytes]) -> tuple[Mode, Region | None, bool]:
     return mode, home, may_force
 
 
-def _region(text: bytes) -> Region:
+def _region(text: bytes) -> RegionId:
     number = parse_i64(text)
     if number is None or not 1 <= number <= REGION_MAX:
         raise CommandError(f"ERR The home must be a region, a number from 1 to {REGION_MAX}")
-    return Region(number)
+    return RegionId(number)
 
 
 def _existing(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group]:

@@ -10,7 +10,7 @@ from crdtstream.core.effects import IdempotentId, Mode
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.progress import Nack
-from crdtstream.core.ids import Millis, Region, StreamId, format_id
+from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
 from crdtstream.core.intervals import Intervals
 from crdtstream.core.lanes.lane import MacroNode
 from crdtstream.core.producers.idempotency import Collapsed
@@ -57,7 +57,7 @@ def _entry(
     key: bytes,
     stream: Stream,
     entry_id: StreamId,
-    region: Region,
+    region: RegionId,
     node: MacroNode,
     index: int,
     now: Millis,
@@ -111,7 +111,7 @@ def _duplicates(replica: Replica, key: bytes, idempotent: IdempotentId | None) -
 # --- Groups -------------------------------------------------------------------------------------
 
 
-def _group(group: Group, region: Region, entry_id: StreamId, now: Millis) -> Reply:
+def _group(group: Group, region: RegionId, entry_id: StreamId, now: Millis) -> Reply:
     state = state_of(group, region, entry_id)
     pairs: list[tuple[Reply, Reply]] = [(b"state", state.value)]
     if state is State.PENDING:
@@ -121,7 +121,7 @@ def _group(group: Group, region: Region, entry_id: StreamId, now: Millis) -> Rep
     return RespMap(pairs)
 
 
-def _who_hands_out(register: ModeRegister, lane: Region) -> Region | None:
+def _who_hands_out(register: ModeRegister, lane: RegionId) -> RegionId | None:
     """The region that hands out the lane's entries; None: each for itself."""
     match register.mode:
         case Mode.AT_LEAST_ONCE:
@@ -142,7 +142,7 @@ def _pending(nack: Nack, now: Millis) -> list[tuple[Reply, Reply]]:
     ]
 
 
-def state_of(group: Group, region: Region, entry_id: StreamId) -> State:
+def state_of(group: Group, region: RegionId, entry_id: StreamId) -> State:
     """What an entry of a lane is to a group."""
     progress = group.progress(region)
     if entry_id in progress.pel:

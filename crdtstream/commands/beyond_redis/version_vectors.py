@@ -9,7 +9,7 @@ from typing import Final
 from crdtstream.commands.arguments import I64_MAX, parse_i64, shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.clock import MutableVersionVector, VersionVector, format_vv
-from crdtstream.core.ids import REGION_MAX, Region
+from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.core.uid import DatabaseUid, parse_uid, shown_uid
 
 # Nothing has been seen: there are no dots to name.
@@ -69,7 +69,7 @@ def _check_database(text: bytes, uid: DatabaseUid, what: str) -> None:
         )
 
 
-def _parse_component(part: bytes, what: str) -> tuple[Region, int]:
+def _parse_component(part: bytes, what: str) -> tuple[RegionId, int]:
     region_text, colon, n_text = part.partition(b":")
     region, n = parse_i64(region_text), parse_i64(n_text)
     if not colon or region is None or n is None or n < 0:
@@ -79,4 +79,4 @@ def _parse_component(part: bytes, what: str) -> tuple[Region, int]:
         )
     if not 1 <= region <= REGION_MAX:
         raise CommandError(f"ERR Invalid {what}: regions are numbered from 1 to {REGION_MAX}")
-    return Region(region), n
+    return RegionId(region), n

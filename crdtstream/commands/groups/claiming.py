@@ -24,7 +24,7 @@ from crdtstream.commands.streams.entries import entry_or_null
 from crdtstream.core.effects import Claim
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import once_more
-from crdtstream.core.ids import ID_MIN, Millis, Region, StreamId, format_id, parse_id
+from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId, format_id, parse_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -57,8 +57,8 @@ class _Claimed:
     """
 
     def __init__(self) -> None:
-        self.nacks: dict[Region, dict[StreamId, tuple[Millis, int]]] = {}
-        self.dropped: dict[Region, set[StreamId]] = {}
+        self.nacks: dict[RegionId, dict[StreamId, tuple[Millis, int]]] = {}
+        self.dropped: dict[RegionId, set[StreamId]] = {}
 
     def change(
         self, key: bytes, group: bytes, consumer: bytes, now: Millis, last_id: StreamId | None
@@ -102,7 +102,7 @@ def _claim(
     claimed: _Claimed,
     stream: Stream,
     group: Group,
-    lane: Region,
+    lane: RegionId,
     entry_id: StreamId,
     options: _ClaimOptions,
     now: Millis,

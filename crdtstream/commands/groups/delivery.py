@@ -11,12 +11,12 @@ from crdtstream.commands.arguments import shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.effects import Mode
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.stream import Stream
 
 
-def require_home(region: Region, key: bytes, name: bytes, group: Group) -> None:
+def require_home(region: RegionId, key: bytes, name: bytes, group: Group) -> None:
     """Refuse what only the home may do.
 
     Raises:
@@ -31,7 +31,7 @@ def require_home(region: Region, key: bytes, name: bytes, group: Group) -> None:
         )
 
 
-def lanes_handed_out(region: Region, stream: Stream, group: Group) -> Iterable[Lane]:
+def lanes_handed_out(region: RegionId, stream: Stream, group: Group) -> Iterable[Lane]:
     """The lanes whose new entries this region hands out."""
     register = group.mode
     if register.mode is Mode.AT_LEAST_ONCE:
@@ -41,6 +41,6 @@ def lanes_handed_out(region: Region, stream: Stream, group: Group) -> Iterable[L
     ]
 
 
-def undelivered_count(region: Region, stream: Stream, group: Group) -> int:
+def undelivered_count(region: RegionId, stream: Stream, group: Group) -> int:
     """How many entries ``>`` would still hand out in this region; exact, unlike Redis's lag."""
     return group.undelivered_count(lanes_handed_out(region, stream, group))

@@ -23,7 +23,7 @@ from crdtstream.commands.reply import CommandError, Null, Reply
 from crdtstream.core.effects import Ack, Release
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import DELIVERY_COUNT_MAX, Nack
-from crdtstream.core.ids import Millis, Region, StreamId, format_id
+from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -39,7 +39,7 @@ def xack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     if found is None:
         return 0
     _, group = found
-    ids: dict[Region, list[StreamId]] = {}
+    ids: dict[RegionId, list[StreamId]] = {}
     for entry_id in sorted(set(strict_ids(argv[3:]))):
         for region, progress in group.lanes.items():
             if entry_id in progress.pel:
@@ -76,7 +76,7 @@ def xpending(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         if consumer is None:
             return []
         pel = consumer.pel
-        nacks = (pel[place] for place in pel.irange((start, Region(0))))
+        nacks = (pel[place] for place in pel.irange((start, RegionId(0))))
     else:
         nacks = group.pending_from(start)
     replies: list[Reply] = []
@@ -171,8 +171,8 @@ def xnack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     key, name = argv[1:3]
     stream, group = group_or_error(replica, key, name)
     options = _nack_options(argv)
-    counts: dict[tuple[Region, StreamId], int] = {}
-    nacks: list[tuple[Region, StreamId, int]] = []
+    counts: dict[tuple[RegionId, StreamId], int] = {}
+    nacks: list[tuple[RegionId, StreamId, int]] = []
     for entry_id in strict_ids(options.ids):
         for lane in lanes_with(stream, group, entry_id, force=options.force):
             place = lane, entry_id
@@ -225,7 +225,7 @@ def _nack_option(options: _NackOptions, argv: list[bytes], at: int) -> int:
     raise CommandError(f"ERR Unrecognized XNACK option '{shown(argv[at])}'")
 
 
-def lanes_with(stream: Stream, group: Group, entry_id: StreamId, *, force: bool) -> list[Region]:
+def lanes_with(stream: Stream, group: Group, entry_id: StreamId, *, force: bool) -> list[RegionId]:
     """Lanes in which the ID is pending; with FORCE also those in which it merely stands."""
     lanes = {region for region, progress in group.lanes.items() if entry_id in progress.pel}
     if force:

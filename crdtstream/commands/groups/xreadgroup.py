@@ -16,7 +16,7 @@ from crdtstream.commands.streams.xread import answer_or_block
 from crdtstream.core.effects import Claim, Deliver, Redeliver
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Nack, once_more
-from crdtstream.core.ids import ID_MAX, Millis, Region, StreamId, format_id
+from crdtstream.core.ids import ID_MAX, Millis, RegionId, StreamId, format_id
 from crdtstream.core.lanes.lane import Found
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -147,7 +147,7 @@ def _deliver(
     assert options.group is not None
     encode = encode_entry if options.claim_ms is None else encode_claimable
     parts: list[bytes] = []
-    ids: dict[Region, list[StreamId]] = {}
+    ids: dict[RegionId, list[StreamId]] = {}
     found = group.undelivered(lanes_handed_out(replica.region, stream, group))
     for entry_id, region, node, index in islice(found, count):
         part = encode(entry_id, node, index)
@@ -193,7 +193,7 @@ def _claim(
         return []
     # Equally old ones stand in the order in which they came to be so; readers expect that of IDs.
     chosen.sort(key=lambda one: () if one[0].consumer is None else (one[0].delivered_ms, one[0].id))
-    nacks: dict[Region, list[tuple[StreamId, Millis, int]]] = {}
+    nacks: dict[RegionId, list[tuple[StreamId, Millis, int]]] = {}
     for nack, _ in sorted(chosen, key=lambda one: one[0].id):
         nacks.setdefault(nack.lane, []).append((nack.id, now, once_more(nack.delivery_count)))
     by_lane = {lane: tuple(lane_nacks) for lane, lane_nacks in sorted(nacks.items())}
@@ -257,8 +257,8 @@ def _history(
     assert options.group is not None
     pel = group.consumers[options.consumer].pel
     entries: list[Reply] = []
-    ids: dict[Region, list[StreamId]] = {}
-    for entry_id, region in islice(pel.irange((StreamId(above + 1), Region(0))), options.count):
+    ids: dict[RegionId, list[StreamId]] = {}
+    for entry_id, region in islice(pel.irange((StreamId(above + 1), RegionId(0))), options.count):
         entry = entry_or_null(stream, region, entry_id)
         is_there = isinstance(entry, Encoded)
         if budget is not None:

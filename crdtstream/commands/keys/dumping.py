@@ -37,7 +37,7 @@ from crdtstream.core.effects import (
     SetStreamConfig,
 )
 from crdtstream.core.fields import are_fields
-from crdtstream.core.ids import ID_MIN, Millis, Region, make_id
+from crdtstream.core.ids import ID_MIN, Millis, RegionId, make_id
 from crdtstream.core.issuing.open_batch import OpenBatch
 from crdtstream.core.lanes.lane import ascends
 from crdtstream.core.replica import Replica
@@ -58,7 +58,7 @@ BAD_DATA: Final = "ERR Bad data format"
 BUSY_KEY: Final = "BUSYKEY Target key name already exists."
 
 _KEY: Final = b""
-_ORIGIN: Final = Region(1)
+_ORIGIN: Final = RegionId(1)
 _NEVER: Final = Millis(0)
 
 

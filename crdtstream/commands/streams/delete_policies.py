@@ -23,7 +23,7 @@ from crdtstream.commands.lookup import group_or_none
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.core.effects import Ack, Remove
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -48,7 +48,7 @@ def parse_policy(text: bytes) -> ReferencePolicy | None:
     return _POLICIES.get(text.lower())
 
 
-def is_settled(groups: Iterable[Group], lane: Region, entry_id: StreamId, *, alone: bool) -> bool:
+def is_settled(groups: Iterable[Group], lane: RegionId, entry_id: StreamId, *, alone: bool) -> bool:
     """Whether all groups are done with an entry; without any group it is nobody's."""
     return all(group.is_settled(lane, entry_id, alone=alone) for group in groups)
 
@@ -56,7 +56,7 @@ def is_settled(groups: Iterable[Group], lane: Region, entry_id: StreamId, *, alo
 def remove(
     replica: Replica,
     key: bytes,
-    ids: Mapping[Region, Set[StreamId]],
+    ids: Mapping[RegionId, Set[StreamId]],
     policy: ReferencePolicy,
     *,
     trims: bool = False,
@@ -76,9 +76,9 @@ class _Removed:
     """What a command is going to remove, lane by lane."""
 
     def __init__(self) -> None:
-        self.ids: dict[Region, set[StreamId]] = {}
+        self.ids: dict[RegionId, set[StreamId]] = {}
 
-    def add(self, lanes: Iterable[Region], entry_id: StreamId) -> None:
+    def add(self, lanes: Iterable[RegionId], entry_id: StreamId) -> None:
         for lane in lanes:
             self.ids.setdefault(lane, set()).add(entry_id)
 
@@ -153,12 +153,12 @@ def xdelex(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     return replies
 
 
-def _lanes_of(stream: Stream, entry_id: StreamId) -> tuple[Region, ...]:
+def _lanes_of(stream: Stream, entry_id: StreamId) -> tuple[RegionId, ...]:
     return tuple(lane for _, lane, _, _ in stream.find(entry_id))
 
 
 def _may_go(
-    replica: Replica, stream: Stream, lanes: tuple[Region, ...], entry_id: StreamId
+    replica: Replica, stream: Stream, lanes: tuple[RegionId, ...], entry_id: StreamId
 ) -> bool:
     """Whether every group is done with an ID, in the lanes where it stands or is still pending.
 
@@ -171,7 +171,7 @@ def _may_go(
     return all(entry_id <= group.last_delivered_id(stream.lanes) for group in groups)
 
 
-def _pending_lanes(groups: Iterable[Group], entry_id: StreamId) -> tuple[Region, ...]:
+def _pending_lanes(groups: Iterable[Group], entry_id: StreamId) -> tuple[RegionId, ...]:
     lanes = {
         lane
         for group in groups
@@ -181,7 +181,7 @@ def _pending_lanes(groups: Iterable[Group], entry_id: StreamId) -> tuple[Region,
     return tuple(sorted(lanes))
 
 
-def _lanes_of_dangling(stream: Stream, entry_id: StreamId) -> tuple[Region, ...]:
+def _lanes_of_dangling(stream: Stream, entry_id: StreamId) -> tuple[RegionId, ...]:
     """Where an entry that is gone may be pending: here, or, unknown to this region, elsewhere."""
     groups = stream.groups.values()
     known = {lane for group in groups for lane in group.lanes} | stream.lanes.keys()
@@ -208,8 +208,8 @@ def xackdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         return [_NOT_FOUND] * len(texts)
     stream, group = found
 
-    acked: dict[StreamId, tuple[Region, ...]] = {}
-    order: list[tuple[Region, ...]] = []
+    acked: dict[StreamId, tuple[RegionId, ...]] = {}
+    order: list[tuple[RegionId, ...]] = []
     ids = strict_ids(texts)
     for entry_id in ids:
         lanes = () if entry_id in acked else _pending_lanes([group], entry_id)
@@ -236,7 +236,7 @@ def xackdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def _add_removed(
     removed: _Removed,
     stream: Stream,
-    lanes: tuple[Region, ...],
+    lanes: tuple[RegionId, ...],
     entry_id: StreamId,
     policy: ReferencePolicy,
 ) -> None:
@@ -247,9 +247,9 @@ def _add_removed(
 
 
 def _by_lane(
-    ids: Mapping[StreamId, tuple[Region, ...]],
-) -> dict[Region, tuple[StreamId, ...]]:
-    by_lane: dict[Region, list[StreamId]] = {}
+    ids: Mapping[StreamId, tuple[RegionId, ...]],
+) -> dict[RegionId, tuple[StreamId, ...]]:
+    by_lane: dict[RegionId, list[StreamId]] = {}
     for entry_id in sorted(ids):
         for lane in ids[entry_id]:
             by_lane.setdefault(lane, []).append(entry_id)

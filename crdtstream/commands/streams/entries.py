@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from crdtstream.commands.reply import Encoded, Null, Reply
-from crdtstream.core.ids import SEQ_BITS, U64_MAX, Region, StreamId, format_id
+from crdtstream.core.ids import SEQ_BITS, U64_MAX, RegionId, StreamId, format_id
 from crdtstream.core.lanes.lane import Found, MacroNode
 from crdtstream.core.stream import Stream
 
@@ -32,7 +32,7 @@ def encode_entries(found: Iterable[Found], count: int | None = None) -> tuple[En
     return Encoded(b"*%d\r\n" % len(parts) + b"".join(parts)), len(parts)
 
 
-def entry_or_null(stream: Stream, region: Region, entry_id: StreamId) -> Reply:
+def entry_or_null(stream: Stream, region: RegionId, entry_id: StreamId) -> Reply:
     """A pending entry; with a null in place of its fields if it was deleted (XRG)."""
     lane = stream.lanes.get(region)
     found = None if lane is None else lane.find(entry_id)

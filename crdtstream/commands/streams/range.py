@@ -15,7 +15,7 @@ from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.commands.streams.entries import encode_entries
 from crdtstream.commands.streams.trimming import TrimmingParser, trim
 from crdtstream.core.effects import Remove, SetLastId
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.lanes.lane import Found
 from crdtstream.core.replica import Replica
 
@@ -84,7 +84,7 @@ def xdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     stream = replica.stream(key)
     if stream is None:
         return 0
-    found: dict[Region, list[StreamId]] = {}
+    found: dict[RegionId, list[StreamId]] = {}
     for entry_id in sorted(set(strict_ids(argv[2:]))):
         for _, region, _, _ in stream.find(entry_id):
             found.setdefault(region, []).append(entry_id)

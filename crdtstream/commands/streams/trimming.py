@@ -22,7 +22,7 @@ from crdtstream.commands.streams.delete_policies import (
 )
 from crdtstream.core.effects import Trim
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.lanes.lane import MacroNode
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -153,7 +153,7 @@ def trim(replica: Replica, key: bytes, trimming: Trimming) -> int:
     return before - stream.length
 
 
-def _plan(stream: Stream, trimming: Trimming) -> dict[Region, StreamId]:
+def _plan(stream: Stream, trimming: Trimming) -> dict[RegionId, StreamId]:
     """Per lane the highest ID that goes; a lane that loses nothing is left out."""
     if trimming.approximate:
         return _plan_nodes(stream, trimming)
@@ -167,7 +167,7 @@ def _plan(stream: Stream, trimming: Trimming) -> dict[Region, StreamId]:
     excess = stream.length - trimming.maxlen
     if excess <= 0:
         return {}
-    up_to: dict[Region, StreamId] = {}
+    up_to: dict[RegionId, StreamId] = {}
     for entry_id, region, _, _ in stream.scan():
         up_to[region] = entry_id
         excess -= 1
@@ -176,9 +176,9 @@ def _plan(stream: Stream, trimming: Trimming) -> dict[Region, StreamId]:
     return up_to
 
 
-def _plan_nodes(stream: Stream, trimming: Trimming) -> dict[Region, StreamId]:
+def _plan_nodes(stream: Stream, trimming: Trimming) -> dict[RegionId, StreamId]:
     nodes = _Nodes(stream, trimming)
-    up_to: dict[Region, StreamId] = {}
+    up_to: dict[RegionId, StreamId] = {}
     while (found := nodes.next_whole()) is not None:
         lane, node = found
         nodes.take(lane, node, len(node))
@@ -190,14 +190,14 @@ class _Nodes:
     """The macro nodes of all lanes, the one with the lowest first ID next, as ``~`` sees them."""
 
     def __init__(self, stream: Stream, trimming: Trimming) -> None:
-        self._heads: dict[Region, MacroNode] = {
+        self._heads: dict[RegionId, MacroNode] = {
             lane.region: lane.head for lane in stream.lanes.values() if lane.head is not None
         }
         self._trimming = trimming
         self._length = stream.length
         self._removed = 0
 
-    def next_whole(self) -> tuple[Region, MacroNode] | None:
+    def next_whole(self) -> tuple[RegionId, MacroNode] | None:
         """The next node, if all of it may go."""
         heads = self._heads
         if not heads:
@@ -215,7 +215,7 @@ class _Nodes:
             goes = node.highest_id < (trimming.minid or ID_MIN)
         return (lane, node) if goes else None
 
-    def take(self, lane: Region, node: MacroNode, removed: int) -> None:
+    def take(self, lane: RegionId, node: MacroNode, removed: int) -> None:
         """Step past a node that loses ``removed`` entries."""
         self._length -= removed
         self._removed += removed
@@ -224,7 +224,7 @@ class _Nodes:
         else:
             self._heads[lane] = node.next
 
-    def leave(self, lane: Region) -> None:
+    def leave(self, lane: RegionId) -> None:
         """Nothing more of a lane is to go."""
         del self._heads[lane]
 
@@ -232,9 +232,9 @@ class _Nodes:
 # --- By ID: DELREF and ACKED --------------------------------------------------------------------
 
 
-def _plan_ids(stream: Stream, trimming: Trimming, *, alone: bool) -> dict[Region, set[StreamId]]:
+def _plan_ids(stream: Stream, trimming: Trimming, *, alone: bool) -> dict[RegionId, set[StreamId]]:
     """Per lane the IDs that go; ``alone`` as in ``Group.are_settled``."""
-    ids: dict[Region, set[StreamId]] = {}
+    ids: dict[RegionId, set[StreamId]] = {}
     choose = _approximate_ids if trimming.approximate else _exact_ids
     for lane, entry_id in islice(choose(stream, trimming, alone=alone), REMOVED_IDS_MAX):
         ids.setdefault(lane, set()).add(entry_id)
@@ -243,7 +243,7 @@ def _plan_ids(stream: Stream, trimming: Trimming, *, alone: bool) -> dict[Region
 
 def _exact_ids(
     stream: Stream, trimming: Trimming, *, alone: bool
-) -> Iterator[tuple[Region, StreamId]]:
+) -> Iterator[tuple[RegionId, StreamId]]:
     last = ID_MAX
     excess = stream.length
     if trimming.maxlen is not None:
@@ -266,7 +266,7 @@ def _exact_ids(
 
 def _approximate_ids(
     stream: Stream, trimming: Trimming, *, alone: bool
-) -> Iterator[tuple[Region, StreamId]]:
+) -> Iterator[tuple[RegionId, StreamId]]:
     groups = _groups_that_matter(stream, trimming)
     nodes = _Nodes(stream, trimming)
     while (found := nodes.next_whole()) is not None:
@@ -287,7 +287,7 @@ def _groups_that_matter(stream: Stream, trimming: Trimming) -> list[Group]:
 
 
 def _settled_in(
-    groups: list[Group], lane: Region, node: MacroNode, *, alone: bool
+    groups: list[Group], lane: RegionId, node: MacroNode, *, alone: bool
 ) -> list[StreamId]:
     """The entries of a macro node that all groups are done with."""
     ids = [node.id_at(index) for index in range(len(node))]

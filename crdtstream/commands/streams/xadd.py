@@ -15,7 +15,7 @@ from crdtstream.core.ids import (
     IdExhaustedError,
     IdMode,
     Millis,
-    Region,
+    RegionId,
     StreamId,
     format_id,
     id_ms,
@@ -172,7 +172,7 @@ def _refuse_by_mode(request: IdRequest, mode: IdMode) -> None:
 
 
 def choose_id(
-    request: IdRequest, region: Region, mode: IdMode, *, now: Millis, last: StreamId
+    request: IdRequest, region: RegionId, mode: IdMode, *, now: Millis, last: StreamId
 ) -> StreamId:
     """The new entry's ID (architecture, "IDs"): always above ``last``, the last-generated ID.
 

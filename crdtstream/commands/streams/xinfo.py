@@ -13,7 +13,7 @@ from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.groups.entries_read import lane_lag
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Consumer, Nack
-from crdtstream.core.ids import Millis, Region, format_id
+from crdtstream.core.ids import Millis, RegionId, format_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -89,14 +89,14 @@ def _end_entry(stream: Stream, *, reverse: bool) -> Reply:
     return None
 
 
-def _full_parts(stream: Stream, region: Region, limit: int | None) -> list[tuple[Reply, Reply]]:
+def _full_parts(stream: Stream, region: RegionId, limit: int | None) -> list[tuple[Reply, Reply]]:
     return [
         (b"entries", encode_entries(stream.scan(), limit)[0]),
         (b"groups", [_group_full(stream, region, name, limit) for name in sorted(stream.groups)]),
     ]
 
 
-def _group_full(stream: Stream, region: Region, name: bytes, limit: int | None) -> Reply:
+def _group_full(stream: Stream, region: RegionId, name: bytes, limit: int | None) -> Reply:
     group = stream.groups[name]
     pending: list[Reply] = [
         [format_id(nack.id), owner_name(nack), nack.delivered_ms, nack.delivery_count]
@@ -168,7 +168,7 @@ def show_groups(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     return [_group_facts(stream, replica.region, name) for name in sorted(stream.groups)]
 
 
-def _group_facts(stream: Stream, region: Region, name: bytes) -> Reply:
+def _group_facts(stream: Stream, region: RegionId, name: bytes) -> Reply:
     group = stream.groups[name]
     return RespMap(
         [

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import TypeAlias
 
 from crdtstream.core.effects import AppendColumns, DeleteKey, EffectBatch, ExpireKey
-from crdtstream.core.ids import ID_MIN, SEQ_BITS, Region, StreamId
+from crdtstream.core.ids import ID_MIN, SEQ_BITS, RegionId, StreamId
 from crdtstream.core.lanes.lane import ascends
 from crdtstream.core.wire.codec import BatchError
 
@@ -17,7 +17,7 @@ from crdtstream.core.wire.codec import BatchError
 Run: TypeAlias = tuple[bytes, int, int]
 
 
-def checked_runs(batch: EffectBatch, lane_end: Callable[[bytes, Region], StreamId]) -> list[Run]:
+def checked_runs(batch: EffectBatch, lane_end: Callable[[bytes, RegionId], StreamId]) -> list[Run]:
     """The batch's runs, in order.
 
     Args:

@@ -21,7 +21,7 @@ from crdtstream.core.effects import (
     counted,
 )
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.state import State
 
 
@@ -82,5 +82,5 @@ def _touch_if_idle_matters(state: State, group: Group, change: Deliver | Claim) 
         state.keys.touched.add(change.key)
 
 
-def _note_grown(state: State, change: LocalChange, lanes: Iterable[Region]) -> None:
+def _note_grown(state: State, change: LocalChange, lanes: Iterable[RegionId]) -> None:
     state.grown_runs.note(change.key, change.group, lanes)

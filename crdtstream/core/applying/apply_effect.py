@@ -27,7 +27,7 @@ from crdtstream.core.effects import (
     counted,
 )
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import Region, StreamId
+from crdtstream.core.ids import RegionId, StreamId
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 
@@ -81,7 +81,7 @@ def _remove(state: State, effect: Remove, context: VersionVector) -> None:
 
 
 def _forget_references(
-    state: State, key: bytes, stream: Stream, ids: Mapping[Region, tuple[StreamId, ...]]
+    state: State, key: bytes, stream: Stream, ids: Mapping[RegionId, tuple[StreamId, ...]]
 ) -> None:
     """What was removed is not pending any more, in any group; the runs may go on behind it."""
     for region, lane_ids in ids.items():

@@ -16,10 +16,10 @@ from typing import Final, TypeAlias
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.groups.mode import ModeRegister
-from crdtstream.core.ids import ID_MIN, Region, StreamId
+from crdtstream.core.ids import ID_MIN, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
 
-Start: TypeAlias = StreamId | Mapping[Region, StreamId]
+Start: TypeAlias = StreamId | Mapping[RegionId, StreamId]
 
 NO_INTERVALS: Final = Intervals()
 
@@ -31,7 +31,7 @@ class Create:
 
     def __init__(self, start: Start) -> None:
         self.start = start
-        self.intervals: dict[Region, Intervals] = {}
+        self.intervals: dict[RegionId, Intervals] = {}
         self.mode = ModeRegister()
 
 
@@ -47,7 +47,7 @@ class Creates:
 
     def __init__(self) -> None:
         self._by_dot: dict[Dot, Create] = {}
-        self.intervals: dict[Region, Intervals] = {}
+        self.intervals: dict[RegionId, Intervals] = {}
         self.mode = ModeRegister()
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Creates:
 
     # --- Starts -------------------------------------------------------------------------------
 
-    def start_of(self, region: Region) -> StreamId:
+    def start_of(self, region: RegionId) -> StreamId:
         """Where the group begins in a lane: the minimum over the creates; 0-0 before any."""
         return min(
             (position_in(create.start, region) for create in self._by_dot.values()), default=ID_MIN
@@ -75,11 +75,11 @@ class Creates:
 
     # --- Acknowledged runs --------------------------------------------------------------------
 
-    def intervals_of(self, region: Region) -> Intervals:
+    def intervals_of(self, region: RegionId) -> Intervals:
         """What was acknowledged of a lane; only to be read."""
         return self.intervals.get(region, NO_INTERVALS)
 
-    def frontier(self, region: Region) -> StreamId:
+    def frontier(self, region: RegionId) -> StreamId:
         """The end of the acknowledged run that begins at the start."""
         return self.intervals_of(region).run_end(self.start_of(region))
 
@@ -109,7 +109,7 @@ class Creates:
         return any(covers_dot(context, dot) for dot in self._by_dot)
 
     def unite(
-        self, region: Region, start: StreamId, end: StreamId, context: VersionVector
+        self, region: RegionId, start: StreamId, end: StreamId, context: VersionVector
     ) -> list[tuple[StreamId, StreamId]]:
         """Add an interval that was issued under ``context``.
 
@@ -134,7 +134,7 @@ class Creates:
         return [create for dot, create in self._by_dot.items() if covers_dot(context, dot)]
 
 
-def position_in(start: Start, region: Region) -> StreamId:
+def position_in(start: Start, region: RegionId) -> StreamId:
     """Where a start lies in one lane; 0-0 in lanes that it does not name."""
     return start.get(region, ID_MIN) if isinstance(start, Mapping) else start
 

@@ -26,7 +26,7 @@ from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.progress import Consumer, LaneProgress, Nack
 from crdtstream.core.groups.reading import Reading
 from crdtstream.core.groups.undelivered import undelivered, undelivered_count
-from crdtstream.core.ids import ID_MIN, Millis, Region, StreamId
+from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
 from crdtstream.core.lanes.lane import Found, Lane, LastId
 
@@ -43,14 +43,14 @@ class Group:
 
     __slots__ = ("_here", "_pel", "_reading", "consumers", "creates", "lanes", "unowned")
 
-    def __init__(self, here: Region) -> None:
+    def __init__(self, here: RegionId) -> None:
         self._here = here
         self.creates = Creates()
         self._reading = Reading(here, self.creates)
-        self.lanes: dict[Region, LaneProgress] = self._reading.lanes
+        self.lanes: dict[RegionId, LaneProgress] = self._reading.lanes
         self._pel = Pel(self.lanes)
         self.consumers: SortedDict[bytes, Consumer] = self._pel.consumers
-        self.unowned: OrderedDict[tuple[StreamId, Region], Nack] = self._pel.unowned
+        self.unowned: OrderedDict[tuple[StreamId, RegionId], Nack] = self._pel.unowned
 
     # --- Replicated ---------------------------------------------------------------------------
 
@@ -60,20 +60,20 @@ class Group:
         return self.creates.mode
 
     @property
-    def intervals(self) -> Mapping[Region, Intervals]:
+    def intervals(self) -> Mapping[RegionId, Intervals]:
         """Per lane what was acknowledged."""
         return self.creates.intervals
 
-    def start_of(self, region: Region) -> StreamId:
+    def start_of(self, region: RegionId) -> StreamId:
         """Where the group begins in a lane; 0-0 before any create."""
         return self.creates.start_of(region)
 
-    def frontier(self, region: Region) -> StreamId:
+    def frontier(self, region: RegionId) -> StreamId:
         """The end of the acknowledged run that begins at the start."""
         return self.creates.frontier(region)
 
     def add_create(
-        self, dot: Dot, start: Start, entries_read: int | None, lanes: Collection[Region]
+        self, dot: Dot, start: Start, entries_read: int | None, lanes: Collection[RegionId]
     ) -> None:
         """A create came.  The start becomes the pointwise minimum over all live creates."""
         before = {region: self.start_of(region) for region in self.lanes}
@@ -94,12 +94,12 @@ class Group:
 
     def unite(
         self,
-        region: Region,
+        region: RegionId,
         start: StreamId,
         end: StreamId,
         context: VersionVector,
         lane: Lane | None,
-        last_ids: Mapping[Region, LastId],
+        last_ids: Mapping[RegionId, LastId],
     ) -> None:
         """An AckFrontier's interval: what it newly covers is no longer pending or to be read."""
         fresh = self.creates.unite(region, start, end, context)
@@ -108,24 +108,24 @@ class Group:
             self._pel.drop_within(progress, low, high, keep={})
         self._reading.skip_and_count(region, progress, lane, last_ids)
 
-    def set_mode(self, effect: SetGroupMode, issuer: Region, context: VersionVector) -> None:
+    def set_mode(self, effect: SetGroupMode, issuer: RegionId, context: VersionVector) -> None:
         """A SetGroupMode, whether it wins or not."""
         takeover.change_mode(self._reading, self._pel, effect, issuer, context)
 
     # --- What the other regions are told ------------------------------------------------------
 
-    def handover(self, lanes: Iterable[Region]) -> dict[Region, LaneHandover]:
+    def handover(self, lanes: Iterable[RegionId]) -> dict[RegionId, LaneHandover]:
         """What the new home must know of each lane; see LaneHandover."""
         return {
             region: takeover.handover_of(self.progress(region))
             for region in sorted({*lanes, *self.lanes})
         }
 
-    def may_vouch_for(self, lane: Region) -> bool:
+    def may_vouch_for(self, lane: RegionId) -> bool:
         """Partitioned, only a lane's own region tells what was acknowledged of it."""
         return self.mode.mode is not Mode.PARTITIONED or lane == self._here
 
-    def vouched_for(self, region: Region, lane: Lane | None) -> tuple[StreamId, StreamId] | None:
+    def vouched_for(self, region: RegionId, lane: Lane | None) -> tuple[StreamId, StreamId] | None:
         """The interval of a lane that this region can vouch for now, if it is not known already."""
         progress = self.lanes.get(region)
         if progress is None:
@@ -145,18 +145,18 @@ class Group:
 
     # --- Positions ----------------------------------------------------------------------------
 
-    def progress(self, region: Region) -> LaneProgress:
+    def progress(self, region: RegionId) -> LaneProgress:
         """How far this region has read a lane; where it would begin, if it has not yet.
 
         Asking leaves no trace.
         """
         return self._reading.progress(region)
 
-    def last_delivered_id(self, lanes: Iterable[Region]) -> StreamId:
+    def last_delivered_id(self, lanes: Iterable[RegionId]) -> StreamId:
         """What XINFO shows: the maximum over the lanes, and over the start of lanes to come."""
         return self._reading.last_delivered_id(lanes)
 
-    def entries_read(self, lanes: Collection[Region]) -> int | None:
+    def entries_read(self, lanes: Collection[RegionId]) -> int | None:
         """Redis's entries-read, summed over the lanes; None if one lane's is unknown."""
         return self._reading.entries_read(lanes)
 
@@ -169,7 +169,7 @@ class Group:
         return undelivered_count(self._reading, lanes)
 
     def set_position(
-        self, position: Start, lanes: Collection[Region], entries_read: int | None
+        self, position: Start, lanes: Collection[RegionId], entries_read: int | None
     ) -> None:
         """XGROUP SETID.  Set back, a lane ignores the intervals known now until it passed them."""
         self._reading.set_position(position, lanes, entries_read)
@@ -177,7 +177,7 @@ class Group:
     # --- Delivery -----------------------------------------------------------------------------
 
     def deliver(
-        self, change: Deliver, lanes: Mapping[Region, Lane], last_ids: Mapping[Region, LastId]
+        self, change: Deliver, lanes: Mapping[RegionId, Lane], last_ids: Mapping[RegionId, LastId]
     ) -> None:
         """Entries were handed out to a consumer (created if it is new)."""
         consumer = self._pel.consumer(change.consumer, change.now)
@@ -195,16 +195,16 @@ class Group:
             self._reading.skip_and_count(region, progress, lanes[region], last_ids)
 
     def redeliver(
-        self, ids: Mapping[Region, tuple[StreamId, ...]], consumer_name: bytes, now: Millis
+        self, ids: Mapping[RegionId, tuple[StreamId, ...]], consumer_name: bytes, now: Millis
     ) -> None:
         """History was read again: the count goes up, the idle time to 0."""
         self._pel.consumer(consumer_name, now)
         self._pel.redeliver(ids, now)
 
-    def acknowledge(self, ids: Mapping[Region, tuple[StreamId, ...]]) -> None:
+    def acknowledge(self, ids: Mapping[RegionId, tuple[StreamId, ...]]) -> None:
         self._pel.acknowledge(ids)
 
-    def claim(self, change: Claim, lanes: Collection[Region]) -> None:
+    def claim(self, change: Claim, lanes: Collection[RegionId]) -> None:
         """Pending entries get a new owner; some turned out to be gone; LASTID moves on."""
         consumer = self._pel.consumer(change.consumer, change.now)
         if change.nacks:
@@ -226,7 +226,7 @@ class Group:
             self._reading.keep(region)
         self._pel.release(change)
 
-    def forget_pending(self, region: Region, entry_id: StreamId) -> bool:
+    def forget_pending(self, region: RegionId, entry_id: StreamId) -> bool:
         """An entry stops being pending, whoever owns it; whether it was."""
         return self._pel.forget(region, entry_id)
 
@@ -260,7 +260,7 @@ class Group:
         """Pending entries whose ID is not below ``start``, by ID, equal IDs by lane."""
         return self._pel.from_id(start)
 
-    def pending_in(self, region: Region, *, above: StreamId, count: int) -> list[Nack]:
+    def pending_in(self, region: RegionId, *, above: StreamId, count: int) -> list[Nack]:
         """The next pending entries of one lane, ascending: those whose IDs are above the given."""
         return self._pel.in_lane(region, above=above, count=count)
 
@@ -279,13 +279,15 @@ class Group:
 
     # --- What is done with --------------------------------------------------------------------
 
-    def is_settled(self, region: Region, entry_id: StreamId, *, alone: bool) -> bool:
+    def is_settled(self, region: RegionId, entry_id: StreamId, *, alone: bool) -> bool:
         """As ``are_settled``, of one entry."""
         if entry_id in self.progress(region).pel:
             return False
         return self.are_settled(region, entry_id, entry_id, alone=alone)
 
-    def are_settled(self, region: Region, first: StreamId, last: StreamId, *, alone: bool) -> bool:
+    def are_settled(
+        self, region: RegionId, first: StreamId, last: StreamId, *, alone: bool
+    ) -> bool:
         """Whether a lane's entries from ``first`` to ``last``, none of them pending, are done with.
 
         They are if an interval has them, or if they were acknowledged here and this region hands
@@ -310,13 +312,13 @@ class Group:
         hands_out_alone = alone or self._reading.hands_out_alone(region)
         return last <= progress.last_delivered and hands_out_alone
 
-    def settled_end(self, region: Region) -> StreamId:
+    def settled_end(self, region: RegionId) -> StreamId:
         """Beyond this ID nothing of a lane is settled."""
         progress = self.progress(region)
         known = self.creates.intervals_of(region).end
         return max(progress.last_delivered, progress.handed_out.end, known)
 
-    def settled_upto(self, region: Region) -> StreamId:
+    def settled_upto(self, region: RegionId) -> StreamId:
         """Up to here every region may drop a lane's entries: all are acknowledged, none is pending
         here, and none would be handed out here again (XGROUP SETID back)."""
         progress = self.progress(region)

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 from crdtstream.core.groups.progress import Nack
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, RegionId, StreamId
 
 
 class IdleOrder:
@@ -24,7 +24,7 @@ class IdleOrder:
     def __init__(self, owned: Iterable[Nack]) -> None:
         """O(n log n) for n NACKs; those of equal age stay in the order given."""
         nacks = sorted(owned, key=lambda nack: nack.delivered_ms)
-        self._nacks: OrderedDict[tuple[StreamId, Region], Nack] = OrderedDict(
+        self._nacks: OrderedDict[tuple[StreamId, RegionId], Nack] = OrderedDict(
             ((nack.id, nack.lane), nack) for nack in nacks
         )
         self._youngest_ms = nacks[-1].delivered_ms if nacks else Millis(0)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.core.effects import Mode
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 
 # Who issued a mode that was never set.
-NOBODY: Final = Region(0)
+NOBODY: Final = RegionId(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class ModeRegister:
     """
 
     epoch: int = 0
-    issuer: Region = NOBODY
+    issuer: RegionId = NOBODY
     mode: Mode = Mode.AT_LEAST_ONCE
-    home: Region | None = None
+    home: RegionId | None = None
 
-    def is_handed_out_by(self, region: Region, lane: Region) -> bool:
+    def is_handed_out_by(self, region: RegionId, lane: RegionId) -> bool:
         """Whether ``region`` hands out the new entries of ``lane``."""
         match self.mode:
             case Mode.HOME:

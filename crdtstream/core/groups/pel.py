@@ -21,7 +21,7 @@ from sortedcontainers import SortedDict
 from crdtstream.core.effects import Release
 from crdtstream.core.groups.idle_order import IdleOrder
 from crdtstream.core.groups.progress import Consumer, LaneProgress, Nack, once_more
-from crdtstream.core.ids import ID_MIN, Millis, Region, StreamId
+from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 
 
 class Pel:
@@ -36,10 +36,10 @@ class Pel:
 
     __slots__ = ("_idle_order", "_lanes", "claims_idle", "consumers", "unowned")
 
-    def __init__(self, lanes: Mapping[Region, LaneProgress]) -> None:
+    def __init__(self, lanes: Mapping[RegionId, LaneProgress]) -> None:
         self._lanes = lanes
         self.consumers: SortedDict[bytes, Consumer] = SortedDict()
-        self.unowned: OrderedDict[tuple[StreamId, Region], Nack] = OrderedDict()
+        self.unowned: OrderedDict[tuple[StreamId, RegionId], Nack] = OrderedDict()
         # Made when somebody first asks for idle entries, None before: other groups do not pay.
         self._idle_order: IdleOrder | None = None
         self.claims_idle = False
@@ -62,7 +62,7 @@ class Pel:
         keys = merge(*(_keys_with_lane(pel, start) for pel in pels))
         return (self._lanes[region].pel[entry_id] for entry_id, region in keys)
 
-    def in_lane(self, region: Region, *, above: StreamId, count: int) -> list[Nack]:
+    def in_lane(self, region: RegionId, *, above: StreamId, count: int) -> list[Nack]:
         """The next pending entries of one lane, ascending: those whose IDs are above the given."""
         progress = self._lanes.get(region)
         if progress is None:
@@ -84,7 +84,7 @@ class Pel:
     # --- Owners -------------------------------------------------------------------------------
 
     def own(
-        self, region: Region, entry_id: StreamId, consumer: Consumer, now: Millis, count: int
+        self, region: RegionId, entry_id: StreamId, consumer: Consumer, now: Millis, count: int
     ) -> None:
         """An entry is pending with a consumer from now on, whoever had it before."""
         pel = self._lanes[region].pel
@@ -101,7 +101,7 @@ class Pel:
         if self._idle_order is not None:
             self._idle_order.place(nack)
 
-    def redeliver(self, ids: Mapping[Region, tuple[StreamId, ...]], now: Millis) -> None:
+    def redeliver(self, ids: Mapping[RegionId, tuple[StreamId, ...]], now: Millis) -> None:
         """History was read again: the count goes up, the idle time to 0."""
         for nack in self._found(ids):
             nack.delivered_ms = now
@@ -125,7 +125,7 @@ class Pel:
             nack.delivery_count = count
             self.unowned[entry_id, region] = nack
 
-    def add_unowned(self, region: Region, entry_id: StreamId, count: int) -> None:
+    def add_unowned(self, region: RegionId, entry_id: StreamId, count: int) -> None:
         """An entry that is not pending here is from now on, owned by nobody."""
         nack = Nack(region, entry_id, None, Millis(0), count)
         self._lanes[region].pel[entry_id] = nack
@@ -148,11 +148,11 @@ class Pel:
         del self._lanes[nack.lane].pel[nack.id]
         self._disown(nack)
 
-    def acknowledge(self, ids: Mapping[Region, tuple[StreamId, ...]]) -> None:
+    def acknowledge(self, ids: Mapping[RegionId, tuple[StreamId, ...]]) -> None:
         for nack in self._found(ids):
             self.drop(nack)
 
-    def forget(self, region: Region, entry_id: StreamId) -> bool:
+    def forget(self, region: RegionId, entry_id: StreamId) -> bool:
         """An entry stops being pending, whoever owns it; whether it was."""
         progress = self._lanes.get(region)
         nack = None if progress is None else progress.pel.get(entry_id)
@@ -175,7 +175,7 @@ class Pel:
             if entry_id not in keep:
                 self.drop(pel[entry_id])
 
-    def _found(self, ids: Mapping[Region, tuple[StreamId, ...]]) -> Iterator[Nack]:
+    def _found(self, ids: Mapping[RegionId, tuple[StreamId, ...]]) -> Iterator[Nack]:
         """Those of the entries that are pending.
 
         All are, except in a log of format 1, where handovers left other entries pending.
@@ -202,6 +202,6 @@ class Pel:
 
 def _keys_with_lane(
     pel: "SortedDict[StreamId, Nack]", start: StreamId
-) -> Iterator[tuple[StreamId, Region]]:
+) -> Iterator[tuple[StreamId, RegionId]]:
     for entry_id in pel.irange(start):
         yield entry_id, pel[entry_id].lane

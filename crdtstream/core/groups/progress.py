@@ -8,7 +8,7 @@ from typing import Final
 
 from sortedcontainers import SortedDict
 
-from crdtstream.core.ids import ID_MIN, Millis, Region, StreamId
+from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
 
 # A delivery count is a signed 64-bit number to clients.
@@ -25,7 +25,12 @@ class Nack:
     __slots__ = ("consumer", "delivered_ms", "delivery_count", "id", "lane")
 
     def __init__(
-        self, lane: Region, entry_id: StreamId, consumer: "Consumer | None", now: Millis, count: int
+        self,
+        lane: RegionId,
+        entry_id: StreamId,
+        consumer: "Consumer | None",
+        now: Millis,
+        count: int,
     ) -> None:
         self.lane = lane
         self.id = entry_id
@@ -49,7 +54,7 @@ class Consumer:
         self.name = name
         self.seen_ms = now
         self.active_ms: Millis | None = None
-        self.pel: SortedDict[tuple[StreamId, Region], Nack] = SortedDict()
+        self.pel: SortedDict[tuple[StreamId, RegionId], Nack] = SortedDict()
 
 
 class LaneProgress:

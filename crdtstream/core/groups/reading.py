@@ -23,7 +23,7 @@ from crdtstream.core.effects import Mode
 from crdtstream.core.groups.creates import Creates, Start, position_in, scalar
 from crdtstream.core.groups.entries_read import entries_read_skipped
 from crdtstream.core.groups.progress import LaneProgress
-from crdtstream.core.ids import ID_MAX, ID_MIN, Region, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.lanes.lane import Lane, LastId
 
 
@@ -46,19 +46,19 @@ class Reading:
         "lanes",
     )
 
-    def __init__(self, here: Region, creates: Creates) -> None:
+    def __init__(self, here: RegionId, creates: Creates) -> None:
         self.here = here
         self.creates = creates
-        self.lanes: dict[Region, LaneProgress] = {}
+        self.lanes: dict[RegionId, LaneProgress] = {}
         # Where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID said so.
         self._position: Start | None = None
         # The creates that were here then, and whether it was a jump while others handed out too.
         self._position_known: frozenset[Dot] = frozenset()
         self._position_is_left = False
         # ENTRIESREAD: how many were read, and of which lane; None: of all that will come.
-        self._read_hint: tuple[int, Region | None] | None = None
+        self._read_hint: tuple[int, RegionId | None] | None = None
 
-    def progress(self, region: Region) -> LaneProgress:
+    def progress(self, region: RegionId) -> LaneProgress:
         """How far this region has read a lane; where it would begin, if it has not yet.
 
         Asking leaves no trace: what is kept must come from logged changes alone, or replay would
@@ -70,12 +70,12 @@ class Reading:
             self.skip_covered(region, progress)
         return progress
 
-    def keep(self, region: Region) -> LaneProgress:
+    def keep(self, region: RegionId) -> LaneProgress:
         progress = self.progress(region)
         self.lanes[region] = progress
         return progress
 
-    def _first_position(self, region: Region) -> StreamId:
+    def _first_position(self, region: RegionId) -> StreamId:
         """Where a lane begins that was not read yet.
 
         The group's start; or what XGROUP SETID said, unless a create that came after it lowered
@@ -93,7 +93,7 @@ class Reading:
                 position = min(position, start)
         return position
 
-    def last_delivered_id(self, lanes: Iterable[Region]) -> StreamId:
+    def last_delivered_id(self, lanes: Iterable[RegionId]) -> StreamId:
         """What XINFO shows: the maximum over the lanes, and over the start of lanes to come."""
         return max(
             (self.progress(region).last_delivered for region in lanes),
@@ -105,7 +105,7 @@ class Reading:
     # --- Jumps --------------------------------------------------------------------------------
 
     def set_position(
-        self, position: Start, lanes: Collection[Region], entries_read: int | None
+        self, position: Start, lanes: Collection[RegionId], entries_read: int | None
     ) -> None:
         """XGROUP SETID.  Set back, a lane ignores the intervals known now until it passed them."""
         self.take_read_hint(entries_read, lanes)
@@ -128,7 +128,7 @@ class Reading:
         self._position_known = frozenset(self.creates)
         self._position_is_left = not self.hands_out_alone(self.here)
 
-    def jump_ahead(self, position: StreamId, lanes: Collection[Region]) -> None:
+    def jump_ahead(self, position: StreamId, lanes: Collection[RegionId]) -> None:
         """XCLAIM LASTID: read on from there, in the lanes that are not as far."""
         if not lanes and self.last_delivered_id(lanes) < position:
             # Nothing was appended yet: it will count for the lanes to come.
@@ -139,12 +139,12 @@ class Reading:
                 self.note_left_out(region, progress)
                 progress.jump(position)
 
-    def note_left_out(self, region: Region, progress: LaneProgress) -> None:
+    def note_left_out(self, region: RegionId, progress: LaneProgress) -> None:
         """Something is jumped or given up: for good, or left to other regions."""
         if not self.hands_out_alone(region):
             progress.has_left_out = True
 
-    def go_back(self, region: Region, start: StreamId) -> None:
+    def go_back(self, region: RegionId, start: StreamId) -> None:
         """Go back to the frontier; a lane that XGROUP SETID set back further stays there."""
         progress = self.lanes[region]
         frontier = self.creates.intervals_of(region).run_end(start)
@@ -160,7 +160,7 @@ class Reading:
 
     # --- Who hands out ------------------------------------------------------------------------
 
-    def hands_out_alone(self, region: Region) -> bool:
+    def hands_out_alone(self, region: RegionId) -> bool:
         """Whether, as far as is known here, no other region hands out this lane's entries."""
         mode = self.creates.mode
         return mode.mode is not Mode.AT_LEAST_ONCE and mode.is_handed_out_by(self.here, region)
@@ -176,21 +176,21 @@ class Reading:
 
     # --- ENTRIESREAD --------------------------------------------------------------------------
 
-    def take_read_hint(self, entries_read: int | None, lanes: Collection[Region]) -> None:
+    def take_read_hint(self, entries_read: int | None, lanes: Collection[RegionId]) -> None:
         """One number for the whole stream: what it says of a lane is clear only if there is one."""
         if entries_read is None or len(lanes) > 1:
             self._read_hint = None
         else:
             self._read_hint = entries_read, next(iter(lanes), None)
 
-    def _hinted(self, region: Region) -> int | None:
+    def _hinted(self, region: RegionId) -> int | None:
         """A lane's entries-read before anything was delivered; 0 for a lane that began later."""
         if self._read_hint is None:
             return None
         count, of_lane = self._read_hint
         return count if of_lane in (None, region) else 0
 
-    def entries_read(self, lanes: Collection[Region]) -> int | None:
+    def entries_read(self, lanes: Collection[RegionId]) -> int | None:
         """Redis's entries-read, summed over the lanes; None if one lane's is unknown."""
         if not lanes:
             return None if self._read_hint is None else self._read_hint[0]
@@ -202,10 +202,10 @@ class Reading:
 
     def skip_and_count(
         self,
-        region: Region,
+        region: RegionId,
         progress: LaneProgress,
         lane: Lane | None,
-        last_ids: Mapping[Region, LastId],
+        last_ids: Mapping[RegionId, LastId],
     ) -> None:
         """As ``skip_covered``; what was skipped counts as read."""
         position = progress.last_delivered
@@ -214,7 +214,7 @@ class Reading:
             last_id = last_ids[region].id if region in last_ids else ID_MIN
             progress.entries_read = entries_read_skipped(progress, lane, last_id, position)
 
-    def skip_covered(self, region: Region, progress: LaneProgress) -> None:
+    def skip_covered(self, region: RegionId, progress: LaneProgress) -> None:
         """Move last-delivered to the end of an interval that contains it."""
         for start, end in self.to_skip(region, progress, progress.last_delivered):
             if start > progress.last_delivered:
@@ -222,7 +222,7 @@ class Reading:
             progress.last_delivered = end
 
     def to_skip(
-        self, region: Region, progress: LaneProgress, position: StreamId
+        self, region: RegionId, progress: LaneProgress, position: StreamId
     ) -> Iterator[tuple[StreamId, StreamId]]:
         """Stretches beyond ``position`` that are not to be delivered, by their starts."""
         intervals = self.creates.intervals.get(region)

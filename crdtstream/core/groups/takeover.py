@@ -17,7 +17,7 @@ from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 
 
 def handover_of(progress: LaneProgress) -> LaneHandover:
@@ -33,7 +33,7 @@ def handover_of(progress: LaneProgress) -> LaneHandover:
 
 
 def change_mode(
-    reading: Reading, pel: Pel, effect: SetGroupMode, issuer: Region, context: VersionVector
+    reading: Reading, pel: Pel, effect: SetGroupMode, issuer: RegionId, context: VersionVector
 ) -> None:
     """A SetGroupMode, whether it wins or not."""
     register = ModeRegister(effect.epoch, issuer, effect.mode, effect.home)
@@ -65,7 +65,9 @@ def settle_who_hands_out(reading: Reading) -> None:
     reading.settle_position_of_others()
 
 
-def _take_in_handed_out(reading: Reading, pel: Pel, region: Region, handover: LaneHandover) -> None:
+def _take_in_handed_out(
+    reading: Reading, pel: Pel, region: RegionId, handover: LaneHandover
+) -> None:
     """What the old home had handed out is not handed out again here.
 
     What of it had not been acknowledged becomes pending here, owned by nobody.
@@ -93,7 +95,7 @@ def _take_in_handed_out(reading: Reading, pel: Pel, region: Region, handover: La
             pel.add_unowned(region, entry_id, count)
 
 
-def _continue_from(reading: Reading, region: Region, handover: LaneHandover) -> None:
+def _continue_from(reading: Reading, region: RegionId, handover: LaneHandover) -> None:
     """Stand where the old home stopped.
 
     The run that begins at its ``run_from`` is now vouched for here, and stops at what it left
@@ -109,7 +111,7 @@ def _continue_from(reading: Reading, region: Region, handover: LaneHandover) -> 
     reading.skip_covered(region, progress)
 
 
-def _go_back_to_unheard_create(reading: Reading, region: Region, context: VersionVector) -> None:
+def _go_back_to_unheard_create(reading: Reading, region: RegionId, context: VersionVector) -> None:
     """Go back if there is a create with a lower start that the old home had not heard of."""
     creates = reading.creates
     seen = [start for dot, start in creates.items() if covers_dot(context, dot)]
@@ -118,7 +120,7 @@ def _go_back_to_unheard_create(reading: Reading, region: Region, context: Versio
         reading.go_back(region, start)
 
 
-def _take_up_left_out(reading: Reading, region: Region) -> None:
+def _take_up_left_out(reading: Reading, region: RegionId) -> None:
     """Go back to the frontier, and from there over what was handed out here."""
     progress = reading.lanes[region]
     progress.has_left_out = False

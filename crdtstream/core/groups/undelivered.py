@@ -10,7 +10,7 @@ from itertools import chain
 
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
-from crdtstream.core.ids import ID_MAX, Region, StreamId
+from crdtstream.core.ids import ID_MAX, RegionId, StreamId
 from crdtstream.core.lanes.lane import Found, Lane
 
 
@@ -70,7 +70,7 @@ def _undelivered_count_in(reading: Reading, lane: Lane, progress: LaneProgress) 
 
 
 def _is_skipped(
-    reading: Reading, region: Region, progress: LaneProgress, entry_id: StreamId
+    reading: Reading, region: RegionId, progress: LaneProgress, entry_id: StreamId
 ) -> bool:
     """Whether an ID beyond last-delivered lies in a stretch that is not to be delivered."""
     stretch = next(reading.to_skip(region, progress, StreamId(entry_id - 1)), None)

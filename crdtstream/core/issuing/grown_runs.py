@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from crdtstream.core.effects import AckFrontier
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.stream import Stream
 
 # A key and a group of it.
@@ -27,9 +27,9 @@ class GrownRuns:
     __slots__ = ("lanes",)
 
     def __init__(self) -> None:
-        self.lanes: dict[GroupName, set[Region]] = {}
+        self.lanes: dict[GroupName, set[RegionId]] = {}
 
-    def note(self, key: bytes, group: bytes, lanes: Iterable[Region]) -> None:
+    def note(self, key: bytes, group: bytes, lanes: Iterable[RegionId]) -> None:
         self.lanes.setdefault((key, group), set()).update(lanes)
 
     def clear(self) -> None:

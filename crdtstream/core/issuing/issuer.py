@@ -31,7 +31,7 @@ from crdtstream.core.effects import (
     RareEffect,
     SetGroupMode,
 )
-from crdtstream.core.ids import SEQ_BITS, Millis, Region, StreamId
+from crdtstream.core.ids import SEQ_BITS, Millis, RegionId, StreamId
 from crdtstream.core.issuing.grown_runs import GroupName
 from crdtstream.core.issuing.section import OpenSection
 from crdtstream.core.state import State
@@ -71,7 +71,7 @@ class Issuer:
         self.expired_count = 0
         self._state = state
         # Every XADD looks at these; they are the same objects for good.
-        self._region: Region = state.region
+        self._region: RegionId = state.region
         self._vv = state.vv
         self._keys = state.keys
         self._streams = state.keys.streams

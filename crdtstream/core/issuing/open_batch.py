@@ -12,7 +12,7 @@ from crdtstream.core.effects import (
     NumberedRun,
     RareEffect,
 )
-from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, Region, StreamId
+from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
 
 # What an append takes beside its fields: key index, the halves of the ID, length.
 COLUMN_BYTES: Final = 4 + 8 + 8 + 4
@@ -100,7 +100,7 @@ class OpenBatch:
         self._others.append((self.count, effect))
         self.count += 1
 
-    def close(self, origin: Region, context: VersionVector, now: Millis) -> EffectBatch:
+    def close(self, origin: RegionId, context: VersionVector, now: Millis) -> EffectBatch:
         """The batch, under the context of other origins that all its effects share."""
         return EffectBatch(
             origin=origin,

@@ -10,7 +10,7 @@ record applies it in its place.
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import IdempotentId, LocalChange, Record
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.issuing.open_batch import OpenBatch
 from crdtstream.core.wire.codec import encode_batch
 from crdtstream.core.wire.local_codec import Local, encode_local
@@ -50,7 +50,7 @@ class OpenSection:
         """Add a local change, made when ``after_n`` effects had been issued."""
         self.changes.append((after_n, change))
 
-    def seal(self, region: Region, context: VersionVector, now: Millis) -> Record:
+    def seal(self, region: RegionId, context: VersionVector, now: Millis) -> Record:
         """The record of what there is; the next section begins behind it."""
         first_n, count = self.batch.first_n, self.batch.count
         # I3: the record holds every effect that was issued since the last one.

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final
 
 from crdtstream.core.clock import Dot
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 
 # Deadlines that were overwritten stay in the heap.  They are cleared out when it holds this many
 # more than twice the keys with a deadline, because clearing looks at each of these keys.
@@ -46,7 +46,7 @@ class Expiry:
         "due",
     )
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: RegionId) -> None:
         self._region = region
         self.due: set[bytes] = set()
         # Those of them whose deadline this region set, in the order of the deadlines.

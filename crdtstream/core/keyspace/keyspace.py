@@ -12,7 +12,7 @@ Always so:
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.keyspace.expiry import Expiry
 from crdtstream.core.keyspace.key_order import KeyOrder
 from crdtstream.core.keyspace.registers import KeyRegisters
@@ -50,7 +50,7 @@ class Keyspace:
         "touched",
     )
 
-    def __init__(self, region: Region, node_limits: NodeLimits) -> None:
+    def __init__(self, region: RegionId, node_limits: NodeLimits) -> None:
         self._node_limits = node_limits
         self.streams: dict[bytes, Stream] = {}
         self.registers: dict[bytes, KeyRegisters] = {}
@@ -93,7 +93,7 @@ class Keyspace:
         """One of the keys, None if there are none; each as often as any other in the long run."""
         return self._order.draw(without=self.due)
 
-    def lost(self, key: bytes) -> Mapping[Region, int]:
+    def lost(self, key: bytes) -> Mapping[RegionId, int]:
         """By origin the highest dot number of the key that a trim or a DEL removed."""
         stream = self.streams.get(key)
         return self._trimmed.of(key) if stream is None else stream.lost

@@ -9,7 +9,7 @@ can arrive that had not observed it.
 from collections import deque
 
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 
 
 class Tombstones:
@@ -20,7 +20,7 @@ class Tombstones:
     def __init__(self) -> None:
         self._by_name: dict[tuple[bytes, bytes | None], MutableVersionVector] = {}
         # In the order of each origin's dots, so that forgetting costs what is forgotten.
-        self._queues: dict[Region, deque[tuple[int, bytes, bytes | None]]] = {}
+        self._queues: dict[RegionId, deque[tuple[int, bytes, bytes | None]]] = {}
 
     def __len__(self) -> int:
         return len(self._by_name)

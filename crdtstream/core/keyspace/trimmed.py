@@ -8,7 +8,7 @@ that are gone only the latest are remembered.
 from collections import OrderedDict
 from typing import Final
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 
 KEYS_MAX: Final = 10_000
 
@@ -19,7 +19,7 @@ class TrimmedKeys:
     __slots__ = ("_by_key",)
 
     def __init__(self) -> None:
-        self._by_key: OrderedDict[bytes, dict[Region, int]] = OrderedDict()
+        self._by_key: OrderedDict[bytes, dict[RegionId, int]] = OrderedDict()
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._by_key
@@ -27,16 +27,16 @@ class TrimmedKeys:
     def keys(self) -> list[bytes]:
         return sorted(self._by_key)
 
-    def of(self, key: bytes) -> dict[Region, int]:
+    def of(self, key: bytes) -> dict[RegionId, int]:
         return self._by_key.get(key, {})
 
-    def keep(self, key: bytes, lost: dict[Region, int]) -> None:
+    def keep(self, key: bytes, lost: dict[RegionId, int]) -> None:
         """The stream is gone; what it knew of its lost entries is kept here."""
         if lost:
             self._by_key[key] = lost
             if len(self._by_key) > KEYS_MAX:
                 self._by_key.popitem(last=False)
 
-    def take(self, key: bytes) -> dict[Region, int]:
+    def take(self, key: bytes) -> dict[RegionId, int]:
         """The stream is there again, and keeps it from now on."""
         return self._by_key.pop(key, {})

@@ -40,7 +40,7 @@ from crdtstream.core.ids import (
     SEQ_BITS,
     U64_MAX,
     Millis,
-    Region,
+    RegionId,
     StreamId,
 )
 from crdtstream.core.lanes.rax import KEY_BYTES, Rax
@@ -211,7 +211,7 @@ class MacroNode:
 
 
 # An entry: its ID, its lane, its macro node and where it stands there.
-Found: TypeAlias = tuple[StreamId, Region, MacroNode, int]
+Found: TypeAlias = tuple[StreamId, RegionId, MacroNode, int]
 
 
 class Lane:
@@ -235,7 +235,7 @@ class Lane:
         "tail",
     )
 
-    def __init__(self, region: Region, limits: NodeLimits) -> None:
+    def __init__(self, region: RegionId, limits: NodeLimits) -> None:
         self.region = region
         self._limits = limits
         self._rax: Rax[MacroNode] = Rax()

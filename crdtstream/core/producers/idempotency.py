@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import IdempotentId
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, RegionId, StreamId
 
 # What XCFGSET takes.
 DURATION_S_MAX: Final = 86_400
@@ -178,7 +178,7 @@ class IdempotencyRecords:
         self._collapsed: dict[tuple[bytes, StreamId], dict[Dot, Collapsed]] = {}
         self._by_name: dict[tuple[bytes, IdempotentId], dict[Dot, StreamId]] = {}
         # In the order of each origin's dots, so that forgetting costs what is forgotten.
-        self._queues: dict[Region, deque[tuple[int, bytes, IdempotentId]]] = {}
+        self._queues: dict[RegionId, deque[tuple[int, bytes, IdempotentId]]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))

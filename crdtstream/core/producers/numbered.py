@@ -28,7 +28,7 @@ from typing import Final, TypeAlias
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import Numbered
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.ranges import Ranges
 
 # How many producers of a stream are remembered.  When there are more, those that have been silent
@@ -86,7 +86,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.known: Ranges[int] = Ranges()
-        self.runs: dict[Region, deque[_Run]] = {}
+        self.runs: dict[RegionId, deque[_Run]] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -173,7 +173,7 @@ class NumberedRecords:
     def __init__(self) -> None:
         self._by_key: dict[bytes, OrderedDict[bytes, _Producer]] = {}
         # What is not stable, in the order of each origin's dots.
-        self._queues: dict[Region, deque[tuple[bytes, Numbered, _Run]]] = {}
+        self._queues: dict[RegionId, deque[tuple[bytes, Numbered, _Run]]] = {}
 
     def __len__(self) -> int:
         """Runs that are not causally stable."""

@@ -44,7 +44,7 @@ from crdtstream.core.effects import (
     ascend,
 )
 from crdtstream.core.groups.creates import Start
-from crdtstream.core.ids import REGION_MAX, Millis, Region, StreamId, id_ms, id_seq, make_id
+from crdtstream.core.ids import REGION_MAX, Millis, RegionId, StreamId, id_ms, id_seq, make_id
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.v1 import effects_pb2
 
@@ -110,10 +110,10 @@ def decode_vv(message: effects_pb2.VersionVector) -> MutableVersionVector:
     return vv
 
 
-def checked_region(number: int, *, field: str) -> Region:
+def checked_region(number: int, *, field: str) -> RegionId:
     if not 1 <= number <= REGION_MAX:
         raise BatchError(f"{field}: region {number} is not in 1 to {REGION_MAX}")
-    return Region(number)
+    return RegionId(number)
 
 
 def encode_id(entry_id: StreamId) -> effects_pb2.Id:
@@ -124,7 +124,7 @@ def decode_id(message: effects_pb2.Id) -> StreamId:
     return make_id(message.ms, message.seq)
 
 
-def encode_lane_ids(ids: Mapping[Region, Sequence[StreamId]]) -> list[effects_pb2.LaneIds]:
+def encode_lane_ids(ids: Mapping[RegionId, Sequence[StreamId]]) -> list[effects_pb2.LaneIds]:
     return [
         effects_pb2.LaneIds(
             lane=lane,
@@ -137,8 +137,8 @@ def encode_lane_ids(ids: Mapping[Region, Sequence[StreamId]]) -> list[effects_pb
 
 def decode_lane_ids(
     messages: Sequence[effects_pb2.LaneIds], *, field: str
-) -> dict[Region, tuple[StreamId, ...]]:
-    lanes: dict[Region, tuple[StreamId, ...]] = {}
+) -> dict[RegionId, tuple[StreamId, ...]]:
+    lanes: dict[RegionId, tuple[StreamId, ...]] = {}
     for message in messages:
         ms = unpack("Q", message.ms, field=f"{field}.ms")
         seq = unpack("Q", message.seq, field=f"{field}.seq")
@@ -150,7 +150,7 @@ def decode_lane_ids(
     return lanes
 
 
-def encode_positions(positions: Mapping[Region, StreamId]) -> list[effects_pb2.LanePosition]:
+def encode_positions(positions: Mapping[RegionId, StreamId]) -> list[effects_pb2.LanePosition]:
     return [
         effects_pb2.LanePosition(lane=lane, id=encode_id(entry_id))
         for lane, entry_id in sorted(positions.items())
@@ -159,7 +159,7 @@ def encode_positions(positions: Mapping[Region, StreamId]) -> list[effects_pb2.L
 
 def decode_positions(
     messages: Iterable[effects_pb2.LanePosition], *, field: str
-) -> dict[Region, StreamId]:
+) -> dict[RegionId, StreamId]:
     return {
         checked_region(message.lane, field=field): decode_id(message.id) for message in messages
     }

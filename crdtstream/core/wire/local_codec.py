@@ -21,7 +21,7 @@ from crdtstream.core.effects import (
     SetPosition,
 )
 from crdtstream.core.groups.creates import Start
-from crdtstream.core.ids import Millis, Region, StreamId
+from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.wire.codec import (
     BatchError,
     checked_region,
@@ -175,7 +175,7 @@ def _decode_change(message: local_pb2.LocalChange) -> LocalChange:
 def _decode_claim(
     key: bytes, group: bytes, consumer: bytes, now: Millis, message: local_pb2.Claim
 ) -> Claim:
-    nacks: dict[Region, list[tuple[StreamId, Millis, int]]] = {}
+    nacks: dict[RegionId, list[tuple[StreamId, Millis, int]]] = {}
     for nack in message.nacks:
         lane = checked_region(nack.lane, field="claim.nacks")
         entry = (decode_id(nack.id), Millis(nack.delivered_ms), nack.delivery_count)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from crdtstream.core.effects import EffectBatch
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.region.links.messages import (
     PROTOCOL_VERSION,

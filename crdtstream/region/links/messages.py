@@ -14,8 +14,7 @@ from typing import Final, TypeAlias
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import EffectBatch
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.links.publications import Publication
 from crdtstream.region.links.readiness import DatabaseIdentity
 

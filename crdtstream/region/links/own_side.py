@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.channels import Channels
 from crdtstream.region.knowledge import Knowledge

@@ -15,24 +15,24 @@ that all have answered; what it has to take back is settled then.
 
 from collections.abc import Callable, Iterable
 
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 
 
 class PeerRuns:
     """Whose effects are held, and for which run of their node."""
 
     def __init__(self) -> None:
-        self._held: dict[Region, int] = {}
-        self._watchers: list[Callable[[Region], None]] = []
+        self._held: dict[RegionId, int] = {}
+        self._watchers: list[Callable[[RegionId], None]] = []
 
-    def watch(self, watchers: Iterable[Callable[[Region], None]]) -> None:
+    def watch(self, watchers: Iterable[Callable[[RegionId], None]]) -> None:
         """Call these with a region when its effects begin to be held, or may be taken again."""
         self._watchers += watchers
 
-    def is_held(self, region: Region) -> bool:
+    def is_held(self, region: RegionId) -> bool:
         return region in self._held
 
-    def note_start(self, region: Region, run_id: int, *, recovering: bool) -> None:
+    def note_start(self, region: RegionId, run_id: int, *, recovering: bool) -> None:
         """The peer opened a link, or welcomed one: this is its run from here on."""
         if not recovering:
             self._release(region)
@@ -40,17 +40,17 @@ class PeerRuns:
             self._held[region] = run_id
             self._tell(region)
 
-    def note(self, region: Region, run_id: int, *, recovering: bool) -> None:
+    def note(self, region: RegionId, run_id: int, *, recovering: bool) -> None:
         """How a run of the peer is doing; what an earlier run told late counts for nothing."""
         if recovering:
             self.note_start(region, run_id, recovering=True)
         elif self._held.get(region) == run_id:
             self._release(region)
 
-    def _release(self, region: Region) -> None:
+    def _release(self, region: RegionId) -> None:
         if self._held.pop(region, None) is not None:
             self._tell(region)
 
-    def _tell(self, region: Region) -> None:
+    def _tell(self, region: RegionId) -> None:
         for watcher in self._watchers:
             watcher(region)

@@ -17,8 +17,7 @@ from typing import Final, TypeAlias, assert_never
 
 from crdtstream.core.clock import join, missing
 from crdtstream.core.effects import EffectBatch
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.inbox import Inbox
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.link import (

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
-from crdtstream.core.ids import Region
+from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 
 WAY_OUT: Final = (
@@ -72,8 +72,8 @@ class Readiness:
 
     def __init__(
         self,
-        region: Region,
-        peers: Iterable[Region],
+        region: RegionId,
+        peers: Iterable[RegionId],
         *,
         database: DatabaseIdentity,
         is_proven: bool,
@@ -86,10 +86,10 @@ class Readiness:
         self._is_recovering = not (is_proven and database.uid)
         self._has_effects = has_effects
         self._make_uid = make_uid
-        self._answers: dict[Region, Answer] = {}
-        self._known: dict[Region, int] = {}
-        self._duplicate_by_peer: dict[Region, str] = {}
-        self._refusals: dict[Region, str] = {}
+        self._answers: dict[RegionId, Answer] = {}
+        self._known: dict[RegionId, int] = {}
+        self._duplicate_by_peer: dict[RegionId, str] = {}
+        self._refusals: dict[RegionId, str] = {}
         self._found_if_all_answered()
 
     @property
@@ -104,16 +104,16 @@ class Readiness:
 
     # --- What peers say -----------------------------------------------------------------------
 
-    def note_duplicate(self, peer: Region, reason: str) -> None:
+    def note_duplicate(self, peer: RegionId, reason: str) -> None:
         """``peer`` refuses this node, because another one is linked to it as the same region."""
         self._duplicate_by_peer[peer] = reason
 
-    def note_welcome(self, peer: Region) -> None:
+    def note_welcome(self, peer: RegionId) -> None:
         """``peer`` takes this node for its region's own."""
         self._duplicate_by_peer.pop(peer, None)
         self._refusals.pop(peer, None)
 
-    def note_answer(self, peer: Region, answer: Answer) -> bool:
+    def note_answer(self, peer: RegionId, answer: Answer) -> bool:
         """``peer`` has forgotten what it held unapplied of this region, and says what it has.
 
         Returns:
@@ -130,7 +130,7 @@ class Readiness:
         self._found_if_all_answered()
         return is_lower
 
-    def note_loss(self, peer: Region, own_n: int) -> bool:
+    def note_loss(self, peer: RegionId, own_n: int) -> bool:
         """``peer`` started again, was not asked, and has ``own_n`` effects of this region.
 
         It may have answered for effects that were not durable with it, and lost them: waiting for
@@ -146,11 +146,11 @@ class Readiness:
         self._known.clear()
         return True
 
-    def note_known(self, peer: Region, n: int) -> None:
+    def note_known(self, peer: RegionId, n: int) -> None:
         """``peer`` has ``n`` effects of this region."""
         self._known[peer] = max(self._known.get(peer, 0), n)
 
-    def note_database(self, peer: Region, theirs: DatabaseIdentity) -> str | None:
+    def note_database(self, peer: RegionId, theirs: DatabaseIdentity) -> str | None:
         """Which database ``peer`` belongs to.
 
         Returns:
@@ -170,14 +170,14 @@ class Readiness:
         self.database = theirs
         return None
 
-    def _refusal(self, peer: Region, own: DatabaseUid, theirs: DatabaseUid) -> str:
+    def _refusal(self, peer: RegionId, own: DatabaseUid, theirs: DatabaseUid) -> str:
         return (
             f"region {self._region} belongs to database {shown_uid(own)}, region {peer} to "
             f"{shown_uid(theirs)}, which was set up on its own: correct the address, or start the "
             "one that is to join with an empty folder and without --new-database"
         )
 
-    def note_refusal(self, peer: Region, reason: str) -> None:
+    def note_refusal(self, peer: RegionId, reason: str) -> None:
         """``peer`` wants no link with this node."""
         self._refusals[peer] = reason
 
@@ -224,7 +224,7 @@ class Readiness:
         self._is_recovering = False
 
     @property
-    def _unanswered(self) -> frozenset[Region]:
+    def _unanswered(self) -> frozenset[RegionId]:
         return self._peers - self._answers.keys()
 
     def _owed_vv(self) -> VersionVector:

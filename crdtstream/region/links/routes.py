@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from crdtstream.core.ids import Millis, Region
+from crdtstream.core.ids import Millis, RegionId
 
 # An origin asked for because batches waited for it stays so for this long, even if its direct
 # link is up: otherwise the link would be opened again and again.
@@ -33,7 +33,7 @@ class Route:
 
     down_since: Millis | None
     paused: bool = False
-    extras: dict[Region, Millis] = field(default_factory=dict)
+    extras: dict[RegionId, Millis] = field(default_factory=dict)
 
 
 class Routes:
@@ -41,12 +41,12 @@ class Routes:
 
     def __init__(
         self,
-        region: Region,
-        peers: Iterable[Region],
+        region: RegionId,
+        peers: Iterable[RegionId],
         *,
         now: Millis,
         relay_after_ms: int,
-        is_held: Callable[[Region], bool] = lambda _origin: False,
+        is_held: Callable[[RegionId], bool] = lambda _origin: False,
     ) -> None:
         self._region = region
         self._relay_after_ms = relay_after_ms
@@ -54,7 +54,7 @@ class Routes:
         self._is_held = is_held
         self.own_lost = False
 
-    def note(self, peer: Region, *, is_up: bool, paused: bool, now: Millis) -> None:
+    def note(self, peer: RegionId, *, is_up: bool, paused: bool, now: Millis) -> None:
         """How the direct link to ``peer`` is at present."""
         route = self._routes[peer]
         route.paused = paused
@@ -63,7 +63,7 @@ class Routes:
         elif route.down_since is None:
             route.down_since = now
 
-    def ask(self, peer: Region, origins: Iterable[Region], now: Millis) -> bool:
+    def ask(self, peer: RegionId, origins: Iterable[RegionId], now: Millis) -> bool:
         """Batches from ``peer`` wait for these origins; returns whether asking ``peer`` is new."""
         extras = self._routes[peer].extras
         # One whose direct link is down is relayed anyway, for just as long as it is down.
@@ -72,7 +72,7 @@ class Routes:
         extras.update((origin, now) for origin in wanted)
         return is_new
 
-    def wanted(self, peer: Region, now: Millis) -> frozenset[Region]:
+    def wanted(self, peer: RegionId, now: Millis) -> frozenset[RegionId]:
         """What the link to ``peer`` should ask for now."""
         route = self._routes[peer]
         origins = {peer}
@@ -94,14 +94,14 @@ class Routes:
             origins.add(self._region)
         return frozenset(origins - {peer} if self._is_held(peer) else origins)
 
-    def _brings_nothing_though_up(self, origin: Region) -> bool:
+    def _brings_nothing_though_up(self, origin: RegionId) -> bool:
         route = self._routes.get(origin)
         return route is None or (route.down_since is None and not route.paused)
 
-    def _works(self, origin: Region) -> bool:
+    def _works(self, origin: RegionId) -> bool:
         route = self._routes.get(origin)
         return route is not None and route.down_since is None
 
-    def _is_paused(self, origin: Region) -> bool:
+    def _is_paused(self, origin: RegionId) -> bool:
         route = self._routes.get(origin)
         return route is not None and route.paused

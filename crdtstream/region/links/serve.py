@@ -23,8 +23,7 @@ from typing import Final, TypeAlias
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis
-from crdtstream.core.ids import Region as RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import (
     Batches,
