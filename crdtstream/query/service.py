@@ -24,6 +24,7 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Nack
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.lanes.lane import Lane, Within
+from crdtstream.core.lanes.reading import Columns, dot_range
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -47,9 +48,9 @@ from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
 
-# One record batch: some eighty macro nodes, well below a millisecond.
 # Metadata: the identity of the database that a call speaks of.
 DATABASE_KEY: Final = "crdtstream-database"
+# One record batch: some eighty macro nodes, well below a millisecond.
 SCAN_ENTRIES: Final = 8_192
 SCAN_NODES: Final = 1_000
 SCAN_BYTES: Final = 512 << 10
@@ -224,10 +225,9 @@ class QueryService(rpc.QueryServicer):
             )
             if not slices:
                 break
-            node, _, stop = slices[-1]
-            within = replace(within, above_n=node.n[stop - 1])
+            within = replace(within, above_n=Columns(slices).last_n)
             message = arrow.entries_message(slices)
-            del node, slices
+            del slices
             for piece in _pieces(message):
                 yield piece
         # What was lost while it was read.
@@ -375,11 +375,11 @@ def _described(key: bytes, stream: Stream) -> pb.StreamDescription:
 
 def _lane(lane: Lane, *, lost_n: int) -> pb.LaneDescription:
     described = pb.LaneDescription(origin=lane.region, entries=lane.length, lost_n=lost_n)
-    if lane.head is not None and lane.tail is not None:
+    dots = dot_range(lane)
+    if dots is not None:
         described.first.CopyFrom(encode_id(lane.first_id))
         described.last.CopyFrom(encode_id(lane.last_id))
-        described.first_n = lane.head.n[0]
-        described.last_n = lane.tail.n[-1]
+        described.first_n, described.last_n = dots
     return described
 
 

@@ -1,6 +1,7 @@
 """WAIT, WAITAOF and TIME."""
 
 from crdtstream.commands.arguments import integer, parse_i64, timeout_ms
+from crdtstream.commands.command import documented
 from crdtstream.commands.reply import Blocked, CommandError, Reply
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
@@ -19,12 +20,9 @@ class Wait:
         self._knowledge = knowledge
 
     def commands(self) -> list[SessionCommand]:
-        blocking = frozenset({"blocking"})
-        return [
-            SessionCommand(b"wait", self._wait, 3, blocking),
-            SessionCommand(b"waitaof", self._waitaof, 4, blocking),
-            SessionCommand(b"time", self._time, 1, frozenset({"fast", "loading", "stale"})),
-        ]
+        return documented(
+            SessionCommand, {b"wait": self._wait, b"waitaof": self._waitaof, b"time": self._time}
+        )
 
     def _time(self, _session: Session, now: Millis, _argv: list[bytes]) -> Reply:
         """TIME: seconds, and microseconds in them; the clock is read in milliseconds."""

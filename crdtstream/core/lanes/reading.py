@@ -116,6 +116,13 @@ def ends(lane: Lane, within: Within, *, nodes_max: int) -> list[tuple[int, int]]
     return [(node.n[stop - 1], stop - start) for node, start, stop in slices]
 
 
+def dot_range(lane: Lane) -> tuple[int, int] | None:
+    """The dot numbers of the first and the last entry; None of an empty lane."""
+    if lane.head is None or lane.tail is None:
+        return None
+    return lane.head.n[0], lane.tail.n[-1]
+
+
 def dot_numbers(lane: Lane, within: Within) -> "array[int]":
     """The dot numbers of all entries within the bounds, ascending."""
     ns = array("Q")
