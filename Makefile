@@ -28,7 +28,7 @@ FORMATTED := $(wildcard crdtstream tests tools benchmarks)
 WORKERS := $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo pipeline-demo test test-fast check format proto docs tools bench bench-pipeline soak clean
+.PHONY: help up demo pipeline-demo test test-fast test-long check format proto docs tools bench bench-pipeline soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
@@ -43,11 +43,14 @@ demo: $(DEV_STAMP) $(GENERATED)  ## a year of weather, written in three regions 
 pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regions into Spark (wants Java 17)
 	$(BIN)/crdtstream pipeline demo $(ARGS)
 
-test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## all tests (ARGS='-k name' for some, JOBS=1 for one at a time)
-	$(BIN)/python -m pytest -m "not soak" --durations 20 $(WORKERS) $(ARGS)
+test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## tests of everything (ARGS='-k name' for some, JOBS=1 for one at a time)
+	$(BIN)/python -m pytest -m "not soak and not long" --durations 20 $(WORKERS) $(ARGS)
+
+test-long: $(DEV_STAMP) $(GENERATED)  ## the drills on Spark that CI runs besides: kills, clusters, audits
+	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(WORKERS) $(ARGS)
 
 test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: under a minute
-	$(BIN)/python -m pytest -q -m "not soak and not live" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
+	$(BIN)/python -m pytest -q -m "not soak and not long and not live" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
 
 check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, generated code
 	$(BIN)/ruff format --check $(FORMATTED)

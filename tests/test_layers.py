@@ -91,6 +91,8 @@ ALLOWED: dict[str, frozenset[str]] = {
 PUBLIC = frozenset(
     {
         "crdtstream.admin.client",
+        "crdtstream.query.append_rows",
+        "crdtstream.query.planning",
         "crdtstream.replication.wire",
         "crdtstream.resp.wire.encode",
         "crdtstream.store.errors",

@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from crdtstream.cli.exit import fail
-from crdtstream.sim.history import Failure, Maker, Plan, Step, run, shorten
+from crdtstream.sim.history import Failure, Plan, Step, run, shorten
+from crdtstream.sim.making import Maker
 from crdtstream.sim.planted import BUGS, planted
 
 

@@ -4,15 +4,19 @@ The numbers are those of ``docs/invariants.md``.  Nothing here asks the region w
 the log: what is in the log is counted from the disk's own records.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
-from crdtstream.core.effects import EffectBatch, Record
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, meet
+from crdtstream.core.effects import Append, EffectBatch, Record
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
+from crdtstream.core.lanes.lane import Within
+from crdtstream.core.lanes.reading import dot_numbers
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
+from crdtstream.query import planning
 from crdtstream.region.links.messages import Progress
 from crdtstream.region.ready import Parcel
 from crdtstream.sim.model import Issued, model, unfold
@@ -21,7 +25,14 @@ from crdtstream.sim.world import World
 
 # The stream that is only appended to and read by one group, and never deleted.
 READ_KEY: Final = b"z"
+# The stream whose group has a home from the beginning, and whose mode nobody changes.
+HOME_KEY: Final = b"h"
+HOME: Final = RegionId(1)
+# The stream that a program appends to by numbered rows.
+ROWS_KEY: Final = b"rows"
 GROUP: Final = b"g"
+# Of one range of a plan.
+PLAN_ENTRIES: Final = 2
 
 
 class ViolationError(Exception):
@@ -48,6 +59,8 @@ class Checker:
         self._logged = {number: Logged() for number in world.nodes}
         self._judged: dict[RegionId, tuple[tuple[RegionId, int], ...]] = {}
         self._acknowledged: set[bytes] = set()
+        # Where the program that reads by plans is.
+        self._planned_vv: VersionVector = {}
         # The creates of each group, now and of those that are gone.
         self._incarnations: dict[RegionId, dict[tuple[bytes, bytes], frozenset[Dot]]] = {}
         self._ended: dict[RegionId, dict[tuple[bytes, bytes], frozenset[Dot]]] = {
@@ -111,6 +124,8 @@ class Checker:
             for (origin, n), one in self._issued.items()
             if n <= held.get(origin, 0)
         }
+        # What was told was durable, but for a folder that somebody put back.
+        self._planned_vv = meet([self._planned_vv, held])
 
     # --- The disks ----------------------------------------------------------------------------
 
@@ -171,6 +186,8 @@ class Checker:
             self._look_at_order(node.region.replica)
             self._look_at_reading(node)
             self._look_at_incarnations(node)
+            self._look_at_home(node)
+            self._look_at_rows(node.region.replica)
         self._compare()
 
     def _look_at_log(self, node: SimNode) -> None:
@@ -241,6 +258,61 @@ class Checker:
             self._ended[node.number].pop(at, None)
         self._incarnations[node.number] = found
 
+    def _look_at_home(self, node: SimNode) -> None:
+        """I12: where a group has a home, no other region delivers."""
+        stream = node.region.replica.held_stream(HOME_KEY)
+        group = None if stream is None else stream.groups.get(GROUP)
+        if group is not None and node.number != HOME and group.pending_count:
+            raise ViolationError(
+                f"I12: region {node.number} delivered entries of {HOME_KEY!r}, whose home is "
+                f"region {HOME}"
+            )
+
+    def _look_at_rows(self, replica: Replica) -> None:
+        """I13: each row of a numbered producer stands in the stream once."""
+        stream = replica.held_stream(ROWS_KEY)
+        names = [
+            macro.idempotent_at(index)
+            for lane in ({} if stream is None else stream.lanes).values()
+            for _, macro, index in lane.scan(ID_MIN, ID_MAX)
+        ]
+        if len(names) != len(set(names)):
+            raise ViolationError(f"I13: region {replica.region} has a row twice: {names}")
+
+    # --- A program that reads by plans --------------------------------------------------------
+
+    def read_plan(self, node: SimNode) -> None:
+        """I14: go on with reading READ_KEY, in whichever region: each entry comes once.
+
+        The program begins where its last plan ended, as Spark does from one micro-batch to the
+        next.  A region that is behind that refuses it.
+        """
+        replica, upto = node.region.replica, dict(node.region.outstanding.durable_vv)
+        if not covers(upto, self._planned_vv):
+            return
+        bounds = planning.Bounds([READ_KEY], self._planned_vv, upto, frozenset())
+        counts: list[planning.LaneCount] = []
+        ranges: list[planning.Range] = []
+        for steps in (
+            planning.count(replica, bounds, counts),
+            planning.cut(counts, bounds, range_entries=PLAN_ENTRIES, into=ranges),
+        ):
+            deque(steps, maxlen=0)
+        found = sorted(dot for each in ranges for dot in _dots_in(replica, each))
+        expected = sorted(
+            (origin, n)
+            for (origin, n), one in self._issued.items()
+            if isinstance(one.effect, Append)
+            and one.effect.key == READ_KEY
+            and self._planned_vv.get(origin, 0) < n <= upto.get(origin, 0)
+        )
+        if found != expected:
+            raise ViolationError(
+                f"I14: a plan of region {node.number} from {self._planned_vv} to {upto} has "
+                f"{found} instead of {expected}"
+            )
+        self._planned_vv = upto
+
     def _compare(self) -> None:
         """I1, I4: equal version vectors, equal digests; and what the model says."""
         digests: dict[tuple[tuple[RegionId, int], ...], tuple[RegionId, bytes]] = {}
@@ -292,6 +364,16 @@ class Checker:
         vvs = {tuple(sorted(node.region.replica.vv.items())) for node in self._world.up()}
         if len(vvs) != 1:
             raise ViolationError(f"I1: the regions never become equal: {vvs}")
+
+
+def _dots_in(replica: Replica, part: planning.Range) -> list[tuple[RegionId, int]]:
+    """The entries of one range of a plan, as a scan reads them."""
+    stream = replica.held_stream(part.key)
+    lane = None if stream is None else stream.lanes.get(part.origin)
+    if lane is None:
+        return []
+    within = Within(part.above_n, part.upto_n, ID_MIN, ID_MAX)
+    return [(part.origin, n) for n in dot_numbers(lane, within)]
 
 
 @dataclass(frozen=True, slots=True)

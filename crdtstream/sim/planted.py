@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from crdtstream.commands.groups import delivery
 from crdtstream.core import clock
 from crdtstream.core.applying import apply_effect
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join, meet
@@ -23,6 +24,7 @@ from crdtstream.core.stability import StabilityTracker
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 from crdtstream.core.wire.codec import decode_batch, encode_batch
+from crdtstream.query import planning
 from crdtstream.region.links.messages import Progress
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.serve import Serve
@@ -245,6 +247,38 @@ def _pel_survives_its_incarnation() -> Sequence[Patch]:
     ]
 
 
+def _home_is_not_asked() -> Sequence[Patch]:
+    """Each region delivers, whatever the group's mode says."""
+
+    def require_home(*_arguments: Any, **_named: Any) -> None:
+        pass
+
+    return _everywhere(delivery.require_home, require_home)
+
+
+# --- Programs -------------------------------------------------------------------------------------
+
+
+def _rows_are_appended_again() -> Sequence[Patch]:
+    """A region does not look which rows it has."""
+
+    def missing_rows(_self: Replica, _key: bytes, rows: Any, count: int) -> list[Any]:
+        return [(rows.row, rows.row + count)]
+
+    return [(Replica, "missing_rows", missing_rows)]
+
+
+def _plan_passes_over_a_dot() -> Sequence[Patch]:
+    """A plan begins one dot behind the end of the one before."""
+    within = planning.Bounds.within
+
+    def wrong(self: planning.Bounds, origin: RegionId) -> Any:
+        found = within(self, origin)
+        return found and replace(found, above_n=found.above_n + 1)
+
+    return [(planning.Bounds, "within", wrong)]
+
+
 # --- Streams --------------------------------------------------------------------------------------
 
 
@@ -346,6 +380,9 @@ _ALL: Final = (
         "consumers of a new group find entries that they never read",
         _pel_survives_its_incarnation,
     ),
+    Bug("home-is-not-asked", "two regions deliver the same entry", _home_is_not_asked),
+    Bug("rows-are-appended-again", "Spark's retry adds its rows twice", _rows_are_appended_again),
+    Bug("plan-passes-over-a-dot", "Spark skips an entry", _plan_passes_over_a_dot),
     Bug("trim-by-id-alone", "a trim takes what it had not seen", _trim_by_id_alone),
     Bug("remove-by-id-alone", "XDEL takes an entry appended again", _remove_by_id_alone, 70),
     Bug("delete-keeps-the-last-id", "two orders, two last IDs", _delete_keeps_the_last_id),

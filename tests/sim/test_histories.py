@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from crdtstream.cli.main import app
-from crdtstream.sim.history import Maker, Plan, run, shorten
+from crdtstream.sim.history import Plan, run, shorten
+from crdtstream.sim.making import Maker
 from crdtstream.sim.planted import BUGS, planted
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))

@@ -39,10 +39,44 @@ TEST_CONF = {
 SESSION_CONF = TEST_CONF | {"spark.sql.adaptive.enabled": "false"}
 
 
+# Of these files the tests that want Spark are for `make test-long` and CI, but for those named.
+LONG_FILES: dict[str, frozenset[str]] = {
+    "test_archive_files.py": frozenset(
+        {
+            "test_segments_become_visible_by_stream_and_day",
+            "test_what_was_not_written_whole_is_not_published",
+        }
+    ),
+    "test_audit.py": frozenset(
+        {
+            "test_regions_that_hold_the_same_agree",
+            "test_entries_that_regions_hold_differently_are_found",
+        }
+    ),
+    "test_cluster.py": frozenset(),
+    "test_databases.py": frozenset(
+        {"test_an_archive_of_the_database_before_is_refused_and_stays_as_it_is"}
+    ),
+    "test_flights.py": frozenset(),
+    "test_kills.py": frozenset(),
+    "test_read_back.py": frozenset({"test_a_segment_that_is_not_as_it_was_written_is_refused"}),
+    "test_replay.py": frozenset({"test_streams_come_back_as_they_were"}),
+    "test_report.py": frozenset({"test_windows_hold_what_was_written"}),
+    "test_walkthrough.py": frozenset(),
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+        if HERE not in item.path.parents:
+            continue
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SECONDS_MAX))
+        assert isinstance(item, pytest.Function)
+        stay = LONG_FILES.get(item.path.name)
+        wants_spark = "spark" in item.fixturenames or item.get_closest_marker("live") is not None
+        if stay is not None and wants_spark and item.originalname not in stay:
+            item.add_marker(pytest.mark.long)
 
 
 def require_spark() -> None:

@@ -1,0 +1,206 @@
+"""Making histories from seeds: what clients ask, and which faults there are.
+
+A step is chosen by looking at the world, so that it has something to do more often than not.  The
+same seed makes the same history.
+"""
+
+from random import Random
+from typing import Final
+
+from crdtstream.core.ids import ID_MAX, ID_MIN
+from crdtstream.sim.checks import GROUP, HOME_KEY, READ_KEY, ViolationError
+from crdtstream.sim.history import Failure, History, Plan, Step
+from crdtstream.sim.node import SimNode
+
+# Two keys with everything on them, a handful of IDs: things must meet to conflict.
+WORDS: Final = (
+    *[f"XADD x {ms} f v{ms}" for ms in (1, 2, 3, 4)] * 2,
+    *[f"XDEL x {ms}" for ms in (1, 2, 3, 4)],
+    *["XADD y * f w"] * 3,
+    "XADD y IDMP p 1 * f v",
+    "XADD y IDMP p 2 * f v",
+    "XTRIM x MAXLEN 1",
+    "XTRIM y MAXLEN 2",
+    "XSETID x 5",
+    "XSETID x 9",
+    *["DEL x"] * 3,
+    *["XGROUP CREATE x g 0"] * 2,
+    "XGROUP CREATE x g 2",
+    "XGROUP CREATE x g $",
+    "XGROUP DESTROY x g",
+    "XGROUP SETID x g 0",
+    "XGROUP CREATE y g $",
+    *["XREADGROUP GROUP g c COUNT 2 STREAMS x >"] * 4,
+    *["XREADGROUP GROUP g c COUNT 2 STREAMS y >"] * 2,
+    "XAUTOCLAIM x g d 0 0 COUNT 1",
+    "RENAME x y",
+    "RENAME y x",
+    "COPY x y REPLACE",
+    "PEXPIRE x 300",
+    "PEXPIRE x 90000",
+    "PERSIST x",
+    "XCFGSET y IDMP-DURATION 1",
+    "CRDT.XGROUP SETMODE x g HOME 1",
+    "CRDT.XGROUP SETMODE x g HOME 2 FORCE",
+    "CRDT.XGROUP SETMODE x g AT-LEAST-ONCE",
+    "CRDT.TOKEN",
+    "WAIT 1 50",
+    "XINFO GROUPS x",
+)
+READING: Final = (
+    "XADD z * f v",
+    "XADD z * f v",
+    "XREADGROUP GROUP g c COUNT 2 STREAMS z >",
+    "XREADGROUP GROUP g c COUNT 2 STREAMS z >",
+    "XREAD BLOCK 100 STREAMS z $",
+    "XADD h * f v",
+    "XREADGROUP GROUP g c COUNT 2 STREAMS h >",
+    "XLEN z",
+)
+FAULTS: Final = (
+    "crash",
+    "power cut",
+    "restore",
+    "refuse",
+    "cut",
+    "break",
+    "duplicate",
+    "jump",
+)
+
+
+class Maker:
+    """Makes histories from a seed; the mix of faults differs from seed to seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random = Random(seed)
+        self.plan = Plan(
+            regions=random.choice((2, 3, 3)),
+            fsync=random.choice(("always", "always", "everysec")),
+            id_mode=random.choice(("strict", "liberal", "semi-strict")),
+            has_database=random.random() < 0.8,
+        )
+        # Some faults off, some heavy: uniform noise finds less.
+        self._faults = {fault: random.choice((0, 0, 1, 4)) for fault in FAULTS}
+
+    def run(self, count: int) -> tuple[list[Step], Failure | None]:
+        """Make and take ``count`` steps, and heal; returns them, and how they failed."""
+        history = History(self.plan)
+        try:
+            for step in self._beginning():
+                history.do(step)
+            for _ in range(count):
+                history.do(self._step(history))
+            history.heal()
+        except ViolationError as error:
+            return history.steps, Failure(len(history.steps), str(error))
+        return history.steps, None
+
+    def _beginning(self) -> list[Step]:
+        """All regions know the stream that is read, and its group."""
+        numbers = range(1, self.plan.regions + 1)
+        steps: list[Step] = []
+        for _ in range(6):
+            steps.append(("pass", 300))
+            for puller in numbers:
+                steps += [("exchange", puller, peer, 30) for peer in numbers if peer != puller]
+                steps.append(("settle", puller))
+        made: list[Step] = [
+            ("call", 1, "a", f"XGROUP CREATE {READ_KEY.decode()} {GROUP.decode()} 0 MKSTREAM"),
+            ("call", 1, "a", f"XGROUP CREATE {HOME_KEY.decode()} {GROUP.decode()} 0 MKSTREAM"),
+            ("call", 1, "a", f"CRDT.XGROUP SETMODE {HOME_KEY.decode()} {GROUP.decode()} HOME 1"),
+            ("settle", 1),
+        ]
+        return [*steps, *made, *steps]
+
+    def _step(self, history: History) -> Step:
+        random, numbers = self._random, list(history.world.nodes)
+        region = random.choice(numbers)
+        puller, server = random.sample(numbers, 2)
+        node = history.world.nodes[region]
+        if not node.is_up and random.random() < 0.2:
+            return ("start", region)
+        kinds: dict[str, int] = {
+            "call": 40,
+            "settle": 8,
+            "tick": 4,
+            "commit": 6,
+            "apply": 3,
+            "sync": 2,
+            "folder": 1,
+            "time": 1,
+            "exchange": 24,
+            "pass": 4,
+            "heal": 1,
+            "rows": 3,
+            "plan": 3,
+            **self._faults,
+        }
+        (kind,) = random.choices(list(kinds), list(kinds.values()))
+        match kind:
+            case "call":
+                return ("call", region, random.choice("ab"), self._words(node))
+            case "exchange":
+                return ("exchange", puller, server, random.choice((1, 2, 5, 20)))
+            case "pass":
+                return ("pass", random.choice((1, 10, 100, 400, 1500)))
+            case "heal":
+                return ("heal",)
+            case "rows":
+                return ("rows", region, *random.choice(((0, 0, 3), (0, 1, 4), (1, 0, 2))))
+            case "crash":
+                return ("crash", region, random.random() < 0.5)
+            case "power cut":
+                return ("power cut", region, random.choice((0, 1, 5)))
+            case "restore":
+                return ("restore", region, random.randrange(node.disk.last_seq + 1))
+            case "refuse":
+                return ("refuse", region, random.choice(("", "", "no space left")))
+            case "cut" | "break" | "duplicate":
+                return (kind, puller, server)
+            case "jump":
+                return ("jump", region, random.choice((-5000, -300, 300, 5000, 100_000)))
+            case _:
+                return (kind, region)
+
+    def _words(self, node: SimNode) -> str:
+        """A command that has something to do more often than not."""
+        random = self._random
+        kind = random.random()
+        if kind < 0.4:
+            return random.choice(WORDS)
+        if kind < 0.6:
+            return random.choice(READING)
+        key = random.choice("xyzh")
+        pending = self._pending(node, key)
+        if pending and kind < 0.85:
+            chosen = random.sample(pending, random.randint(1, len(pending)))
+            return f"XACK {key} {GROUP.decode()} {' '.join(chosen)}"
+        entries = self._entries(node, key) if key in "xy" else []
+        if entries:
+            command = random.choice(("XDEL {} {}", "XDEL {} {}", "XTRIM {} MINID {}"))
+            return command.format(key, random.choice(entries))
+        return "XADD y * f v"
+
+    def _entries(self, node: SimNode, key: str) -> list[str]:
+        stream = node.region.replica.held_stream(key.encode()) if node.is_up else None
+        return [
+            _id_text(entry_id)
+            for _, lane in sorted(({} if stream is None else stream.lanes).items())
+            for entry_id, _, _ in lane.scan(ID_MIN, ID_MAX)
+        ]
+
+    def _pending(self, node: SimNode, key: str) -> list[str]:
+        stream = node.region.replica.held_stream(key.encode()) if node.is_up else None
+        group = None if stream is None else stream.groups.get(GROUP)
+        if stream is None or group is None:
+            return []
+        return [
+            _id_text(entry_id)
+            for lane in sorted(stream.lanes)
+            for entry_id in group.progress(lane).pel
+        ]
+
+
+def _id_text(entry_id: int) -> str:
+    return f"{entry_id >> 64}-{entry_id & (1 << 64) - 1}"
