@@ -307,11 +307,11 @@ class _Program(Generic[T]):
     def __init__(self) -> None:
         self.told: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+    def receive(self, parcel: Parcel) -> None:
         # Who asked may have gone.
         if self.told.done():
             return
-        if certain:
+        if parcel.certain:
             self.told.set_result(parcel.chunks[0])
         else:
             self.told.set_exception(OutcomeUnknownError())

@@ -25,12 +25,8 @@ from crdtstream.region.links.readiness import DatabaseIdentity
 class Receiver(Protocol):
     """Who is told something: a client's connection, a program's call."""
 
-    def receive(self, parcel: "Parcel", *, certain: bool) -> None:
-        """Take what may leave now.
-
-        Args:
-            certain: False: the disk refused, and whether the tick survives a crash is unknown.
-        """
+    def receive(self, parcel: "Parcel") -> None:
+        """Take what may leave now."""
 
     def resume(self) -> None:
         """Its blocked command is over, or what held it back: it may go on."""
@@ -45,6 +41,7 @@ class Parcel:
         replies: how many commands they answer; 0: messages that answer none.
         size: of all chunks, in bytes.
         after: the last record of the log that it may tell of; set when its tick ends.
+        certain: False: the disk refused, and whether the tick survives a crash is unknown.
     """
 
     receiver: Receiver
@@ -52,6 +49,7 @@ class Parcel:
     replies: int
     size: int
     after: int = 0
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,6 @@ class Ready:
     Attributes:
         records: to be appended to the log, in order; then ``Region.note_logged``.
         parcels: to be told, in order.
-        uncertain: to be told as well, after them: the disk refused, their outcome is unknown.
         woken: receivers that may go on.
         links: whose ``next`` is to be asked now.
         folder: to be written, durably; then ``Region.note_folder``.  It stays until that is done.
@@ -107,7 +104,6 @@ class Ready:
 
     records: Sequence[Record]
     parcels: list[Parcel]
-    uncertain: list[Parcel]
     woken: list[Any]
     links: list[Any]
     folder: FolderChange | None
@@ -118,6 +114,4 @@ class Ready:
     def tell(self) -> None:
         """Hand the parcels over."""
         for parcel in self.parcels:
-            parcel.receiver.receive(parcel, certain=True)
-        for parcel in self.uncertain:
-            parcel.receiver.receive(parcel, certain=False)
+            parcel.receiver.receive(parcel)

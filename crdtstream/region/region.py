@@ -123,7 +123,6 @@ class Region:
         self._clock = clock
         self._clients: dict[int, Client] = {}
         self._told: list[Parcel] = []
-        self._uncertain: list[Parcel] = []
         self._was_refused = False
         database.register(Wait(database, self.outstanding, self.knowledge).commands())
         readiness = Readiness(
@@ -309,7 +308,7 @@ class Region:
             )
         self.fault = reason
         self._refuse_or_accept()
-        self._uncertain += self.outstanding.take_parcels()
+        self._told += _made_uncertain(self.outstanding.take_parcels())
         # Their writes are refused from here on, and their reads are answered.
         self._wake_clients()
         self.tick.open()
@@ -366,8 +365,11 @@ class Region:
         self.database.note_sealed()
         parcels, woken, links, notices = self.tick.close()
         told, self._told = self._told, []
-        uncertain, self._uncertain = self._uncertain, []
         if records:
+            if self.fault is not None:
+                # Replies that follow do not wait, so these must not either.
+                told += _made_uncertain(parcels)
+                parcels = []
             self.outstanding.add(records, parcels)
             self.links.note_left(self.outstanding.left_seq)
         elif parcels and (self.fault is not None or not self.outstanding.hold(parcels)):
@@ -375,7 +377,6 @@ class Region:
         return Ready(
             records=records or NO_RECORDS,
             parcels=told,
-            uncertain=uncertain,
             woken=woken,
             links=links,
             folder=self.opening.folder_change,
@@ -383,3 +384,10 @@ class Region:
             deadline=self.database.next_deadline(),
             notices=notices,
         )
+
+
+def _made_uncertain(parcels: list[Parcel]) -> list[Parcel]:
+    """The disk refuses: whether what these tell survives a crash is unknown."""
+    for parcel in parcels:
+        parcel.certain = False
+    return parcels

@@ -18,7 +18,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.query import planning
 from crdtstream.region.links.messages import Progress
-from crdtstream.region.ready import Parcel
+from crdtstream.region.ready import Parcel, Receiver
 from crdtstream.sim.model import Issued, model, unfold
 from crdtstream.sim.node import SimNode, Told
 from crdtstream.sim.world import World
@@ -59,6 +59,8 @@ class Checker:
         self._logged = {number: Logged() for number in world.nodes}
         self._judged: dict[RegionId, tuple[tuple[RegionId, int], ...]] = {}
         self._acknowledged: set[bytes] = set()
+        # Of each client, by number.
+        self._last_told: dict[Receiver, int] = {}
         # Where the program that reads by plans is.
         self._planned_vv: VersionVector = {}
         # The creates of each group, now and of those that are gone.
@@ -74,13 +76,20 @@ class Checker:
 
     # --- While things happen ------------------------------------------------------------------
 
-    def _note_told(self, node: SimNode, chunk: bytes, _parcel: Parcel, certain: bool) -> None:
+    def _note_told(self, node: SimNode, chunk: bytes, parcel: Parcel) -> None:
         """I7: a reply, a read's too, waits for every commit it could have seen.
 
         While the disk refuses, reads are answered: what they see beyond the log are ticks whose
         clients were told that the outcome is unknown.
         """
-        if certain and isinstance(chunk, Told) and node.region.fault is None:
+        if not isinstance(chunk, Told):
+            return
+        if self._last_told.get(parcel.receiver, 0) >= chunk.number:
+            raise ViolationError(
+                f"I7: region {node.number} tells {chunk!r} after the replies that follow it"
+            )
+        self._last_told[parcel.receiver] = chunk.number
+        if parcel.certain and node.region.fault is None:
             self._count(node)
             logged = self._logged[node.number].vv
             if not covers(logged, chunk.seen):

@@ -74,7 +74,7 @@ class Failure:
 class _Nobody:
     """Does not wait for what it asked for."""
 
-    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+    def receive(self, parcel: Parcel) -> None:
         pass
 
     def resume(self) -> None:

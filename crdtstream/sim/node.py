@@ -49,9 +49,14 @@ class SimSettings:
 
 
 class Told(bytes):
-    """A reply as it leaves, with what the region had seen when it was made."""
+    """A reply as it leaves, with what the region had seen when it was made.
+
+    Attributes:
+        number: which of the node's replies it is.
+    """
 
     seen: VersionVector
+    number: int
 
 
 class SimClient:
@@ -81,11 +86,11 @@ class SimClient:
             request = self._held.popleft()
             self.client.run(iter([request]), self._node.clock, bytes_max=BYTES_MAX)
 
-    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+    def receive(self, parcel: Parcel) -> None:
         self.client.note_told(parcel)
         for chunk in parcel.chunks:
-            self._node.note_told(chunk, parcel, certain=certain)
-            if certain:
+            self._node.note_told(chunk, parcel)
+            if parcel.certain:
                 self.received.append(bytes(chunk))
 
 
@@ -112,11 +117,12 @@ class SimNode:
         self.number = number
         self.clock = clock
         self.disk = Disk(settings.fsync)
-        self.on_told: Callable[[SimNode, bytes, Parcel, bool], None] = _nobody_looks
+        self.on_told: Callable[[SimNode, bytes, Parcel], None] = _nobody_looks
         self._peers = dict(peers)
         self._settings = settings
         self._run_id = 0
         self.last_reply = b""
+        self._reply_count = 0
         if settings.has_database:
             now(write_change(self.disk, StoreIdentity(DatabaseIdentity(UID))))
             now(write_change(self.disk, Confirm()))
@@ -173,6 +179,8 @@ class SimNode:
         replica = self.region.replica
         # While the disk refuses, who waits has heard that the outcome is unknown.
         refuses = self.region.fault is not None
+        self._reply_count += 1
+        told.number = self._reply_count
         told.seen = {} if refuses else {**replica.vv, self.number: replica.issued}
         self.last_reply = bytes(told)
         chunks.append(told)
@@ -185,8 +193,8 @@ class SimNode:
                 encode(push, client.client.session.protocol, chunks)
                 client.client.push(b"".join(chunks))
 
-    def note_told(self, chunk: bytes, parcel: Parcel, *, certain: bool) -> None:
-        self.on_told(self, chunk, parcel, certain)
+    def note_told(self, chunk: bytes, parcel: Parcel) -> None:
+        self.on_told(self, chunk, parcel)
 
     # --- The loop, a step at a time -----------------------------------------------------------
 
@@ -285,5 +293,5 @@ class SimNode:
         self.is_up = False
 
 
-def _nobody_looks(_node: SimNode, _chunk: bytes, _parcel: Parcel, _certain: bool) -> None:
+def _nobody_looks(_node: SimNode, _chunk: bytes, _parcel: Parcel) -> None:
     pass

@@ -160,7 +160,7 @@ def _tombstones_are_not_asked() -> Sequence[Patch]:
 def _reply_before_commit() -> Sequence[Patch]:
     def owe(self: Tick, parcel: Parcel) -> None:
         self.open()
-        parcel.receiver.receive(parcel, certain=True)
+        parcel.receiver.receive(parcel)
 
     return [(Tick, "owe", owe)]
 

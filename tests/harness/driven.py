@@ -68,11 +68,11 @@ class Told:
         self.resumed = 0
         self._reader = hiredis.Reader()
 
-    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+    def receive(self, parcel: Parcel) -> None:
         self.client.note_told(parcel)
         self.parcels.append(parcel)
         data = b"".join(parcel.chunks)
-        self.told.append((data, certain))
+        self.told.append((data, parcel.certain))
         self._reader.feed(data)
 
     def resume(self) -> None:

@@ -153,6 +153,29 @@ def test_who_waits_while_the_disk_refuses_hears_that_the_outcome_is_unknown() ->
     assert driven.client.told[-1][1]
 
 
+def test_replies_keep_their_order_where_the_disk_refuses_between_them() -> None:
+    """The read's tick is open when the commit of the write before it is refused."""
+    driven = Driven()
+    driven.write("a")
+    driven.end_tick()
+    driven.call("XLEN", "s")
+    driven.refuse("disk full")
+    assert [certain for _, certain in driven.client.told] == [False, True]
+    assert driven.client.told[1][0] == b":1\r\n"
+
+
+def test_a_write_in_the_tick_that_is_open_when_the_disk_refuses_is_uncertain_too() -> None:
+    """Reads that follow are answered at once, and must not overtake its reply."""
+    driven = Driven()
+    driven.write("a")
+    driven.end_tick()
+    driven.write("b")
+    driven.refuse("disk full")
+    driven.call("XLEN", "s")
+    driven.end_tick()
+    assert [certain for _, certain in driven.client.told] == [False, False, True]
+
+
 def test_too_much_for_the_disk_is_congestion_until_half_of_it_is_gone() -> None:
     driven = Driven(make_region(limits=RegionLimits(commit_queue_records_max=4)))
     for index in range(5):
@@ -291,8 +314,8 @@ def test_a_program_gets_its_result_after_the_commit() -> None:
     results: list[object] = []
 
     class Program:
-        def receive(self, parcel: Parcel, *, certain: bool) -> None:
-            results.append((parcel.chunks[0], certain))
+        def receive(self, parcel: Parcel) -> None:
+            results.append((parcel.chunks[0], parcel.certain))
 
         def resume(self) -> None:
             raise AssertionError

@@ -153,7 +153,7 @@ def test_a_blocked_write_is_served_when_the_pause_is_over() -> None:
 class Nobody:
     """Receives what nobody asked for."""
 
-    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+    def receive(self, parcel: Parcel) -> None:
         pass
 
     def resume(self) -> None:

@@ -331,14 +331,14 @@ class Connection(asyncio.Protocol):
             self._listener.traffic.cut_off_unread += 1
             self._cut_off(excess)
 
-    def receive(self, parcel: Parcel, *, certain: bool) -> None:
+    def receive(self, parcel: Parcel) -> None:
         """Write what may leave now."""
         client, transport = self.client, self._transport
         client.note_told(parcel)
         if transport.is_closing():
             return
         # Messages are no replies, and promise nothing: they leave in any case.
-        is_told = certain or not parcel.replies
+        is_told = parcel.certain or not parcel.replies
         data = b"".join(parcel.chunks) if is_told else self._unknown_outcomes(parcel.replies)
         transport.write(data)
         self.bytes_out += len(data)
