@@ -11,10 +11,11 @@ nothing here awaits between reading the region and changing it, so there are no 
 """
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import SystemRandom
 from typing import Final, Generic, TypeVar
@@ -124,13 +125,19 @@ class Engine:
 
     def _end_tick(self) -> None:
         self._scheduled = False
-        try:
+        with self._stopping_on_bugs():
             self._hand_on(self.region.ready(self.now()))
-        except BaseException as error:  # noqa: BLE001 - a bug of ours: the node must stop
-            self._crash = error
-            self._wake.set()
         if self._stopping:
             # ``run`` waits for the tick that was open when it was told to end.
+            self._wake.set()
+
+    @contextlib.contextmanager
+    def _stopping_on_bugs(self) -> Iterator[None]:
+        """Have ``run`` raise what goes wrong here: a bug of ours, and the node must stop."""
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - it is raised where it can be
+            self._crash = error
             self._wake.set()
 
     def _hand_on(self, ready: Ready) -> None:
@@ -157,7 +164,8 @@ class Engine:
 
     def _apply(self) -> None:
         self._applies = False
-        self.region.apply_arrivals(self.now())
+        with self._stopping_on_bugs():
+            self.region.apply_arrivals(self.now())
 
     def _arm(self, deadline: Millis | None) -> None:
         """Have time passed to the region when it asked for it."""
@@ -172,7 +180,8 @@ class Engine:
 
     def _pass_time(self) -> None:
         self._deadline = self._deadline_timer = None
-        self.region.pass_time(self.now())
+        with self._stopping_on_bugs():
+            self.region.pass_time(self.now())
 
     # --- The log ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 from crdtstream.core.uid import NO_UID, DatabaseUid, parse_uid, shown_uid
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity
-from crdtstream.region.region import Folder
+from crdtstream.region.region import FolderState
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
 
@@ -14,7 +14,7 @@ UID_KEY: Final = "database_uid"
 DECLARED_KEY: Final = "database_declared"
 
 
-async def read_folder(log: Log, *, is_proven: bool) -> Folder:
+async def read_folder(log: Log, *, is_proven: bool) -> FolderState:
     """What a folder says when its node starts.
 
     Args:
@@ -23,10 +23,10 @@ async def read_folder(log: Log, *, is_proven: bool) -> Folder:
     Raises:
         StoreError: the identity is damaged.
     """
-    return Folder(is_proven=is_proven, database=await _stored_identity(log))
+    return FolderState(is_proven=is_proven, database=await _stored_identity(log))
 
 
-async def begin_database(log: Log, make_uid: Callable[[], DatabaseUid]) -> Folder:
+async def begin_database(log: Log, make_uid: Callable[[], DatabaseUid]) -> FolderState:
     """Begin a new database in an empty folder, as its operator declared.
 
     Raises:
@@ -41,7 +41,7 @@ async def begin_database(log: Log, make_uid: Callable[[], DatabaseUid]) -> Folde
     database = DatabaseIdentity(make_uid(), declared=True)
     await _store_identity(log, database)
     await log.confirm()
-    return Folder(is_proven=True, database=database)
+    return FolderState(is_proven=True, database=database)
 
 
 async def write_change(log: Log, change: FolderChange) -> None:

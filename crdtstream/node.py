@@ -30,7 +30,7 @@ from crdtstream.folder import begin_database, read_folder
 from crdtstream.query.service import QueryService
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
-from crdtstream.region.region import Folder, Region
+from crdtstream.region.region import FolderState, Region
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, Puller
 from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.server import RespServer
@@ -171,7 +171,7 @@ class Node:
         logger.info("log read", region=self.region, rows=log.last_seq, keys=len(replica))
         return engine
 
-    async def _read_folder(self, log: SqliteLog) -> Folder:
+    async def _read_folder(self, log: SqliteLog) -> FolderState:
         if self._begins_database:
             return await begin_database(log, random_uid)
         return await read_folder(log, is_proven=log.is_proven)

@@ -153,14 +153,14 @@ class Client:
                     replies += 1
                 if reply.__class__ is CommandError and argv[0].lower() in FOREIGN_WORDS:
                     return Stop.FOREIGN
-                if session.closing:
+                if session.closing or self._has_ended:
                     stop = Stop.CLOSING
                     break
                 if self._pushes:
                     self._owe_with_pushes(chunks, replies)
                     chunks, replies, size, measured = [], 0, 0, 0
                     room = bytes_max - self.owed_bytes
-                    if self._has_ended or room < 0:
+                    if room < 0:
                         stop = Stop.FULL
                         break
                 # Measured now and then: it costs more than a PING.
@@ -184,6 +184,8 @@ class Client:
             self._is_running = False
             if chunks:
                 self._owe(chunks, replies, size + sum(map(len, chunks[measured:])))
+            # Also what goes unanswered (CLIENT REPLY) has to be logged.
+            self._tick.open()
         return stop
 
     def _is_silenced(self) -> bool:

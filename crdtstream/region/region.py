@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class FolderState:
     """What the folder of a region says of itself when its node starts.
 
     Attributes:
@@ -86,7 +86,7 @@ class Region:
         database: Database,
         *,
         seq: int,
-        folder: Folder,
+        folder: FolderState,
         now: Millis,
         identity: Identity,
         addresses: Mapping[RegionId, str],

@@ -63,21 +63,29 @@ class Puller:
         """One call, from its beginning to its end."""
         async with self._call() as call, asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(self._receive(call))
+            writer: asyncio.Task[None] | None = None
             while True:
                 self._wake.clear()
-                match self._next():
+                is_writing = writer is not None and not writer.done()
+                match self._next(may_send=not is_writing):
                     case Send(message):
-                        await self._send(call, message)
+                        # A write waits for the connection, and for the peer to read: the link
+                        # must go on watching meanwhile.
+                        writer = tasks.create_task(self._send(call, message))
+                        await asyncio.sleep(0)
                     case Sleep(until):
                         await self._sleep(until)
                     case HangUp():
                         reader.cancel()
+                        if writer is not None:
+                            writer.cancel()
                         return
                     case Connect():
                         raise AssertionError("a call within a call")
 
-    def _next(self) -> PullAction:
-        return self._pull.next(self._engine.now(), asyncio.get_running_loop().time())
+    def _next(self, *, may_send: bool = True) -> PullAction:
+        at = asyncio.get_running_loop().time()
+        return self._pull.next(self._engine.now(), at, may_send=may_send)
 
     async def _sleep(self, until: float | None) -> None:
         with contextlib.suppress(TimeoutError):
@@ -88,6 +96,7 @@ class Puller:
         # The call may be over; its reader hears why.
         with contextlib.suppress(asyncio.InvalidStateError, grpc.RpcError):
             await call.write(encode_request(message))
+        self._wake.set()
 
     @contextlib.asynccontextmanager
     async def _call(self) -> AsyncIterator[Call]:

@@ -45,10 +45,10 @@ class ReplicationService(rpc.ReplicationServicer):
         try:
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read_acks(serve, requests))
-                wrong = await self._send(serve, context, wake)
-                if wrong is not None:
-                    failure = (grpc.StatusCode.INVALID_ARGUMENT, wrong)
+                await self._send(serve, context, wake)
                 reader.cancel()
+        except* PeerError as group:
+            failure = (grpc.StatusCode.INVALID_ARGUMENT, str(group.exceptions[0]))
         except* StoreError as group:
             failure = (grpc.StatusCode.DATA_LOSS, str(group.exceptions[0]))
         finally:
@@ -76,17 +76,18 @@ class ReplicationService(rpc.ReplicationServicer):
         return serve
 
     async def _read_acks(self, serve: Serve, requests: Requests) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            async for request in requests:
-                serve.receive(decode_ack(serve.region, request), loop.time())
-        except PeerError as error:
-            serve.end(str(error))
-        else:
-            serve.end()
+        """Until the puller ends the call.
 
-    async def _send(self, serve: Serve, context: Context, wake: asyncio.Event) -> str | None:
-        """Do what the link says until it is over; returns what the puller did wrong, if it did."""
+        Raises:
+            PeerError: what it sent cannot be used; the call ends, whatever is being written.
+        """
+        loop = asyncio.get_running_loop()
+        async for request in requests:
+            serve.receive(decode_ack(serve.region, request), loop.time())
+        serve.end()
+
+    async def _send(self, serve: Serve, context: Context, wake: asyncio.Event) -> None:
+        """Do what the link says until it is over."""
         loop = asyncio.get_running_loop()
         log, now = self._engine.log, self._engine.now
         packer = BatchPacker()
@@ -96,8 +97,8 @@ class ReplicationService(rpc.ReplicationServicer):
                 case Seek(vv, origins):
                     serve.begin_at(await log.seek(vv, origins))
                 case Read(seq, bytes_max):
-                    rows = await log.read_from(seq, bytes_max=bytes_max)
-                    serve.take([row.record for row in rows])
+                    found = await log.read_from(seq, bytes_max=bytes_max)
+                    serve.take([logged.record for logged in found])
                 case Send(message):
                     packed = encode_response(message, packer)
                     serve.stats.bytes_wire += len(packed.batches.zstd)
@@ -106,5 +107,5 @@ class ReplicationService(rpc.ReplicationServicer):
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout_at(until):
                             await wake.wait()
-                case End(failure):
-                    return failure
+                case End():
+                    return

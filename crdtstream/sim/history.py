@@ -35,6 +35,8 @@ Step: TypeAlias = tuple[Any, ...]
 CLOCK_START: Final = Millis(1_600_000_000_000)
 HEAL_ROUNDS_MAX: Final = 400
 HEAL_ROUND_MS: Final = 100
+# Requests of one client behind a blocked one.
+HELD_MAX: Final = 3
 ROW_FIELDS: Final = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
 # The shortest history of a violation is looked for with no more runs than this.
 SHORTEN_RUNS_MAX: Final = 400
@@ -157,7 +159,8 @@ class History:
     # --- Steps --------------------------------------------------------------------------------
 
     def _call(self, node: SimNode, client: str, words: str) -> None:
-        if not node.is_up or (client in node.clients and node.clients[client].is_waiting):
+        # A pipeline: what comes behind a blocked command waits for it.
+        if not node.is_up or (client in node.clients and node.clients[client].held >= HELD_MAX):
             return
         argv = tuple(word.encode() for word in words.split())
         if argv[0] == b"XACK" and argv[1] == READ_KEY:

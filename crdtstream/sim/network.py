@@ -8,6 +8,7 @@ other is not.  Connections are independent, so what two of them carry comes in a
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from crdtstream.core.ids import RegionId
@@ -51,12 +52,22 @@ class Line:
         self.responses: deque[bytes] = deque()
         self.on_progress: Callable[[SimNode, Progress], None] = _nobody_looks
         self._serve: Serve | None = None
+        # Until when each end has nothing to do, unless it is woken.
+        self._puller_sleeps = 0.0
+        self._server_sleeps = 0.0
         self._packer = BatchPacker()
         self._unpacker = BatchUnpacker(server.number, bytes_max=BATCH_BYTES_MAX)
 
     @property
     def pair(self) -> tuple[RegionId, RegionId]:
         return self.puller.number, self.server.number
+
+    def wake(self, link: object) -> None:
+        """A Ready names a link that has something to do."""
+        if link is self._serve:
+            self._server_sleeps = 0.0
+        elif self.puller.is_up and link is self.puller.region.links.pulls[self.server.number]:
+            self._puller_sleeps = 0.0
 
     # --- Steps --------------------------------------------------------------------------------
 
@@ -67,7 +78,7 @@ class Line:
             reaches: a new connection can be made.
         """
         node = self.puller
-        if not node.is_up:
+        if not node.is_up or at < self._puller_sleeps:
             return False
         pull = node.region.links.pulls[self.server.number]
         match pull.next(node.clock, at):
@@ -81,14 +92,15 @@ class Line:
                 self.requests.append(encode_request(message).SerializeToString())
             case HangUp():
                 self._close()
-            case PullSleep():
+            case PullSleep(until):
+                self._puller_sleeps = inf if until is None else until
                 return False
         return True
 
     def step_server(self, at: float) -> bool:
         """One thing that the serving end does; returns whether it did any."""
         serve, node = self._serve, self.server
-        if serve is None or not node.is_up:
+        if serve is None or not node.is_up or at < self._server_sleeps:
             return False
         match serve.next(node.clock, at):
             case Seek(vv, origins):
@@ -101,10 +113,11 @@ class Line:
                     self.on_progress(node, message)
                 response = encode_response(message, self._packer)
                 self.responses.append(response.SerializeToString())
-            case Sleep():
+            case Sleep(until):
+                self._server_sleeps = until
                 return False
-            case End(failure):
-                self.lose(failure or "ended the call")
+            case End():
+                self.lose("ended the call")
         return True
 
     def deliver_request(self, at: float) -> None:
@@ -118,7 +131,7 @@ class Line:
         try:
             self._serve.receive(decode_ack(self.puller.number, request), at)
         except PeerError as error:
-            self._serve.end(str(error))
+            self.lose(str(error))
 
     def _open(self, request: pb.SyncRequest, at: float) -> None:
         answer = self.server.region.links.accept(decode_open(request.open), at)
@@ -127,6 +140,7 @@ class Line:
             self._end(Refused(answer.reason, is_duplicate))
         else:
             self._serve = answer
+            self._server_sleeps = 0.0
 
     def deliver_response(self, at: float, *, stays: bool = False) -> None:
         """The oldest message on its way to the puller comes there.
@@ -175,6 +189,7 @@ class Line:
 
     def process_died(self, node: SimNode) -> None:
         """One end is gone; the other sees a connection that broke."""
+        self._puller_sleeps = 0.0
         if node is self.server:
             self._serve = None
             self.lose("the process died")

@@ -77,6 +77,11 @@ class SimClient:
     def is_waiting(self) -> bool:
         return self.client.is_blocked or bool(self._held)
 
+    @property
+    def held(self) -> int:
+        """Requests that wait for a blocked one."""
+        return len(self._held)
+
     def send(self, argv: tuple[bytes, ...]) -> None:
         self._held.append(list(argv))
         self.resume()
@@ -103,6 +108,7 @@ class SimNode:
         disk: outlives the process.
         is_up: False between ``crash`` and ``start``.
         on_told: called with the region's node and each reply that leaves, as the bytes that leave.
+        on_link: called with each link that a Ready wakes.
         ready: the last Ready.
         last_reply: what a command last came to, told or not.
     """
@@ -118,6 +124,7 @@ class SimNode:
         self.clock = clock
         self.disk = Disk(settings.fsync)
         self.on_told: Callable[[SimNode, bytes, Parcel], None] = _nobody_looks
+        self.on_link: Callable[[object], None] = _nobody_sleeps
         self._peers = dict(peers)
         self._settings = settings
         self._run_id = 0
@@ -159,8 +166,13 @@ class SimNode:
         self.region.database.channels.deliver = self._push
         self.clients: dict[str, SimClient] = {}
         self._queue: deque[Record] = deque()
+        self._asked = True
+        self.region.tick.on_open = self._ask
         self.ready: Ready
         self.end_tick()
+
+    def _ask(self) -> None:
+        self._asked = True
 
     # --- Clients ------------------------------------------------------------------------------
 
@@ -204,8 +216,14 @@ class SimNode:
         return bool(self._queue)
 
     def end_tick(self) -> None:
-        """End the tick, and hand on what may leave."""
+        """End the tick if one is open, and hand on what may leave."""
+        asked, self._asked = self._asked, False
         ready = self.ready = self.region.ready(self.clock)
+        assert asked or not (ready.records or ready.parcels or ready.woken or ready.links), (
+            "something is to be done, and no tick was opened: a node would not have asked"
+        )
+        for link in ready.links:
+            self.on_link(link)
         self._queue.extend(ready.records)
         ready.tell()
         for receiver in ready.woken:
@@ -259,7 +277,9 @@ class SimNode:
         self.end_tick()
 
     def pass_time(self) -> None:
-        self.region.pass_time(self.clock)
+        """If the region wants to hear of the time by now."""
+        if self.ready.deadline is not None and self.ready.deadline <= self.clock:
+            self.region.pass_time(self.clock)
         self.end_tick()
 
     def settle(self) -> None:
@@ -294,4 +314,8 @@ class SimNode:
 
 
 def _nobody_looks(_node: SimNode, _chunk: bytes, _parcel: Parcel) -> None:
+    pass
+
+
+def _nobody_sleeps(_link: object) -> None:
     pass

@@ -16,7 +16,7 @@ from crdtstream.core.applying import apply_effect
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join, meet
 from crdtstream.core.effects import EffectBatch, ExpireKey, Record
 from crdtstream.core.groups.group import Group
-from crdtstream.core.ids import ID_MIN, RegionId, StreamId
+from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.inbox import Inbox
 from crdtstream.core.keyspace.tombstones import Tombstones
 from crdtstream.core.replica import Replica
@@ -24,12 +24,14 @@ from crdtstream.core.stability import StabilityTracker
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 from crdtstream.core.wire.codec import decode_batch, encode_batch
+from crdtstream.database.database import Database
 from crdtstream.query import planning
 from crdtstream.region.links.messages import Progress
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.serve import Serve
 from crdtstream.region.outstanding import Outstanding
 from crdtstream.region.ready import Parcel
+from crdtstream.region.region import Region
 from crdtstream.region.tick import Tick
 from crdtstream.sim.disk import Disk
 
@@ -44,12 +46,14 @@ class Bug:
     Attributes:
         harm: what users would see.
         patches: what it replaces.
+        noticed_as: the numbers of invariants, one of which the simulator names.
         seed: from here on few seeds of 400 steps notice it.
     """
 
     name: str
     harm: str
     patches: Callable[[], Sequence[Patch]]
+    noticed_as: frozenset[str]
     seed: int = 0
 
 
@@ -172,6 +176,49 @@ def _read_does_not_wait() -> Sequence[Patch]:
     return [(Outstanding, "hold", hold)]
 
 
+def _client_is_not_woken() -> Sequence[Patch]:
+    """What a client sent behind a blocked command is never run."""
+    return [(Tick, "wake", lambda _self, _receiver: None)]
+
+
+def _deadline_is_not_told() -> Sequence[Patch]:
+    """Nobody passes time to a region whose blocked clients wait for it."""
+    return [(Database, "next_deadline", lambda _self: None)]
+
+
+def _uncertain_outcome_is_not_told() -> Sequence[Patch]:
+    """Who waits while the disk refuses hears nothing."""
+
+    def take_parcels(self: Outstanding) -> list[Parcel]:
+        right(self)
+        return []
+
+    right = Outstanding.take_parcels
+    return [(Outstanding, "take_parcels", take_parcels)]
+
+
+def _reply_overtakes_the_one_before() -> Sequence[Patch]:
+    """Of what a commit lets go, the last is told first."""
+
+    def note_logged(self: Outstanding, seq: int) -> list[Parcel]:
+        return right(self, seq)[::-1]
+
+    right = Outstanding.note_logged
+    return [(Outstanding, "note_logged", note_logged)]
+
+
+def _tick_is_not_opened_for_batches() -> Sequence[Patch]:
+    """What a peer's batch changed waits until somebody else asks."""
+
+    def apply_arrivals(self: Region, now: Millis) -> None:
+        self.tick.on_open, kept = (lambda: None), self.tick.on_open
+        right(self, now)
+        self.tick.on_open = kept
+
+    right = Region.apply_arrivals
+    return [(Region, "apply_arrivals", apply_arrivals)]
+
+
 def _acks_from_logged() -> Sequence[Patch]:
     ack = Pull._ack
 
@@ -238,8 +285,9 @@ def _pel_survives_its_incarnation() -> Sequence[Patch]:
         before = kept.pop((state.region, effect.key, effect.group), None)
         group = None if stream is None else stream.groups.get(effect.group)
         if before is not None and group is not None:
-            for part in ("_reading", "lanes", "_pel", "consumers", "unowned"):
-                setattr(group, part, getattr(before, part))
+            group._pel, group.unowned = before._pel, before.unowned
+            group.consumers = before.consumers
+            group.lanes.update(before.lanes)
 
     return [
         (apply_effect, "_destroy_group", wrong_destroy),
@@ -250,10 +298,16 @@ def _pel_survives_its_incarnation() -> Sequence[Patch]:
 def _home_is_not_asked() -> Sequence[Patch]:
     """Each region delivers, whatever the group's mode says."""
 
-    def require_home(*_arguments: Any, **_named: Any) -> None:
+    def require_home(*_arguments: Any) -> None:
         pass
 
-    return _everywhere(delivery.require_home, require_home)
+    def lanes_handed_out(_region: RegionId, stream: Stream, _group: Group) -> Any:
+        return stream.lanes.values()
+
+    return [
+        *_everywhere(delivery.require_home, require_home),
+        *_everywhere(delivery.lanes_handed_out, lanes_handed_out),
+    ]
 
 
 # --- Programs -------------------------------------------------------------------------------------
@@ -337,64 +391,164 @@ def _local_changes_are_not_replayed() -> Sequence[Patch]:
 
 
 _ALL: Final = (
-    Bug("context-off-by-one", "a delete spares what it had observed last", _context_off_by_one),
-    Bug("causal-wait-skipped", "a remove overtakes the add that it removes", _causal_wait_skipped),
-    Bug("relay-recut", "version vectors stand within a batch", _relay_recut),
+    Bug(
+        "context-off-by-one",
+        "a delete spares what it had observed last",
+        _context_off_by_one,
+        frozenset({"I1", "I13"}),
+    ),
+    Bug(
+        "causal-wait-skipped",
+        "a remove overtakes the add that it removes",
+        _causal_wait_skipped,
+        frozenset({"I2"}),
+    ),
+    Bug("relay-recut", "version vectors stand within a batch", _relay_recut, frozenset({"I3"})),
     Bug(
         "tombstone-dropped-one-ack-early",
         "a group lives on in one region after it was destroyed",
         _tombstone_dropped_one_ack_early,
+        frozenset({"I1", "I13"}),
     ),
     Bug(
         "stability-before-own-component",
         "a create that is on its way finds its tombstone gone",
         _stability_before_own_component,
+        frozenset({"I1", "I13"}),
     ),
     Bug(
         "tombstones-are-not-asked",
         "a group that was destroyed comes back with a late create",
         _tombstones_are_not_asked,
+        frozenset({"I1"}),
     ),
-    Bug("reply-before-commit", "a crash takes what a reply told", _reply_before_commit),
-    Bug("read-does-not-wait", "a reader has seen what a crash takes", _read_does_not_wait),
-    Bug("acks-from-logged", "WAIT counts what a power cut takes", _acks_from_logged),
     Bug(
-        "heartbeats-from-applied", "regions count on what is not durable", _heartbeats_from_applied
+        "reply-before-commit",
+        "a crash takes what a reply told",
+        _reply_before_commit,
+        frozenset({"I7"}),
+    ),
+    Bug(
+        "read-does-not-wait",
+        "a reader has seen what a crash takes",
+        _read_does_not_wait,
+        frozenset({"I7"}),
+    ),
+    Bug(
+        "reply-overtakes-the-one-before",
+        "a client takes a reply for another one",
+        _reply_overtakes_the_one_before,
+        frozenset({"I7"}),
+    ),
+    Bug(
+        "uncertain-outcome-is-not-told",
+        "a client waits without end while the disk refuses",
+        _uncertain_outcome_is_not_told,
+        frozenset({"I7"}),
+    ),
+    Bug(
+        "client-is-not-woken",
+        "a pipeline stops behind a blocked command",
+        _client_is_not_woken,
+        frozenset({"I7"}),
+    ),
+    Bug(
+        "deadline-is-not-told",
+        "XREAD BLOCK never comes back",
+        _deadline_is_not_told,
+        frozenset({"I7"}),
+    ),
+    Bug(
+        "tick-is-not-opened-for-batches",
+        "what a peer sent is logged when a client asks",
+        _tick_is_not_opened_for_batches,
+        frozenset({"assertion"}),
+    ),
+    Bug(
+        "acks-from-logged",
+        "WAIT counts what a power cut takes",
+        _acks_from_logged,
+        frozenset({"I3"}),
+    ),
+    Bug(
+        "heartbeats-from-applied",
+        "regions count on what is not durable",
+        _heartbeats_from_applied,
+        frozenset({"I3"}),
     ),
     Bug(
         "dot-reused-after-a-lost-tail",
         "two entries have one dot",
         _dot_reused_after_a_lost_tail,
+        frozenset({"I3"}),
     ),
     Bug(
         "unapplied-effects-survive-a-recovery",
         "an effect of an earlier run is applied after its number was used again",
         _unapplied_effects_survive_a_recovery,
-        900,
+        frozenset({"I3", "I2", "I1"}),
+        10,
     ),
     Bug(
-        "frontier-as-a-maximum", "entries between two acks are skipped", _frontier_as_a_maximum, 100
+        "frontier-as-a-maximum",
+        "entries between two acks are skipped",
+        _frontier_as_a_maximum,
+        frozenset({"I1", "I9"}),
     ),
     Bug(
         "pel-survives-its-incarnation",
         "consumers of a new group find entries that they never read",
         _pel_survives_its_incarnation,
+        frozenset({"I9"}),
     ),
-    Bug("home-is-not-asked", "two regions deliver the same entry", _home_is_not_asked),
-    Bug("rows-are-appended-again", "Spark's retry adds its rows twice", _rows_are_appended_again),
-    Bug("plan-passes-over-a-dot", "Spark skips an entry", _plan_passes_over_a_dot),
-    Bug("trim-by-id-alone", "a trim takes what it had not seen", _trim_by_id_alone),
-    Bug("remove-by-id-alone", "XDEL takes an entry appended again", _remove_by_id_alone, 70),
-    Bug("delete-keeps-the-last-id", "two orders, two last IDs", _delete_keeps_the_last_id),
+    Bug(
+        "home-is-not-asked",
+        "two regions deliver the same entry",
+        _home_is_not_asked,
+        frozenset({"I12"}),
+    ),
+    Bug(
+        "rows-are-appended-again",
+        "Spark's retry adds its rows twice",
+        _rows_are_appended_again,
+        frozenset({"I13"}),
+    ),
+    Bug(
+        "plan-passes-over-a-dot",
+        "Spark skips an entry",
+        _plan_passes_over_a_dot,
+        frozenset({"I14"}),
+    ),
+    Bug(
+        "trim-by-id-alone",
+        "a trim takes what it had not seen",
+        _trim_by_id_alone,
+        frozenset({"I1"}),
+    ),
+    Bug(
+        "remove-by-id-alone",
+        "XDEL takes an entry appended again",
+        _remove_by_id_alone,
+        frozenset({"I1"}),
+        50,
+    ),
+    Bug(
+        "delete-keeps-the-last-id",
+        "two orders, two last IDs",
+        _delete_keeps_the_last_id,
+        frozenset({"I1"}),
+    ),
     Bug(
         "expiry-deletes-as-a-user-does",
         "a group made again after the deadline is gone",
         _expiry_deletes_as_a_user_does,
+        frozenset({"I1"}),
     ),
     Bug(
         "local-changes-are-not-replayed",
         "what was pending is forgotten at a restart",
         _local_changes_are_not_replayed,
+        frozenset({"I8", "I9"}),
     ),
 )
 BUGS: Final = {bug.name: bug for bug in _ALL}

@@ -38,6 +38,12 @@ class World:
             for server in numbers
             if puller != server
         }
+        for node in self.nodes.values():
+            node.on_link = self._wake
+
+    def _wake(self, link: object) -> None:
+        for line in self.lines.values():
+            line.wake(link)
 
     @property
     def at(self) -> float:

@@ -18,15 +18,15 @@ async def replay_log(log: Log, replica: Replica) -> None:
     """
     assert not replica.vv
     seq = 1
-    while rows := await log.read_from(seq, bytes_max=REPLAY_BYTES):
-        for row in rows:
+    while found := await log.read_from(seq, bytes_max=REPLAY_BYTES):
+        for logged in found:
             try:
-                replica.replay(row.record)
+                replica.replay(logged.record)
             except BatchError as error:
                 raise StoreError(
-                    f"row {row.seq} of the log does not follow the rows before it: {error}. "
+                    f"row {logged.seq} of the log does not follow the rows before it: {error}. "
                     "Start this region again from a backup, or empty under a new region id"
                 ) from error
-        seq = rows[-1].seq + 1
+        seq = found[-1].seq + 1
     # What was read back may still lie in the operating system's cache only.
     await log.sync()

@@ -16,11 +16,11 @@ from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.ready import Parcel, Ready
-from crdtstream.region.region import Folder, Region
+from crdtstream.region.region import FolderState, Region
 from crdtstream.resp.wire.encode import encode
 
 UID = DatabaseUid(bytes(range(16)))
-PROVEN = Folder(is_proven=True, database=DatabaseIdentity(UID))
+PROVEN = FolderState(is_proven=True, database=DatabaseIdentity(UID))
 
 
 def make_region(
@@ -31,7 +31,7 @@ def make_region(
     database_id: str = "crdb",
     run_id: int | None = None,
     log: Sequence[Record] = (),
-    folder: Folder | None = None,
+    folder: FolderState | None = None,
     now: int = 1000,
     clock: Callable[[], int] | None = None,
     encode: Encode = encode,

@@ -272,3 +272,32 @@ async def test_stopping_commits_what_is_queued() -> None:
     region.log.gate.set()
     await asyncio.wait_for(running_engine, 5)
     assert region.certainties == [True, True]
+
+
+async def test_a_bug_in_applying_a_batch_stops_the_engine() -> None:
+    region = Region1()
+    await region.engine.begin()
+
+    def broken(_now: Millis) -> bool:
+        raise RuntimeError("a bug")
+
+    region.region.links.apply = broken  # type: ignore[method-assign]
+    region.region.links.may_apply = True
+    region.call("XLEN", "s")
+    with pytest.raises(BaseExceptionGroup) as group:
+        await asyncio.wait_for(region.engine.run(), 5)
+    assert group.group_contains(RuntimeError, match="a bug")
+
+
+async def test_a_bug_in_what_the_clock_brings_stops_the_engine() -> None:
+    region = Region1()
+    await region.engine.begin()
+    region.call("XREAD", "BLOCK", "1", "STREAMS", "s", "$")
+
+    def broken(_now: Millis) -> object:
+        raise RuntimeError("a bug")
+
+    region.region.database.expire = broken  # type: ignore[assignment,method-assign]
+    with pytest.raises(BaseExceptionGroup) as group:
+        await asyncio.wait_for(region.engine.run(), 5)
+    assert group.group_contains(RuntimeError, match="a bug")

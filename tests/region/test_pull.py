@@ -23,7 +23,7 @@ from crdtstream.region.links.pull import (
     Sleep,
 )
 from crdtstream.region.links.readiness import DatabaseIdentity
-from crdtstream.region.region import Folder
+from crdtstream.region.region import FolderState
 from tests.harness.driven import UID, Driven, make_region
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -53,7 +53,7 @@ def batches(count: int, *, region: RegionId = R2) -> list[tuple[EffectBatch, byt
 class Puller:
     """Region 1's link to region 2, whose loop is this test."""
 
-    def __init__(self, folder: Folder | None = None) -> None:
+    def __init__(self, folder: FolderState | None = None) -> None:
         self.driven = Driven(make_region(limits=LIMITS, folder=folder))
         self.pull: Pull = self.driven.region.links.pulls[R2]
         self.at = 0.0
@@ -263,7 +263,7 @@ def test_a_batch_that_cannot_be_applied_ends_the_link() -> None:
 
 
 def test_a_region_that_recovers_asks_and_the_welcome_is_the_answer() -> None:
-    puller = Puller(Folder(is_proven=False, database=DatabaseIdentity(UID)))
+    puller = Puller(FolderState(is_proven=False, database=DatabaseIdentity(UID)))
     _, send = puller.drain()
     assert isinstance(send, Send)
     assert isinstance(send.message, Open)

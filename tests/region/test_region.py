@@ -8,7 +8,7 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database
-from crdtstream.database.session import Session
+from crdtstream.database.session import Session, Talk
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.ready import Parcel
 from tests.harness.driven import Driven, Told, make_region
@@ -205,6 +205,29 @@ def test_while_the_disk_refuses_nothing_is_held_back_and_nothing_of_peers_is_app
     assert driven.commit().applies
     driven.region.apply_arrivals(driven.now)
     assert driven.region.replica.vv[R2] == 1
+
+
+def test_a_write_that_goes_unanswered_is_logged_all_the_same() -> None:
+    """CLIENT REPLY OFF: nothing is told, and the tick ends."""
+    driven = Driven()
+    driven.client.client.session.talk = Talk.OFF
+    opened: list[None] = []
+    driven.region.tick.on_open = lambda: opened.append(None)
+    driven.write("a")
+    assert opened
+    assert len(driven.end_tick().records) == 1
+
+
+def test_a_client_that_ends_in_the_middle_of_its_requests_runs_no_more() -> None:
+    driven = Driven()
+    client = driven.client.client
+    driven.region.database.on_call = lambda _session, argv: (
+        client.end() if argv[0] == b"XLEN" else None
+    )
+    requests = iter([[b"XLEN", b"s"], [b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$"]])
+    client.run(requests, driven.now, bytes_max=1 << 20)
+    assert driven.region.database.waiting_count == 0
+    assert len(list(requests)) == 1
 
 
 # --- Logged and durable ---------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.links.serve import Serve
-from crdtstream.region.region import Folder, Region
+from crdtstream.region.region import FolderState, Region
 from crdtstream.replication.puller import Puller
 from crdtstream.replication.server import ReplicationService
 from crdtstream.store.log import Fsync, Log, MemoryLog
@@ -73,7 +73,7 @@ class LiveRegion:
         }
         self._address = addresses[number]
         self._identity = Identity(self.number, database_id, secrets.randbits(63))
-        self._folder = Folder(is_proven=is_proven, database=DatabaseIdentity(uid))
+        self._folder = FolderState(is_proven=is_proven, database=DatabaseIdentity(uid))
         self._limits = limits
         self._fsync = fsync
         self._has_begun = False

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import grpc
@@ -278,3 +279,31 @@ async def test_stability_counts_gossip() -> None:
         first.call("DEL", "s")
         await converged(regions)
         await until(lambda: first.replica.tombstone_count == 0)
+
+
+@contextlib.asynccontextmanager
+async def deaf_peer() -> AsyncIterator[str]:
+    """A port that takes connections and says nothing, not even in gRPC's words."""
+    server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    yield f"{host}:{port}"
+    server.close()
+
+
+async def test_a_link_that_cannot_write_is_silent_and_obeys() -> None:
+    """gRPC waits for a connection as long as it likes; the link does not."""
+    async with deaf_peer() as address:
+        region = LiveRegion(2, {1: address, 2: addresses(1)[1]})
+        async with region.running():
+            link = region.pulls[R1].link
+            async with asyncio.timeout(5):
+                while link.state is not LinkState.WAITING:
+                    await asyncio.sleep(0.01)
+            assert "silent for 1 s" in link.error
+            async with asyncio.timeout(5):
+                while link.state is not LinkState.CONNECTING:
+                    await asyncio.sleep(0.01)
+                region.pause(R1)
+                while region.pulls[R1]._has_call or region.pulls[R1]._must_hang_up:
+                    await asyncio.sleep(0.01)
+            assert link.state is LinkState.PAUSED

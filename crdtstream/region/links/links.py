@@ -143,9 +143,9 @@ class Links:
             )
         return None
 
-    def hang_up(self, serve: Serve, failure: str | None = None) -> None:
+    def hang_up(self, serve: Serve) -> None:
         """The puller's call is over."""
-        serve.end(failure)
+        serve.end()
         if self.serves.get(serve.region) is serve:
             del self.serves[serve.region]
 

@@ -176,16 +176,20 @@ class Pull:
     def reopen(self) -> None:
         """Begin again, and forget what the call brought and was not applied yet."""
         self.inbox.discard()
-        self._must_reopen = self._skips_backoff = True
-        self._own.tick.wake_link(self)
+        self._must_reopen = True
+        self._try_now()
 
     def note_held(self, origin: RegionId) -> None:
         """The effects of an origin are held from now on, or are not any more."""
         if origin in self.origins:
             self.reopen()
         else:
-            self._skips_backoff = True
-            self._own.tick.wake_link(self)
+            self._try_now()
+
+    def _try_now(self) -> None:
+        """If the link waits between two attempts, it waits no longer."""
+        self._skips_backoff = self.link.state in (LinkState.WAITING, LinkState.REFUSED)
+        self._own.tick.wake_link(self)
 
     def ack_soon(self) -> None:
         """Something became durable, or the peer should hear how this region stands."""
@@ -215,8 +219,12 @@ class Pull:
         """Whether the next message may be read: the inbox has room."""
         return not self._untaken_bytes
 
-    def next(self, now: Millis, at: float) -> PullAction:
-        """What is to be done now."""
+    def next(self, now: Millis, at: float, *, may_send: bool = True) -> PullAction:
+        """What is to be done now.
+
+        Args:
+            may_send: False while a message is still being written: no other one comes.
+        """
         if self._must_hang_up:
             self._must_hang_up = False
             return HangUp()
@@ -232,11 +240,11 @@ class Pull:
         if not self._has_call:
             self._begin_call(now, at)
             return Connect()
-        if not self._opened:
+        if not self._opened and may_send:
             self._opened = True
             self._acked_at = at
             return Send(self._open())
-        return self._watch(now, at)
+        return self._watch(now, at, may_send=may_send)
 
     def receive(self, message: FromServer, now: Millis, at: float) -> None:
         """The peer sent a message."""
@@ -345,7 +353,7 @@ class Pull:
 
     # --- While the call lasts -----------------------------------------------------------------
 
-    def _watch(self, now: Millis, at: float) -> PullAction:
+    def _watch(self, now: Millis, at: float, *, may_send: bool) -> PullAction:
         """Acknowledge; end the call when the peer is silent, its batches are bad, or others are
         wanted."""
         limits = self._own.limits
@@ -368,6 +376,8 @@ class Pull:
             return self.next(now, at)
         heartbeat_at = self._acked_at + limits.heartbeat_interval_ms / 1000
         ack_at = self._acked_at + ACK_SECONDS_MIN if self._ack_due else heartbeat_at
+        if not may_send:
+            return Sleep(at + WATCH_SECONDS)
         if at >= ack_at:
             self._ack_due = False
             self._acked_at = at

@@ -75,9 +75,7 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The link is over; ``failure`` says what the puller did wrong, if it did."""
-
-    failure: str | None = None
+    """The link is over."""
 
 
 ServeAction: TypeAlias = Seek | Send | Read | Sleep | End
@@ -116,7 +114,6 @@ class Serve:
         self.stats = stats
         self.is_over = False
         self._own = own
-        self._failure: str | None = None
         self._seq: int | None = None
         self._is_welcome = False
         self._heartbeat_at = at
@@ -145,12 +142,11 @@ class Serve:
         self.wake()
         return True
 
-    def end(self, failure: str | None = None) -> None:
+    def end(self) -> None:
         """The link is over; what its outbox holds is lost."""
         if self.is_over:
             return
         self.is_over = True
-        self._failure = failure
         self.stats.publications_lost += self.outbox.close()
         self.wake()
 
@@ -159,7 +155,7 @@ class Serve:
     def next(self, now: Millis, at: float) -> ServeAction:
         """What is to be done now."""
         if self.is_over:
-            return End(self._failure)
+            return End()
         if self._seq is None:
             return Seek(self.sent_vv, self.origins)
         if not self._is_welcome:
@@ -230,7 +226,11 @@ class Serve:
                 self._batches.append(record.batch)
 
     def receive(self, ack: Progress, at: float) -> None:
-        """The puller acknowledged."""
+        """The puller acknowledged.
+
+        Raises:
+            PeerError: it belongs to another database; the link is to end.
+        """
         own = self._own
         own.tick.open()
         self._heard_at = at
@@ -248,8 +248,7 @@ class Serve:
         opening = self._own.opening
         wrong_database = opening.readiness.note_database(self.region, standing.database)
         if wrong_database is not None:
-            self.end(str(PeerError(self.region, wrong_database)))
-            return
+            raise PeerError(self.region, wrong_database)
         opening.look()
         opening.peer_runs.note(self.region, self.run_id, recovering=standing.recovering)
 

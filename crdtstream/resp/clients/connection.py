@@ -54,7 +54,7 @@ OUTCOME_UNKNOWN: Final = (
 )
 
 
-class Counted(Protocol):
+class TrafficCounts(Protocol):
     """What a connection counts beside its own.
 
     Attributes:
@@ -69,7 +69,7 @@ class Counted(Protocol):
         """Remember how much was done until now."""
 
 
-class Listener(Protocol):
+class Acceptor(Protocol):
     """What a connection asks of the server that accepted it.
 
     Attributes:
@@ -81,7 +81,7 @@ class Listener(Protocol):
     tcp_keepalive_s: int
 
     @property
-    def traffic(self) -> Counted:
+    def traffic(self) -> TrafficCounts:
         """What all clients have done."""
 
     def admit(self, connection: "Connection") -> str | None:
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
         no_evict, no_touch: what CLIENT NO-EVICT and NO-TOUCH said; nothing is ever evicted.
     """
 
-    def __init__(self, listener: Listener, region: Region, now: Callable[[], Millis]) -> None:
+    def __init__(self, acceptor: Acceptor, region: Region, now: Callable[[], Millis]) -> None:
         self.client = region.connect(self)
         self.address = ""
         self.local_address = ""
@@ -111,10 +111,10 @@ class Connection(asyncio.Protocol):
         self.bytes_out = 0
         self.no_evict = False
         self.no_touch = False
-        self._listener = listener
+        self._acceptor = acceptor
         self._region = region
         self._now = now
-        self._parser = RequestParser(listener.limits.request)
+        self._parser = RequestParser(acceptor.limits.request)
         self._transport = cast(asyncio.Transport, None)
         # Requests that wait, and a RequestError at the end if that came after them.
         self._held: deque[list[bytes] | RequestError] = deque()
@@ -163,9 +163,9 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.address = _host_and_port(transport.get_extra_info("peername"))
         self.local_address = _host_and_port(transport.get_extra_info("sockname"))
-        self._transport.set_write_buffer_limits(high=self._listener.limits.output_pause_bytes)
-        _keep_alive(transport.get_extra_info("socket"), self._listener.tcp_keepalive_s)
-        refusal = self._listener.admit(self)
+        self._transport.set_write_buffer_limits(high=self._acceptor.limits.output_pause_bytes)
+        _keep_alive(transport.get_extra_info("socket"), self._acceptor.tcp_keepalive_s)
+        refusal = self._acceptor.admit(self)
         if refusal is not None:
             self._end()
             self._transport.write(encode_error(refusal))
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
         self._region.disconnect(self.client)
-        self._listener.remove(self)
+        self._acceptor.remove(self)
 
     def data_received(self, data: bytes) -> None:
         self.bytes_in += len(data)
@@ -182,8 +182,8 @@ class Connection(asyncio.Protocol):
         if client.has_ended or self._broken:
             return
         self.active_ms = now = self._now()
-        if now >= self._listener.traffic.rates_due_ms:
-            self._listener.traffic.sample(now)
+        if now >= self._acceptor.traffic.rates_due_ms:
+            self._acceptor.traffic.sample(now)
         trusted = self._parser.trusted = client.session.authenticated
         requests = iter(self._parser.parse(data))
         if not trusted:
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         """Run requests until they end or the connection has to hold the rest."""
         client = self.client
         try:
-            stop = client.run(requests, now, bytes_max=self._listener.limits.output_pause_bytes)
+            stop = client.run(requests, now, bytes_max=self._acceptor.limits.output_pause_bytes)
         except RequestError as error:
             self._refuse(error)
             return
@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
     # --- Holding ------------------------------------------------------------------------------
 
     def _must_hold(self) -> bool:
-        client, limits = self.client, self._listener.limits
+        client, limits = self.client, self._acceptor.limits
         return (
             client.is_blocked
             or client.is_postponed
@@ -328,7 +328,7 @@ class Connection(asyncio.Protocol):
             return
         excess = self._unread_bound.excess(self.unsent_bytes, self._now())
         if excess is not None:
-            self._listener.traffic.cut_off_unread += 1
+            self._acceptor.traffic.cut_off_unread += 1
             self._cut_off(excess)
 
     def receive(self, parcel: Parcel) -> None:
@@ -342,14 +342,17 @@ class Connection(asyncio.Protocol):
         data = b"".join(parcel.chunks) if is_told else self._unknown_outcomes(parcel.replies)
         transport.write(data)
         self.bytes_out += len(data)
-        bytes_max = self._listener.limits.output_buffer_bytes_max
+        bytes_max = self._acceptor.limits.output_buffer_bytes_max
         if bytes_max and transport.get_write_buffer_size() > bytes_max:
-            self._listener.traffic.cut_off_unread += 1
+            self._acceptor.traffic.cut_off_unread += 1
             self._cut_off(f"it leaves more than {bytes_max} bytes of replies unread")
         elif client.has_ended:
             self._close_if_done()
-        elif self._held:
-            self.resume()
+        else:
+            if not parcel.replies:
+                self._check_unread()
+            if self._held:
+                self.resume()
 
     def _unknown_outcomes(self, replies: int) -> bytes:
         self._region.database.statistics.note_error(OUTCOME_UNKNOWN, replies)
