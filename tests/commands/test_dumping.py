@@ -407,7 +407,7 @@ def test_whatever_is_in_a_frame_restores_well_or_not_at_all(data: st.DataObject)
     node.end_tick()
     encoded = node.log[-1].batch
     assert encoded is not None
-    checked_batch(RegionId(1), encoded, frozenset({RegionId(1)}))
+    checked_batch(RegionId(1), encoded)
     assert decode_batch(encoded).count >= 1
     sync(node, other)
     assert payload_of(other, b"new") == payload_of(node, b"new")
