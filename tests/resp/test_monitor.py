@@ -27,7 +27,7 @@ def read_line(watcher: RawClient) -> bytes:
 
 def shown(watcher: RawClient, until: bytes) -> list[bytes]:
     """The commands that it is shown, up to ``ECHO until``."""
-    found = []
+    found: list[bytes] = []
     while True:
         line = read_line(watcher)
         match = re.fullmatch(rb"\+\d+\.\d{6} \[0 127\.0\.0\.1:\d+\] (.*)", line)
