@@ -4,6 +4,7 @@ import pytest
 
 from crdtstream.core.ids import IdMode
 from tests.harness.regions import Node, sync
+from tests.harness.replies import list_of, of_type
 
 FAILING = [
     "XADD x 1-1",
@@ -104,8 +105,8 @@ def test_a_scan_meets_every_key_once_while_others_come_and_go() -> None:
     met: list[str] = []
     cursor = "0"
     for round_number in range(1000):
-        cursor, keys = node(f"SCAN {cursor} COUNT 7")  # type: ignore[misc]
-        met += keys
+        cursor, keys = of_type(list, node(f"SCAN {cursor} COUNT 7"))
+        met += list_of(str, keys)
         if cursor == "0":
             break
         node.run(f"XADD extra{round_number} 1 f v", f"DEL extra{round_number - 1}")
@@ -129,8 +130,9 @@ def test_absurd_counts_are_taken_calmly(count: str) -> None:
     node = filled(3)
     node.run("XGROUP CREATE x g 0", f"XREADGROUP GROUP g c COUNT {count} STREAMS x >")
     assert node(f"XREAD COUNT {count} STREAMS x 0") == {"x": ["1-0", "2-0", "3-0"]}
-    assert len(node("XPENDING x g - + 9223372036854775807")) == 3  # type: ignore[arg-type]
-    assert node("XAUTOCLAIM x g c 0 0 COUNT 576460752303423487")[0] == "0-0"  # type: ignore[index]
+    assert len(of_type(list, node("XPENDING x g - + 9223372036854775807"))) == 3
+    claimed = of_type(list, node("XAUTOCLAIM x g c 0 0 COUNT 576460752303423487"))
+    assert claimed[0] == "0-0"
     assert node("XTRIM x MAXLEN 9223372036854775807") == 0
 
 

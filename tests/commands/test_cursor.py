@@ -5,19 +5,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from crdtstream.commands.reply import Null
+from crdtstream.commands.reply import CommandError, Null
 from crdtstream.core.ids import ID_MAX, ID_MIN, IdMode, Millis, format_id
 from crdtstream.database.database import WAITING
 from tests.harness.clients import Clients
 from tests.harness.regions import Node, sync
+from tests.harness.replies import list_of, of_type
 
 
 def read(node: Node, cursor: str, options: str = "", key: str = "x") -> tuple[str, list[str]]:
     """The next cursor and the IDs."""
     reply = node.run(f"CRDT.XREAD {key} {cursor} {options}")
-    assert isinstance(reply, list), reply
-    next_cursor, ids = reply
-    return next_cursor, ids
+    next_cursor, ids = of_type(list, reply)
+    return of_type(str, next_cursor), list_of(str, ids)
 
 
 # --- The answer --------------------------------------------------------------------------------
@@ -201,12 +201,12 @@ def test_while_the_disk_refuses_no_dots_are_named() -> None:
     clients.database.fault = "no space left"
     for line in ("CRDT.XREAD x 0", "CRDT.TOKEN"):
         reply = clients.database.call(clients.writer, Millis(1), line.encode().split())
-        assert reply.text == "MISCONF no space left"
+        assert of_type(CommandError, reply).text == "MISCONF no space left"
     r2 = Node(2)
     r2.run("XADD x 1-2 f v")
     clients.node.pull(r2)
     (woken,) = clients.served()
-    assert woken.text == "MISCONF no space left"
+    assert of_type(CommandError, woken).text == "MISCONF no space left"
 
 
 # --- Bad input ---------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ class Cursors(RuleBasedStateMachine):
 
     @rule(at=AT, data=st.data())
     def xdel(self, at: int, data: st.DataObject) -> None:
-        ids = self.nodes[at]("XRANGE x - +")
+        ids = list_of(str, self.nodes[at]("XRANGE x - +"))
         if ids:
             self.nodes[at].run(f"XDEL x {data.draw(st.sampled_from(ids))}")
 

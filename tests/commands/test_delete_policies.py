@@ -4,14 +4,13 @@ One region is compared with Redis 8.2 in ``tests/like_redis/scripts/references.t
 trimming is not, because there 8.2 and 8.4 trim nothing at all (redis#14623, mended in 8.6).
 """
 
-from typing import Any
-
 import pytest
 
 from crdtstream.commands.streams import trimming
-from crdtstream.core.effects import Remove, Trim
-from crdtstream.core.ids import RegionId
+from crdtstream.core.effects import Effect, Remove, Trim
+from crdtstream.core.ids import RegionId, make_id
 from tests.harness.regions import Node, sync
+from tests.harness.replies import list_of
 from tests.harness.waiting_clients import Clients
 
 
@@ -26,13 +25,12 @@ def filled(entries: int, *, node_entries_max: int = 100) -> Node:
 
 def ids(node: Node) -> list[int]:
     """What stands in s, by milliseconds."""
-    found: Any = node("XRANGE s - +")
+    found = list_of(str, node("XRANGE s - +"))
     return [int(entry_id.partition("-")[0]) for entry_id in found]
 
 
 def pending(node: Node, group: str = "g") -> list[str]:
-    rows: Any = node(f"XPENDING s {group} - + 100")
-    return [row[0] for row in rows]
+    return [row[0] for row in list_of(list, node(f"XPENDING s {group} - + 100"))]
 
 
 # --- Approximate trimming -----------------------------------------------------------------------
@@ -110,20 +108,28 @@ def test_one_command_removes_no_more_ids_than_a_batch_may_hold(
 # --- How it travels -----------------------------------------------------------------------------
 
 
-def test_a_policy_travels_by_id_and_a_plain_trim_as_a_prefix() -> None:
+def test_a_policy_travels_by_id_and_a_plain_trim_as_a_prefix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     node = filled(4)
-    issued: list[object] = []
+    issued: list[Effect] = []
     issue = node.replica.issue
-    node.replica.issue = lambda effect: (issued.append(effect), issue(effect))  # type: ignore[assignment, func-returns-value, misc]
+
+    def noted(effect: Effect) -> None:
+        issued.append(effect)
+        issue(effect)
+
+    monkeypatch.setattr(node.replica, "issue", noted)
     node("XACK s g 2")
     for line in ("MAXLEN 0 ACKED", "MAXLEN 2 DELREF", "MAXLEN 1 KEEPREF"):
         node(f"XTRIM s {line}")
     node("XDELEX s IDS 1 4")
-    lane, first, second, fourth = RegionId(1), 1 << 64, 2 << 64, 4 << 64
+    lane = RegionId(1)
+    first, second, third, fourth = (make_id(ms, 0) for ms in (1, 2, 3, 4))
     assert issued == [
         Remove(b"s", {lane: (second,)}, trims=True),
         Remove(b"s", {lane: (first,)}, with_references=True, trims=True),
-        Trim(b"s", {lane: 3 << 64}),
+        Trim(b"s", {lane: third}),
         Remove(b"s", {lane: (fourth,)}),
     ]
 

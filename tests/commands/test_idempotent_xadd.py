@@ -1,16 +1,25 @@
 """XADD IDMP and IDMPAUTO, XCFGSET: one entry, however often and wherever it is appended."""
 
-from typing import Any
+from collections.abc import Sized
 
 import pytest
 
 from crdtstream.commands.streams.idempotent_xadd import fields_id
 from tests.harness.regions import Node, sync
+from tests.harness.replies import dict_of, of_type
 
 
-def facts(node: Node, key: str = "s") -> dict[str, Any]:
-    reply: Any = node(f"XINFO STREAM {key}")
+def facts(node: Node, key: str = "s") -> dict[str, object]:
+    reply = dict_of(object, node(f"XINFO STREAM {key}"))
     return {name: value for name, value in reply.items() if "id" in name and "-id" not in name}
+
+
+def producers(node: Node) -> Sized:
+    """Those that the stream's window remembers."""
+    stream = node.replica.stream(b"s")
+    assert stream is not None
+    assert stream.window is not None
+    return stream.window._by_producer
 
 
 # --- In one region ------------------------------------------------------------------------------
@@ -24,7 +33,7 @@ def test_a_repeated_append_answers_the_first_id_and_adds_nothing() -> None:
     assert node("XADD s IDMP q pay * amount 100") != first
     assert node("XADD s IDMP p other * amount 100") != first
     assert node("XLEN s") == 3
-    assert node("XINFO STREAM s")["iids-duplicates"] == 1  # type: ignore[index]
+    assert facts(node)["iids-duplicates"] == 1
 
 
 @pytest.mark.parametrize("name", ["*", "$", "-", "+", "IDMP", "123-456", "x" * 70_000])
@@ -71,7 +80,7 @@ def test_in_a_transaction_as_well() -> None:
     node = Node(1)
     for line in ("MULTI", *(f"XADD s IDMP p {name} * f v" for name in "abac")):
         node(line)
-    replies: Any = node("EXEC")
+    replies = of_type(list, node("EXEC"))
     assert replies[0] == replies[2]
     assert len(set(replies)) == 3
 
@@ -209,10 +218,9 @@ def test_windows_forget_in_passing_and_in_replay_too() -> None:
         node.now += 1000
         node.run(f"XADD s IDMP p{n} x * f v")
     assert facts(node)["pids-tracked"] == facts(node)["iids-tracked"] == 100
-    window = node.replica.stream(b"s").window
-    assert len(window._by_producer) == 100
+    assert len(producers(node)) == 100
     node.restart()
-    assert len(node.replica.stream(b"s").window._by_producer) == 100
+    assert len(producers(node)) == 100
 
 
 def test_a_producer_s_old_ids_go_when_it_appends_again() -> None:

@@ -2,20 +2,18 @@
 
 import pytest
 
+from crdtstream.core.ids import RegionId
 from tests.harness.regions import Node, sync
+from tests.harness.replies import dict_of, of_type
 
 
 def why(node: Node, entry_id: str) -> list[dict[str, object]]:
-    rows = node(f"CRDT.WHY x {entry_id}")
-    assert isinstance(rows, list), rows
-    return rows
+    return [dict_of(object, row) for row in of_type(list, node(f"CRDT.WHY x {entry_id}"))]
 
 
 def state(node: Node, entry_id: str, group: str = "g") -> dict[str, object]:
     (row,) = why(node, entry_id)
-    groups = row["groups"]
-    assert isinstance(groups, dict)
-    return groups[group]
+    return dict_of(object, dict_of(dict, row["groups"])[group])
 
 
 # --- Where it comes from ------------------------------------------------------------------------
@@ -103,7 +101,7 @@ def test_of_two_concurrent_appends_the_one_that_went_tells_which_stayed() -> Non
         assert why(node, "1003-3") == [{"origin": 3, "dot": "3:1", **collapsed, **into_first}]
         assert why(node, "1002-2") == [{"origin": 2, "dot": "2:1", **collapsed, **into_first}]
         assert [row["origin"] for row in why(node, "1001-1")] == [1]
-        node.replica.forget_stable({1: 1, 2: 0, 3: 1})
+        node.replica.forget_stable({RegionId(1): 1, RegionId(2): 0, RegionId(3): 1})
         assert why(node, "1003-3") == []
         assert len(why(node, "1002-2")) == 1
 

@@ -7,6 +7,7 @@ from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import WAITING
 from tests.harness.clients import Clients
 from tests.harness.regions import Node, sync
+from tests.harness.replies import of_type
 
 
 def token_of(node: Node) -> str:
@@ -92,7 +93,7 @@ def test_in_a_transaction_waitfor_does_not_wait() -> None:
 def test_a_cursor_can_be_waited_for() -> None:
     r1, r2 = Node(1), Node(2)
     r1.run("XADD x 1-1 f v")
-    cursor, _ = r1.run("CRDT.XREAD x 0")
+    cursor, _ = of_type(list, r1.run("CRDT.XREAD x 0"))
     clients = Clients(r2)
     assert clients.call(f"CRDT.WAITFOR {cursor} 0") is WAITING
     r2.pull(r1)
@@ -168,6 +169,6 @@ def test_a_cursor_says_of_which_database_it_is() -> None:
     r1 = Node(1)
     r1.replica.database_uid = ONE
     r1.run("XADD x 1-1 f v")
-    cursor, entries = r1("CRDT.XREAD x 0")
+    cursor, entries = of_type(list, r1("CRDT.XREAD x 0"))
     assert (cursor, entries) == (f"{ONE.hex()}/1:1", ["1-1"])
     assert r1(f"CRDT.XREAD x {cursor}") == [cursor, []]

@@ -1,6 +1,7 @@
 """Batches and local changes survive their encoding; other bytes are refused with the field."""
 
 from array import array
+from typing import Unpack
 
 import pytest
 from hypothesis import given
@@ -20,9 +21,10 @@ from crdtstream.core.wire.codec import (
     pack,
 )
 from crdtstream.core.wire.local_codec import Local, decode_local, encode_local
-from crdtstream.v1 import effects_pb2
+from crdtstream.v1 import effects_pb2 as pb
 from tests.core.every_kind import columns
 from tests.core.strategies import CHANGES, EFFECTS, IDEMPOTENT, IDS, MS, NAMES
+from tests.harness.messages import BatchFields
 
 OTHERS = st.one_of(*EFFECTS.values())
 LOCAL = st.one_of(*CHANGES.values())
@@ -68,9 +70,9 @@ def test_local_changes_survive(local: Local) -> None:
     assert decode_local(encode_local(local)) == local
 
 
-def message(**changes: object) -> effects_pb2.EffectBatch:
+def message(**changes: Unpack[BatchFields]) -> pb.EffectBatch:
     """One good batch of one append, with some fields replaced."""
-    good: dict[str, object] = {
+    good: BatchFields = {
         "origin": 1,
         "first_n": 1,
         "count": 1,
@@ -80,7 +82,7 @@ def message(**changes: object) -> effects_pb2.EffectBatch:
         "lengths": b"\2" + bytes(3),
         "fields": b"ab",
     }
-    return effects_pb2.EffectBatch(**{**good, **changes})  # type: ignore[arg-type]
+    return pb.EffectBatch(**(good | changes))
 
 
 @pytest.mark.parametrize(
@@ -98,49 +100,49 @@ def message(**changes: object) -> effects_pb2.EffectBatch:
         ({"keys": []}, "keys"),
         ({"keys": [b"x", b"y"], "key_index": b"\7" + bytes(3)}, "key_index"),
         ({"lengths": b"\3" + bytes(3)}, "fields"),
-        ({"context": effects_pb2.VersionVector(regions=[1], counts=[1])}, "context"),
-        ({"context": effects_pb2.VersionVector(regions=[2, 3], counts=[1])}, "version vector"),
-        ({"context": effects_pb2.VersionVector(regions=[2, 2], counts=[1, 1])}, "version vector"),
-        ({"count": 2, "others": [effects_pb2.Effect(offset=5)]}, "others.offset"),
-        ({"count": 2, "others": [effects_pb2.Effect(offset=1)]}, "others.kind"),
+        ({"context": pb.VersionVector(regions=[1], counts=[1])}, "context"),
+        ({"context": pb.VersionVector(regions=[2, 3], counts=[1])}, "version vector"),
+        ({"context": pb.VersionVector(regions=[2, 2], counts=[1, 1])}, "version vector"),
+        ({"count": 2, "others": [pb.Effect(offset=5)]}, "others.offset"),
+        ({"count": 2, "others": [pb.Effect(offset=1)]}, "others.kind"),
     ],
 )
-def test_a_bad_batch_is_refused_with_the_field(changes: dict[str, object], field: str) -> None:
+def test_a_bad_batch_is_refused_with_the_field(changes: BatchFields, field: str) -> None:
     assert decode_batch(message().SerializeToString()).count == 1
     with pytest.raises(BatchError, match=field):
         decode_batch(message(**changes).SerializeToString())
 
 
-def one(effect: effects_pb2.Effect) -> bytes:
+def one(effect: pb.Effect) -> bytes:
     """A batch of one effect and no append."""
-    batch = effects_pb2.EffectBatch(origin=1, first_n=1, count=1, others=[effect])
+    batch = pb.EffectBatch(origin=1, first_n=1, count=1, others=[effect])
     return batch.SerializeToString()
 
 
-def lane_ids(*ms: int) -> effects_pb2.LaneIds:
-    return effects_pb2.LaneIds(lane=1, ms=pack(array("Q", ms)), seq=pack(array("Q", [0] * len(ms))))
+def lane_ids(*ms: int) -> pb.LaneIds:
+    return pb.LaneIds(lane=1, ms=pack(array("Q", ms)), seq=pack(array("Q", [0] * len(ms))))
 
 
 @pytest.mark.parametrize(
     ("effect", "field"),
     [
-        ({"remove": effects_pb2.Remove(key=b"x")}, "remove.lanes"),
-        ({"remove": effects_pb2.Remove(key=b"x", lanes=[lane_ids()])}, "remove.lanes"),
-        ({"remove": effects_pb2.Remove(key=b"x", lanes=[lane_ids(2, 1)])}, "remove.lanes"),
-        ({"remove": effects_pb2.Remove(key=b"x", lanes=[lane_ids(1, 1)])}, "remove.lanes"),
-        ({"trim": effects_pb2.Trim(key=b"x")}, "trim.up_to"),
-        ({"ack_frontier": effects_pb2.AckFrontier(key=b"x", group=b"g")}, "ack_frontier"),
-        ({"set_stream_config": effects_pb2.SetStreamConfig(idmp_duration_s=0)}, "idmp_duration_s"),
-        ({"set_stream_config": effects_pb2.SetStreamConfig(idmp_maxsize=0)}, "idmp_maxsize"),
-        ({"set_group_mode": effects_pb2.SetGroupMode(epoch=0)}, "epoch"),
-        ({"set_group_mode": effects_pb2.SetGroupMode(epoch=1, mode="HOME")}, "home"),
+        (pb.Effect(remove=pb.Remove(key=b"x")), "remove.lanes"),
+        (pb.Effect(remove=pb.Remove(key=b"x", lanes=[lane_ids()])), "remove.lanes"),
+        (pb.Effect(remove=pb.Remove(key=b"x", lanes=[lane_ids(2, 1)])), "remove.lanes"),
+        (pb.Effect(remove=pb.Remove(key=b"x", lanes=[lane_ids(1, 1)])), "remove.lanes"),
+        (pb.Effect(trim=pb.Trim(key=b"x")), "trim.up_to"),
+        (pb.Effect(ack_frontier=pb.AckFrontier(key=b"x", group=b"g")), "ack_frontier"),
+        (pb.Effect(set_stream_config=pb.SetStreamConfig(idmp_duration_s=0)), "idmp_duration_s"),
+        (pb.Effect(set_stream_config=pb.SetStreamConfig(idmp_maxsize=0)), "idmp_maxsize"),
+        (pb.Effect(set_group_mode=pb.SetGroupMode(epoch=0)), "epoch"),
+        (pb.Effect(set_group_mode=pb.SetGroupMode(epoch=1, mode="HOME")), "home"),
     ],
 )
 def test_what_an_effect_promises_is_refused_before_it_is_asserted(
-    effect: dict[str, object], field: str
+    effect: pb.Effect, field: str
 ) -> None:
     with pytest.raises(BatchError, match=field):
-        decode_batch(one(effects_pb2.Effect(**effect)))  # type: ignore[arg-type]
+        decode_batch(one(effect))
 
 
 @given(st.binary(max_size=40))

@@ -1,5 +1,6 @@
 """A union of intervals equals the set of its points."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 from hypothesis import given
@@ -11,7 +12,7 @@ from crdtstream.core.intervals import Intervals
 SPANS = st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda ab: (ab[0], ab[0] + ab[1]))
 
 
-def points(spans: list[tuple[int, int]]) -> set[int]:
+def points(spans: Iterable[tuple[int, int]]) -> set[int]:
     return {point for start, end in spans for point in range(start + 1, end + 1)}
 
 

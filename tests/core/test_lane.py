@@ -56,7 +56,7 @@ class LaneMachine(RuleBasedStateMachine):
 
     @rule(entry_id=IDS, data=st.data())
     def remove(self, entry_id: StreamId, data: st.DataObject) -> None:
-        if self.model and data.draw(st.booleans()):
+        if len(self.model) > 0 and data.draw(st.booleans()):
             entry_id = data.draw(st.sampled_from([known for known, _, _ in self.model]))
         n_max = data.draw(st.integers(0, self.n))
         hit = [one for one in self.model if one[0] == entry_id and one[1] <= n_max]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import Millis, RegionId, next_id
+from crdtstream.core.ids import ID_MIN, Millis, RegionId, next_id
 from crdtstream.core.lanes.lane import Within
 from crdtstream.query import arrow
 from crdtstream.query.append_rows import append_numbered, checked_rows
@@ -50,7 +50,7 @@ def lane_of(steps: list[tuple[str, int]]) -> Node:
             for _ in range(number):
                 count += 1
                 stream = replica.stream(b"x")
-                last = 0 if stream is None else stream.last_id
+                last = ID_MIN if stream is None else stream.last_id
                 entry_id = next_id(RegionId(1), now=Millis(node.now), last=last)
                 name = IdempotentId(b"p", b"%d" % count) if what == "once" else None
                 replica.append(b"x", entry_id, encode_fields([b"n", b"%d" % count]), name)

@@ -96,7 +96,8 @@ async def scanned(one: Queried) -> list[int]:
     """The dot numbers that a scan without an end reads."""
     pieces = [piece.data async for piece in one.stub.Scan(pb.ScanRequest(key=b"s", origin=1))]
     rows = pa.ipc.open_stream(pa.py_buffer(b"".join(pieces))).read_all()
-    return rows.column("n").to_pylist()
+    numbers: list[int] = rows.column("n").to_pylist()
+    return numbers
 
 
 async def test_a_plan_ends_at_what_is_durable(one: Queried) -> None:

@@ -185,7 +185,7 @@ def losses(
     bounds = Bounds(keys, above, node.replica.vv, frozenset())
     for _ in planning.collect_losses(node.replica, bounds, patterns, into=found):
         pass
-    return [tuple(loss) for loss in found]
+    return [(loss.key, loss.origin, loss.lost_n) for loss in found]
 
 
 @pytest.mark.parametrize("command", ["XTRIM a MAXLEN 2", "DEL a", "XTRIM a MAXLEN 2 ACKED"])

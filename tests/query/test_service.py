@@ -1,10 +1,12 @@
 """The query service of real nodes: over gRPC, with clients writing meanwhile."""
 
 import base64
+import signal
 import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import grpc
 import pyarrow as pa
@@ -21,6 +23,15 @@ from tests.live.cluster import Cluster, Node, cluster_of, wait_until
 pytestmark = pytest.mark.live
 
 
+class ScanBounds(TypedDict, total=False):
+    """Which part of a lane a scan reads."""
+
+    above_n: int
+    upto_n: int
+    start: effects_pb2.Id
+    end: effects_pb2.Id
+
+
 class Query:
     """The query service of one node."""
 
@@ -32,7 +43,8 @@ class Query:
             self.metadata = [("authorization", f"Basic {token}")]
 
     def position(self) -> pb.Position:
-        return self.stub.GetPosition(pb.PositionRequest(), metadata=self.metadata)
+        position: pb.Position = self.stub.GetPosition(pb.PositionRequest(), metadata=self.metadata)
+        return position
 
     def streams(self, *patterns: bytes, with_groups: bool = False) -> list[pb.StreamDescription]:
         request = pb.ListStreamsRequest(
@@ -40,9 +52,12 @@ class Query:
         )
         return list(self.stub.ListStreams(request))
 
-    def scan(self, key: bytes, origin: int, **given: object) -> list[dict[str, object]]:
-        request = pb.ScanRequest(key=key, origin=origin, **given)
-        return table(self.stub.Scan(request)).to_pylist()
+    def scan(
+        self, key: bytes, origin: int, **bounds: Unpack[ScanBounds]
+    ) -> list[dict[str, object]]:
+        request = pb.ScanRequest(key=key, origin=origin, **bounds)
+        rows: list[dict[str, object]] = table(self.stub.Scan(request)).to_pylist()
+        return rows
 
     def append(
         self, key: bytes, *rows: bytes, first_row: int = 0, batch: int = 0
@@ -220,7 +235,7 @@ def test_pending_entries_that_were_handed_out_often(one: Node, query: Query) -> 
 def test_rows_are_appended_once_also_over_a_kill(one: Node, query: Query) -> None:
     rows = [b"%d" % n for n in range(2000)]
     assert query.append(b"out", *rows[:1500]) == (1500, 0)
-    one.end(9)
+    one.end(signal.SIGKILL)
     one.start()
     with grpc.insecure_channel(one.grpc_address) as channel:
         query = Query(channel)
@@ -280,7 +295,7 @@ def test_bad_rows_are_refused_and_change_nothing(
     with pytest.raises(grpc.RpcError) as caught:
         query.stub.Append(request_)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert says in caught.value.details()
+    assert says in str(caught.value.details())
     assert one.client.dbsize() == 0
 
 
@@ -293,7 +308,7 @@ def test_what_is_not_here_yet_is_refused(one: Node, query: Query) -> None:
         with pytest.raises(grpc.RpcError) as caught:
             call()
         assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-        assert caught.value.details().startswith("behind: region 1 has 1:3 durably")
+        assert str(caught.value.details()).startswith("behind: region 1 has 1:3 durably")
 
 
 def test_a_password_is_wanted_of_every_call(tmp_path: Path) -> None:
@@ -399,7 +414,8 @@ def test_rows_appended_in_two_regions_at_once_are_there_once(three: Cluster) -> 
 def trim(node: Node, read: effects_pb2.VersionVector, before_ms: int = 1 << 50) -> int:
     with grpc.insecure_channel(node.grpc_address) as channel:
         request = pb.TrimReadRequest(key=b"orders", read=read, before_ms=before_ms)
-        return rpc.QueryStub(channel).TrimRead(request).removed
+        reply: pb.TrimReadReply = rpc.QueryStub(channel).TrimRead(request)
+        return reply.removed
 
 
 def test_only_what_is_read_acknowledged_and_old_is_trimmed(three: Cluster) -> None:
@@ -480,7 +496,7 @@ def test_a_call_that_means_another_database_is_refused(one: Node, query: Query, 
         list(ask(request, metadata=[("crdtstream-database", other)]))
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     for uid in (own, other):
-        assert uid in refused.value.details()
+        assert uid in str(refused.value.details())
     assert one.client.xlen("x") == 1
     named = [("crdtstream-database", own)]
     assert query.stub.GetPosition(pb.PositionRequest(), metadata=named).region == 1

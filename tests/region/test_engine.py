@@ -72,6 +72,10 @@ class Region1:
         return [certain for _, certain in self.client.told]
 
     @property
+    def fault(self) -> str | None:
+        return self.region.fault
+
+    @property
     def durable_vv(self) -> VersionVector:
         return self.region.outstanding.durable_vv
 
@@ -147,7 +151,7 @@ async def test_a_failed_commit_is_repeated_with_the_same_content(region: Region1
     region.write("a")
     await ticks()
     assert region.certainties == [False]
-    assert region.region.fault == "disk full"
+    assert region.fault == "disk full"
     region.log.failure = None
     while region.region.fault is not None:
         await asyncio.sleep(0.01)
@@ -243,14 +247,14 @@ async def test_a_program_that_asks_while_the_disk_refuses_hears_so(region: Regio
         await region.engine.change(append)
 
 
-async def test_a_bug_in_a_tick_stops_the_engine() -> None:
+async def test_a_bug_in_a_tick_stops_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     region = Region1()
 
     def broken(_now: Millis) -> list[Record]:
         raise AssertionError("a bug")
 
     await region.engine.begin()
-    region.region.replica.take_records = broken  # type: ignore[method-assign]
+    monkeypatch.setattr(region.region.replica, "take_records", broken)
     region.write("never")
     with pytest.raises(BaseExceptionGroup) as group:
         await asyncio.wait_for(region.engine.run(), 5)

@@ -23,6 +23,7 @@ from crdtstream.region.links.publications import (
     Outbox,
     Publication,
 )
+from crdtstream.replication.server import Context, Requests
 from crdtstream.replication.wire import decode_publications, encode_publications
 from crdtstream.scenario.replies import WAITING
 from crdtstream.scenario.rows import Settings
@@ -387,7 +388,7 @@ async def peer_that_sends(messages: list[pb.SyncResponse]) -> AsyncIterator[str]
     """Region 1, which says welcome, sends these, and then heartbeats."""
 
     class Peer(rpc.ReplicationServicer):
-        async def Sync(self, requests, context):  # type: ignore[no-untyped-def] # noqa: N802
+        async def Sync(self, requests: Requests, context: Context) -> None:  # noqa: N802
             welcome = pb.Welcome(protocol=PROTOCOL_VERSION, region=1)
             for message in [pb.SyncResponse(welcome=welcome), *messages]:
                 await context.write(message)

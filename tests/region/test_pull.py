@@ -63,7 +63,7 @@ class Puller:
 
     def drain(self) -> list[PullAction]:
         """Everything that it does before it sleeps."""
-        actions = []
+        actions: list[PullAction] = []
         while not isinstance(action := self.next(), Sleep):
             actions.append(action)
         return actions
@@ -77,12 +77,20 @@ class Puller:
     def receive(self, message: Welcome | Progress | Received) -> None:
         self.pull.receive(message, self.driven.now, self.at)
 
+    # Methods, as the type checker takes a property for what it was found to be.
+
+    def state(self) -> LinkState:
+        return self.pull.link.state
+
+    def may_read(self) -> bool:
+        return self.pull.may_read
+
     def live(self) -> None:
         """Up, and caught up."""
         self.drain()
         self.welcome()
         self.heartbeat()
-        assert self.pull.link.state is LinkState.LIVE
+        assert self.state() is LinkState.LIVE
 
     def apply(self) -> None:
         self.driven.region.apply_arrivals(self.driven.now)
@@ -113,13 +121,13 @@ def test_welcomed_it_catches_up_and_with_the_heartbeat_it_is_live() -> None:
     puller = Puller()
     puller.drain()
     puller.welcome(r2=2)
-    assert puller.pull.link.state is LinkState.CATCHING_UP
+    assert puller.state() is LinkState.CATCHING_UP
     puller.heartbeat(r2=2)
-    assert puller.pull.link.state is LinkState.CATCHING_UP
+    assert puller.state() is LinkState.CATCHING_UP
     puller.receive(Received(batches(2)))
     puller.apply()
     puller.heartbeat(r2=2)
-    assert puller.pull.link.state is LinkState.LIVE
+    assert puller.state() is LinkState.LIVE
 
 
 def test_a_failed_call_is_tried_again_after_a_pause_that_doubles() -> None:
@@ -193,15 +201,16 @@ def test_a_full_inbox_stops_the_reading_and_moves_no_window() -> None:
     puller.live()
     first, second, third = batches(3)
     puller.receive(Received([second, third]))
-    assert not puller.pull.may_read
+    assert not puller.may_read()
     puller.at = 10.0
     puller.drain()
     assert puller.pull.link.is_up, "a peer that is not read is not silent"
-    (ack,) = puller.acks() or [None]
-    assert ack is None or ack.taken_bytes == 0
+    acks = puller.acks()
+    assert len(acks) <= 1
+    assert all(ack.taken_bytes == 0 for ack in acks)
     puller.pull.inbox.offer(*first)
     puller.apply()
-    assert puller.pull.may_read
+    assert puller.may_read()
     puller.at = 11.0
     assert puller.acks()[-1].taken_bytes == len(second[1]) + len(third[1])
 

@@ -35,11 +35,14 @@ def _syncs_are_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SYNC_SECONDS, Fsync.EVERYSEC, 0.005)
 
 
+async def heard_after(before: float, last_heard: Callable[[], float]) -> None:
+    await until(lambda: last_heard() > before)
+
+
 async def said_again(last_heard: Callable[[], float]) -> None:
     """Wait until a message came that was made after this call: the next one may be older."""
     for _ in range(2):
-        before = last_heard()
-        await until(lambda before=before: last_heard() > before)
+        await heard_after(last_heard(), last_heard)
 
 
 def heard(region: LiveRegion, of: RegionId) -> VersionVector:

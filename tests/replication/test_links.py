@@ -11,6 +11,7 @@ import pytest
 from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.region.links.link import LinkState
+from crdtstream.replication.server import Context, Requests
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
@@ -177,11 +178,11 @@ async def test_a_link_that_waits_for_an_origin_asks_for_it_too() -> None:
 
 
 @contextlib.asynccontextmanager
-async def silent_peer(region: int = 1):  # type: ignore[no-untyped-def]
+async def silent_peer(region: int = 1) -> AsyncIterator[str]:
     """Region 1 as it looks when it says welcome, and then sends heartbeats and nothing else."""
 
     class Silent(rpc.ReplicationServicer):
-        async def Sync(self, requests, context):  # type: ignore[no-untyped-def] # noqa: N802
+        async def Sync(self, requests: Requests, context: Context) -> None:  # noqa: N802
             await context.write(pb.SyncResponse(welcome=pb.Welcome(protocol=1, region=region)))
             while True:
                 await context.write(

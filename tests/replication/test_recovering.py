@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from crdtstream.commands.reply import CommandError
+from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 from crdtstream.core.wire.codec import decode_batch
-from crdtstream.region.links.link import LinkState
+from crdtstream.region.links.link import Link, LinkState
 from crdtstream.store.log import Fsync, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
+from tests.harness.replies import of_type
 from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -111,6 +113,15 @@ async def test_a_wiped_region_takes_its_effects_back_before_it_issues() -> None:
             await converged([wiped, second, third])
 
 
+async def logged(region: LiveRegion, vv: VersionVector) -> None:
+    """Wait until this, and no more, is in its log."""
+    await until(lambda: region.logged_vv == vv)
+
+
+async def refused(link: Link) -> None:
+    await until(lambda: link.state is LinkState.REFUSED)
+
+
 @contextlib.asynccontextmanager
 async def batches_of(count: int) -> AsyncIterator[list[Record]]:
     """Batches that region 1 issued in a run nobody else heard of."""
@@ -119,7 +130,7 @@ async def batches_of(count: int) -> AsyncIterator[list[Record]]:
     async with region.running():
         for n in range(1, count + 1):
             region.add(1)
-            await until(lambda n=n: region.logged_vv == {R1: n})
+            await logged(region, {R1: n})
         yield [row.record for row in await region.log.read_from(1, bytes_max=1 << 20)]
 
 
@@ -190,9 +201,7 @@ async def test_two_regions_that_recover_at_the_same_time_help_each_other(kind: s
             first.add(2)
             second.add(2)
             await converged(regions)
-            assert isinstance(first.log, MemoryLog)
-            assert isinstance(second.log, MemoryLog)
-            logs = [await copy_of(one.log) for one in (first, second)]
+            logs = [await copy_of(of_type(MemoryLog, one.log)) for one in (first, second)]
             for _ in range(4):
                 for region in (first, second):
                     region.add(1)
@@ -267,7 +276,7 @@ async def test_regions_of_two_databases_do_not_link_and_say_both_identities() ->
     async with live_regions([first, second]):
         for region, peer in ((first, R2), (second, R1)):
             link = region.pulls[peer].link
-            await until(lambda link=link: link.state is LinkState.REFUSED)
+            await refused(link)
             for uid in (first.replica.database_uid, OTHER):
                 assert shown_uid(uid) in link.error
         first.add(1)

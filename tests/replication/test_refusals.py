@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import TypedDict, Unpack
 
 import grpc
 import pytest
@@ -11,7 +12,22 @@ from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
 from tests.replication.regions import LiveRegion, addresses
 
-PEER = {"protocol": PROTOCOL_VERSION, "region": 2, "database_id": "crdb", "run_id": 7}
+
+class OpenFields(TypedDict, total=False):
+    """What a peer says of itself as it opens a call."""
+
+    protocol: int
+    region: int
+    database_id: str
+    run_id: int
+
+
+PEER: OpenFields = {
+    "protocol": PROTOCOL_VERSION,
+    "region": 2,
+    "database_id": "crdb",
+    "run_id": 7,
+}
 
 
 @pytest.fixture
@@ -23,11 +39,11 @@ async def address() -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def answered(address: str, **differs: object) -> AsyncIterator[str]:
+async def answered(address: str, **differs: Unpack[OpenFields]) -> AsyncIterator[str]:
     """What a region says to an Open: welcome, or the name of the status; the call stays open."""
     async with grpc.aio.insecure_channel(address) as channel:
         call = rpc.ReplicationStub(channel).Sync()
-        await call.write(pb.SyncRequest(open=pb.Open(origins=[1], **{**PEER, **differs})))
+        await call.write(pb.SyncRequest(open=pb.Open(origins=[1], **(PEER | differs))))
         try:
             message = await call.read()
         except grpc.aio.AioRpcError as error:
@@ -48,7 +64,7 @@ async def answered(address: str, **differs: object) -> AsyncIterator[str]:
     ],
 )
 async def test_only_a_peer_of_the_same_database_is_let_in(
-    address: str, differs: dict[str, object], answer: str
+    address: str, differs: OpenFields, answer: str
 ) -> None:
     async with answered(address, **differs) as found:
         assert found == answer

@@ -14,6 +14,7 @@ from crdtstream.core.wire.codec import encode_batch
 from crdtstream.region.links.errors import PeerError
 from crdtstream.replication.wire import FEED_BYTES, BatchPacker, BatchUnpacker, checked_batch
 from crdtstream.v1 import effects_pb2
+from tests.harness.messages import BatchFields
 
 R1, R2 = RegionId(1), RegionId(2)
 GOOD = encode_fields([b"field", b"value"])
@@ -122,11 +123,11 @@ def test_a_wrong_append_is_found_in_whichever_slice_it_stands() -> None:
         ({"context": effects_pb2.VersionVector(regions=[2], counts=[5])}, "context: names"),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(change: dict[str, object], reason: str) -> None:
+def test_numbers_that_cannot_be_are_refused(change: BatchFields, reason: str) -> None:
     message = effects_pb2.EffectBatch.FromString(batch_of(GOOD))
     for name in change:
-        message.ClearField(name)  # type: ignore[arg-type]
-    message.MergeFrom(effects_pb2.EffectBatch(**change))  # type: ignore[arg-type]
+        message.ClearField(name)
+    message.MergeFrom(effects_pb2.EffectBatch(**change))
     with pytest.raises(PeerError, match=reason):
         checked_batch(R2, message.SerializeToString())
 

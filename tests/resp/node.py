@@ -4,11 +4,11 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import uvloop
 
@@ -70,7 +70,8 @@ class Node:
         assert not self.thread.is_alive()
         self.loop.close()
 
-    def run(self, coroutine: Any) -> Any:
+    def run(self, coroutine: Coroutine[object, None, T]) -> T:
+        """Run a coroutine on the event loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
 
     def call(self, function: Callable[[], T]) -> T:
@@ -79,8 +80,7 @@ class Node:
         async def run() -> T:
             return function()
 
-        result: T = self.run(run())
-        return result
+        return self.run(run())
 
     def client(self) -> "RawClient":
         return RawClient(self.port)

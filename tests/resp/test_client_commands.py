@@ -3,12 +3,13 @@
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 import redis
 
+from crdtstream.core.ids import Millis
 from tests.resp.node import Node, RawClient, request, running, settings
 from tests.resp.test_protocol import wait_until
 
@@ -100,7 +101,7 @@ def test_maxage_hits_those_who_are_here_long() -> None:
         id_old = identity(old)
         identity(young)
         minute = 60_000
-        node.call(lambda: age(node, id_old, 2 * minute))
+        node.call(lambda: age(node, [id_old], 2 * minute))
         with contextlib.closing(redis.Redis(port=node.port, protocol=2)) as r:
             assert kill(r, "MAXAGE", 121) == 0
             assert kill(r, "MAXAGE", 120) == 1
@@ -108,11 +109,12 @@ def test_maxage_hits_those_who_are_here_long() -> None:
         identity(young)
 
 
-def age(node: Node, client_id: int, ms: int) -> None:
-    """As if the client had come, and been silent, so long ago."""
-    connection = node.server.connections[client_id]
-    connection.connected_ms -= ms
-    connection.active_ms -= ms
+def age(node: Node, client_ids: Iterable[int], ms: int) -> None:
+    """As if the clients had come, and been silent, so long ago."""
+    for client_id in client_ids:
+        connection = node.server.connections[client_id]
+        connection.connected_ms = Millis(connection.connected_ms - ms)
+        connection.active_ms = Millis(connection.active_ms - ms)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_idle_clients_are_hung_up_on_and_those_who_wait_are_not() -> None:
         subscriber.read(1)
         wait_until(node, "database.waiting_count == 1")
         busy.ask(request(b"CONFIG", b"SET", b"timeout", b"60"), b"+OK\r\n")
-        node.call(lambda: [age(node, client_id, 61_000) for client_id in everyone[:3]])
+        node.call(lambda: age(node, everyone[:3], 61_000))
         node.call(node.server.hang_up_on_idle)
         idle.expect_closed()
         wait_until(node, "len(server.connections) == 3")

@@ -115,9 +115,9 @@ def test_limits_count_for_new_connections_and_for_replies_at_once() -> None:
         assert node.server.limits.output_buffer_bytes_max == 1 << 20
         assert node.server.limits.request.bulk_bytes_max == 2 << 20
         assert node.server.limits.request.request_bytes_max == 3 << 20
-        assert r.config_get("client-output-buffer-limit")["client-output-buffer-limit"].startswith(
-            "normal 1048576 0 0 "
-        )
+        shown = r.config_get("client-output-buffer-limit")["client-output-buffer-limit"]
+        assert shown is not None
+        assert shown.startswith("normal 1048576 0 0 ")
 
 
 def test_the_log_tells_as_much_as_it_is_set_to(r: Any, capfd: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ def read_line(watcher: RawClient) -> bytes:
 
 def shown(watcher: RawClient, until: bytes) -> list[bytes]:
     """The commands that it is shown, up to ``ECHO until``."""
-    found = []
+    found: list[bytes] = []
     while True:
         line = read_line(watcher)
         match = re.fullmatch(rb"\+\d+\.\d{6} \[0 127\.0\.0\.1:\d+\] (.*)", line)
@@ -162,5 +162,5 @@ def test_a_watcher_who_does_not_read_is_cut_off() -> None:
             if node.call(lambda: len(node.server.connections)) == 1:
                 break
         assert node.call(lambda: len(node.server.connections)) == 1
-        assert node.call(lambda: node.server.cut_off_unread) == 1
+        assert node.call(lambda: node.server.traffic.cut_off_unread) == 1
         assert node.call(lambda: node.database.on_call) is None

@@ -174,7 +174,9 @@ def test_a_password_is_shown_as_its_hash() -> None:
     ):
         sha256 = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
         assert r.acl_list() == [f"user default on sanitize-payload #{sha256} ~* &* +@all"]
-        assert r.acl_getuser("default")["passwords"] == [sha256]
+        user = r.acl_getuser("default")
+        assert user is not None
+        assert user["passwords"] == [sha256]
 
 
 def test_lolwut_tells_the_version(r: Any) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtstream.commands.glob import compile_glob
-from crdtstream.commands.reply import Push
+from crdtstream.commands.reply import Push, Reply
 from crdtstream.core.ids import Millis
 from crdtstream.database import channels as channels_module
 from crdtstream.database.channels import Channels, Kind, Patterns
@@ -24,6 +25,7 @@ from crdtstream.resp.clients.pubsub import (
     UNREAD_SOFT_MS,
     UnreadBound,
 )
+from crdtstream.resp.wire.encode import encode
 from tests.conftest import require
 from tests.like_redis import oracles
 from tests.like_redis.oracles import RealServer
@@ -129,7 +131,7 @@ SCRIPTS: Final[dict[str, list[tuple[str, list[str]]]]] = {
 class Client:
     """One connection to either server."""
 
-    def __init__(self, connection: Any, protocol: int) -> None:
+    def __init__(self, connection: socket.socket, protocol: int) -> None:
         self.socket = connection
         self._sentinels = 0
         # What HELLO tells differs, and is not looked at.
@@ -150,7 +152,7 @@ class Client:
 
 
 def transcript(
-    connect: Callable[[], Any], steps: list[tuple[str, list[str]]], protocol: int
+    connect: Callable[[], socket.socket], steps: list[tuple[str, list[str]]], protocol: int
 ) -> list[str]:
     """What every client got at every step; the one that acts first."""
     lines = []
@@ -400,11 +402,10 @@ def test_a_message_is_encoded_once_per_protocol(
 ) -> None:
     encoded = []
 
-    def counting(reply: Any, protocol: int, chunks: list[bytes]) -> None:
+    def counting(reply: Reply, protocol: int, chunks: list[bytes]) -> None:
         encoded.append(protocol)
         encode(reply, protocol, chunks)
 
-    encode = pubsub.encode
     monkeypatch.setattr(pubsub, "encode", counting)
     with contextlib.ExitStack() as stack:
         raws = [stack.enter_context(node.client()) for _ in range(20)]

@@ -7,11 +7,12 @@ by some region (I9).
 from crdtstream.core.ids import StreamId
 from crdtstream.core.intervals import Intervals
 from tests.harness.regions import Node, sync
+from tests.harness.replies import list_of
 
 
 def pending(node: Node) -> list[str]:
     """What is pending of group g in this region."""
-    return [row[0] for row in node("XPENDING x g - + 100")]
+    return [row[0] for row in list_of(list, node("XPENDING x g - + 100"))]
 
 
 def read(node: Node, consumer: str = "c", count: int = 100) -> list[str]:

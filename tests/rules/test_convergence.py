@@ -35,6 +35,7 @@ from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readines
 from crdtstream.sim.checks import shown
 from crdtstream.sim.model import READ_AS, Issued, model, unfold
 from tests.harness.regions import Node, sync
+from tests.harness.replies import list_of, of_type
 
 
 def test_the_model_reads_every_kind_of_effect() -> None:
@@ -144,7 +145,7 @@ class Regions(RuleBasedStateMachine):
     def start(self, mode: IdMode) -> None:
         self.nodes = [Node(region, mode) for region in (1, 2, 3)]
         self.digests: dict[tuple[tuple[int, int], ...], bytes] = {}
-        self.issued: dict[tuple[int, int], Issued] = {}
+        self.issued: dict[tuple[RegionId, int], Issued] = {}
         self.told: dict[tuple[int, int], dict[RegionId, int]] = {}
 
     def check(self, node: Node) -> None:
@@ -398,7 +399,8 @@ class Readers(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 1), data=st.data())
     def acknowledge(self, at: int, data: st.DataObject) -> None:
-        pending = [row[0] for row in self.nodes[at]("XPENDING x g - + 20")]
+        rows = list_of(list, self.nodes[at]("XPENDING x g - + 20"))
+        pending = [of_type(str, row[0]) for row in rows]
         if pending:
             ids = data.draw(st.lists(st.sampled_from(pending), min_size=1))
             self.nodes[at].run(f"XACK x g {' '.join(ids)}")
@@ -408,6 +410,7 @@ class Readers(RuleBasedStateMachine):
     def set_back(self, at: int, ms: int) -> None:
         node = self.nodes[at]
         stream = node.replica.stream(b"x")
+        assert stream is not None
         group = stream.groups[b"g"]
         if all(group.progress(lane).last_delivered >= ms << 64 for lane in stream.lanes):
             node.run(f"XGROUP SETID x g {ms}")
@@ -419,7 +422,7 @@ class Readers(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 1), data=st.data())
     def claim(self, at: int, data: st.DataObject) -> None:
-        entries = self.nodes[at]("XRANGE x - +")
+        entries = list_of(str, self.nodes[at]("XRANGE x - +"))
         chosen = data.draw(st.sampled_from(entries))
         self.nodes[at].run(f"XCLAIM x g c1 0 {chosen} FORCE")
 
@@ -435,7 +438,7 @@ class Readers(RuleBasedStateMachine):
             self.read(at, 10_000)
             behind = {
                 entry_id
-                for entry_id in node("XRANGE x - +")
+                for entry_id in list_of(str, node("XRANGE x - +"))
                 if int(entry_id.split("-")[0]) > self.lowest
             }
             skipped = behind - self.handed_out[at] - self.acknowledged

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from crdtstream.commands.reply import Null
+from crdtstream.commands.reply import CommandError, Null
 from crdtstream.core.effects import AckFrontier, Effect, SetGroupMode
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.ids import ID_MIN, IdMode, make_id
@@ -15,6 +15,7 @@ from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import WAITING
 from tests.harness.clients import Clients
 from tests.harness.regions import Node, sync
+from tests.harness.replies import list_of, of_type
 
 NOTHING = Null.ARRAY
 
@@ -38,21 +39,16 @@ def read(node: Node, count: int = 1000) -> list[str]:
     reply = node.run(f"XREADGROUP GROUP g c COUNT {count} STREAMS x >")
     if reply is NOTHING or (isinstance(reply, str) and reply.startswith("NOTHOME")):
         return []
-    assert isinstance(reply, dict), reply
-    return reply["x"]
+    return list_of(str, of_type(dict, reply)["x"])
 
 
 def pending(node: Node) -> list[str]:
-    rows = node("XPENDING x g - + 1000")
-    assert isinstance(rows, list), rows
-    return [row[0] for row in rows]
+    return [row[0] for row in list_of(list, node("XPENDING x g - + 1000"))]
 
 
 def owners(node: Node) -> dict[str, str]:
     """Pending entries and who owns them; "" is nobody."""
-    rows = node("XPENDING x g - + 1000")
-    assert isinstance(rows, list), rows
-    return {row[0]: row[1] for row in rows}
+    return {row[0]: row[1] for row in list_of(list, node("XPENDING x g - + 1000"))}
 
 
 def claim(node: Node, *ids: str) -> list[str]:
@@ -287,10 +283,10 @@ def test_a_handover_with_120_pending_keeps_it_pending_at_the_new_home() -> None:
     sync(r1, r2)
     assert pending(r1) == pending(r2) == []
     for node in (r1, r2):
-        facts = node("XINFO GROUPS x")
-        assert isinstance(facts, list)
+        facts = list_of(dict, node("XINFO GROUPS x"))
         assert facts[0]["last-delivered-id"] == "140-2" or node is r1
-        assert node("CRDT.WHY x 130-1")[0]["groups"]["g"] == {"state": "covered-by-frontier"}
+        became = list_of(dict, node("CRDT.WHY x 130-1"))[0]["groups"]
+        assert became["g"] == {"state": "covered-by-frontier"}
 
 
 def test_a_late_xack_at_the_old_home_still_counts() -> None:
@@ -571,7 +567,7 @@ def test_a_blocked_reader_hears_that_the_home_has_moved() -> None:
 
     assert clients.call("XREADGROUP GROUP g c BLOCK 0 STREAMS x >") is WAITING
     (reply,) = clients.write("CRDT.XGROUP SETMODE x g home 2")
-    assert reply.text.startswith(told)
+    assert of_type(CommandError, reply).text.startswith(told)
 
     sync(r1, r2)
     set_mode(r2, "home 1")
@@ -581,7 +577,7 @@ def test_a_blocked_reader_hears_that_the_home_has_moved() -> None:
     set_mode(r2, "home 2 FORCE")
     r1.pull(r2)
     (reply,) = clients.served()
-    assert reply.text.startswith(told)
+    assert of_type(CommandError, reply).text.startswith(told)
 
 
 def test_a_restart_lives_through_the_same() -> None:
@@ -664,7 +660,7 @@ class Modes(RuleBasedStateMachine):
             return
         self.has_left_out = True
         if jumps:
-            entries = node("XRANGE x - + COUNT 6")
+            entries = list_of(str, node("XRANGE x - + COUNT 6"))
             stream = node.replica.stream(b"x")
             assert stream is not None
             reached = stream.groups[b"g"].last_delivered_id(stream.lanes)
@@ -682,7 +678,7 @@ class Modes(RuleBasedStateMachine):
 
     @rule(at=AT, data=st.data())
     def xdel(self, at: int, data: st.DataObject) -> None:
-        ids = self.nodes[at]("XRANGE x - +")
+        ids = list_of(str, self.nodes[at]("XRANGE x - +"))
         if ids:
             self.nodes[at].run(f"XDEL x {data.draw(st.sampled_from(ids))}")
 
@@ -733,7 +729,8 @@ class Modes(RuleBasedStateMachine):
         for at in range(3):
             self.read(at, 10_000)
         sync(*self.nodes)
-        live = [entry_id for entry_id in self.nodes[0]("XRANGE x - +") if self.is_behind(entry_id)]
+        left = list_of(str, self.nodes[0]("XRANGE x - +"))
+        live = [entry_id for entry_id in left if self.is_behind(entry_id)]
         handed_out = {entry_id for ids in self.handed_out for entry_id in ids}
         assert set(live) <= handed_out | self.given_up, "handed out nowhere"
         mode, home, _, _ = mode_of(self.nodes[0])

@@ -10,6 +10,7 @@ import pytest
 
 from crdtstream.commands.reply import Null
 from tests.harness.regions import Node, sync
+from tests.harness.replies import list_of, of_type
 
 
 def read(node: Node) -> list[str]:
@@ -17,14 +18,11 @@ def read(node: Node) -> list[str]:
     reply = node.run("XREADGROUP GROUP g again STREAMS x >")
     if reply is Null.ARRAY or (isinstance(reply, str) and reply.startswith("NOTHOME")):
         return []
-    assert isinstance(reply, dict), reply
-    return reply["x"]
+    return list_of(str, of_type(dict, reply)["x"])
 
 
 def pending(node: Node) -> list[str]:
-    rows = node("XPENDING x g - + 100")
-    assert isinstance(rows, list), rows
-    return [row[0] for row in rows]
+    return [row[0] for row in list_of(list, node("XPENDING x g - + 100"))]
 
 
 LEAVE_OUT = {

@@ -22,6 +22,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError, decode_batch
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from tests.harness.regions import Node, sync
+from tests.harness.replies import list_of
 
 
 def append(
@@ -183,7 +184,7 @@ def test_an_expired_stream_recognises_nothing() -> None:
 def test_rows_that_were_removed_are_not_appended_again(command: str) -> None:
     node = Node(1)
     append(node, 0)
-    (entry_id,) = node("XRANGE x - +")  # type: ignore[misc]
+    (entry_id,) = list_of(str, node("XRANGE x - +"))
     node.run(command.format(entry_id))
     assert append(node, 0) == 0
 

@@ -1,0 +1,22 @@
+"""What a test takes a reply to be, for the type checker and for itself: another type fails it."""
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def of_type(kind: type[T], reply: object) -> T:
+    """The reply, which is of this type."""
+    assert isinstance(reply, kind), reply
+    return reply
+
+
+def list_of(kind: type[T], reply: object) -> list[T]:
+    """The reply, which is a list, and each item of it of this type."""
+    return [of_type(kind, item) for item in of_type(list, reply)]
+
+
+def dict_of(kind: type[T], reply: object) -> dict[str, T]:
+    """The reply, which is a map of names, and each value of it of this type."""
+    pairs = of_type(dict, reply).items()
+    return {of_type(str, name): of_type(kind, value) for name, value in pairs}
