@@ -278,14 +278,14 @@ async def test_stopping_commits_what_is_queued() -> None:
     assert region.certainties == [True, True]
 
 
-async def test_a_bug_in_applying_a_batch_stops_the_engine() -> None:
+async def test_a_bug_in_applying_a_batch_stops_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     region = Region1()
     await region.engine.begin()
 
     def broken(_now: Millis) -> bool:
         raise RuntimeError("a bug")
 
-    region.region.links.apply = broken  # type: ignore[method-assign]
+    monkeypatch.setattr(region.region.links, "apply", broken)
     region.region.links.may_apply = True
     region.call("XLEN", "s")
     with pytest.raises(BaseExceptionGroup) as group:
@@ -293,7 +293,9 @@ async def test_a_bug_in_applying_a_batch_stops_the_engine() -> None:
     assert group.group_contains(RuntimeError, match="a bug")
 
 
-async def test_a_bug_in_what_the_clock_brings_stops_the_engine() -> None:
+async def test_a_bug_in_what_the_clock_brings_stops_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     region = Region1()
     await region.engine.begin()
     region.call("XREAD", "BLOCK", "1", "STREAMS", "s", "$")
@@ -301,7 +303,7 @@ async def test_a_bug_in_what_the_clock_brings_stops_the_engine() -> None:
     def broken(_now: Millis) -> object:
         raise RuntimeError("a bug")
 
-    region.region.database.expire = broken  # type: ignore[assignment,method-assign]
+    monkeypatch.setattr(region.region.database, "expire", broken)
     with pytest.raises(BaseExceptionGroup) as group:
         await asyncio.wait_for(region.engine.run(), 5)
     assert group.group_contains(RuntimeError, match="a bug")

@@ -296,15 +296,14 @@ async def test_a_link_that_cannot_write_is_silent_and_obeys() -> None:
     async with deaf_peer() as address:
         region = LiveRegion(2, {1: address, 2: addresses(1)[1]})
         async with region.running():
-            link = region.pulls[R1].link
-            async with asyncio.timeout(5):
-                while link.state is not LinkState.WAITING:
-                    await asyncio.sleep(0.01)
-            assert "silent for 1 s" in link.error
-            async with asyncio.timeout(5):
-                while link.state is not LinkState.CONNECTING:
-                    await asyncio.sleep(0.01)
-                region.pause(R1)
-                while region.pulls[R1]._has_call or region.pulls[R1]._must_hang_up:
-                    await asyncio.sleep(0.01)
-            assert link.state is LinkState.PAUSED
+            pull = region.pulls[R1]
+
+            def state() -> LinkState:
+                return pull.link.state
+
+            await until(lambda: state() is LinkState.WAITING)
+            assert "silent for 1 s" in pull.link.error
+            await until(lambda: state() is LinkState.CONNECTING)
+            region.pause(R1)
+            await until(lambda: not pull._must_hang_up)
+            assert state() is LinkState.PAUSED

@@ -41,6 +41,14 @@ SESSION_CONF = TEST_CONF | {"spark.sql.adaptive.enabled": "false"}
 
 # Of these files the tests that want Spark are for `make test-long` and CI, but for those named.
 LONG_FILES: dict[str, frozenset[str]] = {
+    "test_archive.py": frozenset(
+        {
+            "test_an_entry_is_archived_as_it_is",
+            "test_only_what_groups_are_done_with_and_is_old_is_trimmed",
+            "test_options_that_cannot_be_meant",
+            "test_runs_go_on_where_the_last_one_was",
+        }
+    ),
     "test_archive_files.py": frozenset(
         {
             "test_segments_become_visible_by_stream_and_day",
@@ -62,8 +70,40 @@ LONG_FILES: dict[str, frozenset[str]] = {
     "test_read_back.py": frozenset({"test_a_segment_that_is_not_as_it_was_written_is_refused"}),
     "test_replay.py": frozenset({"test_streams_come_back_as_they_were"}),
     "test_report.py": frozenset({"test_windows_hold_what_was_written"}),
+    "test_sink.py": frozenset(
+        {
+            "test_a_query_goes_on_from_its_checkpoint",
+            "test_a_write_that_failed_half_way_is_completed_when_it_is_run_again",
+            "test_a_write_with_its_id_adds_nothing_when_it_is_run_again",
+            "test_columns_are_fields_as_spark_casts_them",
+            "test_many_rows_in_many_partitions",
+            "test_what_cannot_be_meant_is_refused",
+        }
+    ),
+    "test_stream_source.py": frozenset(
+        {
+            "test_a_late_entry_with_a_low_id_is_not_skipped",
+            "test_a_query_goes_on_from_its_checkpoint",
+            "test_all_is_read_in_batches_of_the_limit",
+            "test_trimming_what_was_not_read_ends_a_query",
+        }
+    ),
     "test_walkthrough.py": frozenset(),
 }
+# Programs that start a Java of their own.
+LONG_TESTS = frozenset(
+    {
+        "test_audit_of_equal_regions_ends_well",
+        "test_job_as_a_program",
+        "test_report_is_written",
+        "test_spark_submit_decides_before_us",
+        "test_start_is_quiet",
+        "test_stream_goes_to_an_archive_and_back",
+        "test_the_format_is_found_without_registration",
+        "test_copies_of_a_task_run_at_once_in_several_regions",
+        "test_the_region_that_is_read_may_be_killed",
+    }
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -75,7 +115,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         assert isinstance(item, pytest.Function)
         stay = LONG_FILES.get(item.path.name)
         wants_spark = "spark" in item.fixturenames or item.get_closest_marker("live") is not None
-        if stay is not None and wants_spark and item.originalname not in stay:
+        is_drill = stay is not None and wants_spark and item.originalname not in stay
+        if is_drill or item.originalname in LONG_TESTS:
             item.add_marker(pytest.mark.long)
 
 
