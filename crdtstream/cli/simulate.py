@@ -4,23 +4,22 @@ import json
 import secrets
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from crdtstream.cli.exit import fail
 from crdtstream.sim.history import Failure, Plan, Step, run, shorten
 from crdtstream.sim.making import Maker
 from crdtstream.sim.planted import BUGS, planted
 
 
 def simulate(
-    seed: Annotated[int | None, typer.Option(help="First seed; drawn if absent.")] = None,
+    seed: Annotated[int | None, typer.Option(help="First seed; drawn if absent.", min=0)] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, one after the other.", min=1)] = 1,
-    steps: Annotated[int, typer.Option(help="Steps of each history.", min=1)] = 400,
+    steps: Annotated[int, typer.Option(help="Steps of each history.", min=1, max=1_000_000)] = 400,
     plant: Annotated[
         str | None, typer.Option(help="Plant this bug first, to see that it is noticed.")
     ] = None,
@@ -32,7 +31,8 @@ def simulate(
         typer.Option(help="Run the history in this file instead.", exists=True, dir_okay=False),
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Where to write a shortened history that fails.")
+        Path | None,
+        typer.Option(help="Where to write a shortened history that fails.", dir_okay=False),
     ] = None,
 ) -> None:
     """Run regions in a world whose disks, lines and clocks fail, and check every invariant.
@@ -42,63 +42,79 @@ def simulate(
 
     Example: crdtstream simulate --seed 1 --seeds 100 --steps 400
 
-    Exit status: 0 all as it must be, 1 an invariant does not hold, 2 the file is no history.
+    Exit status: 0 all as it must be, 1 an invariant does not hold, 2 wrong input.
     """
     if bugs:
         for bug in BUGS.values():
             typer.echo(f"{bug.name:40} {bug.harm}")
         return
     if plant is not None and plant not in BUGS:
-        fail(f"no bug {plant!r}; --bugs lists them")
-    with ExitStack() as stack:
-        if plant is not None:
-            stack.enter_context(planted(plant))
-        if replay is not None:
-            _replay(replay)
-            return
-        first = secrets.randbits(32) if seed is None else seed
-        started = time.monotonic()
+        raise typer.BadParameter(f"no bug {plant!r}; --bugs lists them", param_hint="--plant")
+    if save is not None and not save.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {save.parent}", param_hint="--save")
+    if replay is not None:
+        _replay(replay, plant)
+        return
+    first = secrets.randbits(32) if seed is None else seed
+    started = time.monotonic()
+    with _bug(plant):
         for each in range(first, first + seeds):
             maker = Maker(each)
             taken, failure = maker.run(steps)
             if failure is not None:
-                _tell(each, maker.plan, taken, failure, save)
+                _tell(each, plant, maker.plan, taken, failure, save)
                 raise typer.Exit(code=1)
-        seconds = time.monotonic() - started
-        typer.echo(
-            f"seeds {first} to {first + seeds - 1}, {steps} steps each: every invariant held "
-            f"({seconds:.1f} s, {seeds / seconds * 60:.0f} seeds a minute)"
-        )
+    seconds = time.monotonic() - started
+    typer.echo(
+        f"seeds {first} to {first + seeds - 1}, {steps} steps each: every invariant held "
+        f"({seconds:.1f} s, {seeds / seconds * 60:.0f} seeds a minute)"
+    )
 
 
-def _replay(path: Path) -> None:
+def _bug(name: str | None) -> AbstractContextManager[None]:
+    return nullcontext() if name is None else planted(name)
+
+
+def _replay(path: Path, plant: str | None) -> None:
+    """Run a saved history, with the bug with which it was found, if there was one."""
     try:
         history = json.loads(path.read_text())
+        bug = plant or history.get("bug")
         plan = Plan(**history["plan"])
         steps: list[Step] = [tuple(step) for step in history["steps"]]
-        failure = run(plan, steps)
-    except (ValueError, KeyError, TypeError) as error:
+        with _bug(bug):
+            failure = run(plan, steps)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         typer.echo(f"{path}: no history: {error}", err=True)
         raise typer.Exit(code=2) from error
+    with_bug = f", with the bug {bug}" if bug else ""
     if failure is None:
-        typer.echo(f"{path}: {len(steps)} steps, every invariant held")
+        typer.echo(f"{path}: {len(steps)} steps{with_bug}: every invariant held")
         return
-    typer.echo(f"{path}: step {failure.at}: {failure.reason}")
+    typer.echo(f"{path}{with_bug}: {_where(failure, len(steps))}: {failure.reason}")
     raise typer.Exit(code=1)
 
 
-def _tell(seed: int, plan: Plan, steps: list[Step], failure: Failure, save: Path | None) -> None:
+def _where(failure: Failure, steps: int) -> str:
+    return f"step {failure.at} of {steps}" if failure.at <= steps else "when all faults had ended"
+
+
+def _tell(
+    seed: int,
+    bug: str | None,
+    plan: Plan,
+    steps: list[Step],
+    failure: Failure,
+    save: Path | None,
+) -> None:
     """Print how a history fails, and the shortest one found that fails in the same way."""
-    typer.echo(f"seed {seed}, step {failure.at}: {failure.reason}")
+    typer.echo(f"seed {seed}, {_where(failure, len(steps))}: {failure.reason}")
     typer.echo("shortening …", err=True)
     short, found = shorten(plan, steps, failure)
-    history = {"about": found.reason.splitlines()[0], "plan": asdict(plan), "steps": short}
+    head = {"about": found.reason.splitlines()[0], "seed": seed, "bug": bug, "plan": asdict(plan)}
     lines = ",\n    ".join(json.dumps(step) for step in short)
-    text = (
-        f'{{\n  "about": {json.dumps(history["about"])},\n  "plan": {json.dumps(asdict(plan))},\n'
-        f'  "steps": [\n    {lines}\n  ]\n}}\n'
-    )
-    typer.echo(f"{len(short)} steps, fails at step {found.at}: {found.reason}")
+    text = json.dumps(head, indent=2)[:-2] + f',\n  "steps": [\n    {lines}\n  ]\n}}\n'
+    typer.echo(f"shortened to {len(short)} steps, fails at {_where(found, len(short))}")
     if save is not None:
         save.write_text(text)
         typer.echo(f"again: crdtstream simulate --replay {save}")

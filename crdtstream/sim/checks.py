@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, meet
 from crdtstream.core.effects import Append, EffectBatch, Record
+from crdtstream.core.groups.progress import Nack
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
 from crdtstream.core.lanes.lane import Within
 from crdtstream.core.lanes.reading import dot_numbers
@@ -49,6 +50,14 @@ class OnDisk:
     synced_vv: MutableVersionVector = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class SeenGroup:
+    """A group of one region: which incarnation it is, and what is pending."""
+
+    creates: frozenset[Dot]
+    pending: list[Nack]
+
+
 class Checker:
     """Watches one world."""
 
@@ -63,9 +72,11 @@ class Checker:
         self._last_told: dict[Receiver, int] = {}
         # Where the program that reads by plans is.
         self._planned_vv: VersionVector = {}
-        # The creates of each group, now and of those that are gone.
-        self._incarnations: dict[RegionId, dict[tuple[bytes, bytes], frozenset[Dot]]] = {}
-        self._ended: dict[RegionId, dict[tuple[bytes, bytes], frozenset[Dot]]] = {
+        # Each group, as it was seen last, and those that are gone.
+        self._groups: dict[RegionId, dict[tuple[bytes, bytes], SeenGroup]] = {
+            number: {} for number in world.nodes
+        }
+        self._ended: dict[RegionId, dict[tuple[bytes, bytes], SeenGroup]] = {
             number: {} for number in world.nodes
         }
         self._batches: dict[bytes, EffectBatch] = {}
@@ -247,25 +258,28 @@ class Checker:
 
     def _look_at_incarnations(self, node: SimNode) -> None:
         """I9, rule 12: what was pending ends with the group, and is not its successor's."""
-        before = self._incarnations.get(node.number, {})
+        before, ended = self._groups[node.number], self._ended[node.number]
         found = {}
         replica = node.region.replica
         for key in replica.known_keys():
             stream = replica.held_stream(key)
             for name, group in ({} if stream is None else stream.groups).items():
-                creates = found[key, name] = frozenset(group.creates)
-                earlier = before.get((key, name), self._ended[node.number].get((key, name)))
-                is_another = earlier is not None and not creates & earlier
-                if is_another and group.pending_count:
+                seen = found[key, name] = SeenGroup(frozenset(group.creates), [*group.pending()])
+                earlier = before.get((key, name), ended.get((key, name)))
+                if earlier is None or seen.creates & earlier.creates:
+                    continue
+                known = {id(nack) for nack in earlier.pending}
+                kept = [nack for nack in seen.pending if id(nack) in known]
+                if kept:
                     raise ViolationError(
-                        f"I9: region {node.number} has {group.pending_count} entries pending in "
-                        f"{name!r} of {key!r}, which was just made"
+                        f"I9: region {node.number} made {name!r} of {key!r} again, and {len(kept)} "
+                        "entries are still pending from before"
                     )
         # A group that is gone is remembered: the next one of its name is another one.
-        self._ended[node.number] |= before
+        ended |= before
         for at in found:
-            self._ended[node.number].pop(at, None)
-        self._incarnations[node.number] = found
+            ended.pop(at, None)
+        self._groups[node.number] = found
 
     def _look_at_home(self, node: SimNode) -> None:
         """I12: where a group has a home, no other region delivers."""
@@ -368,10 +382,7 @@ class Checker:
             )
 
     def look_at_end(self) -> None:
-        """All regions are equal, and have what the model says; nobody waits whose time is over.
-
-        Every blocked command of a history has a time, and healing takes longer.
-        """
+        """All regions are equal, and have what the model says; nobody waits any more."""
         self.look()
         for node in self._world.up():
             for name, client in node.clients.items():

@@ -5,8 +5,8 @@ does nothing, so any part of a history is a history too.  That is what shortenin
 """
 
 from array import array
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -33,13 +33,20 @@ from crdtstream.store.log import Fsync
 Step: TypeAlias = tuple[Any, ...]
 
 CLOCK_START: Final = Millis(1_600_000_000_000)
+REGIONS_MAX: Final = 9
 HEAL_ROUNDS_MAX: Final = 400
 HEAL_ROUND_MS: Final = 100
+# Of the blocked commands, and of keys, in one region at the end.
+DEADLINES_MAX: Final = 100
 # Requests of one client behind a blocked one.
 HELD_MAX: Final = 3
 ROW_FIELDS: Final = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
 # The shortest history of a violation is looked for with no more runs than this.
 SHORTEN_RUNS_MAX: Final = 400
+
+
+class NoStepError(ValueError):
+    """There is no such step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,10 @@ class Plan:
     fsync: str = "always"
     id_mode: str = "strict"
     has_database: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.regions <= REGIONS_MAX:
+            raise ValueError(f"{self.regions} regions are not within 1 to {REGIONS_MAX}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +118,15 @@ class History:
             ViolationError: an invariant does not hold.
         """
         self.steps.append(step)
-        try:
+        with _as_violations():
             self._do(step)
-        except AssertionError as error:
-            raise ViolationError(f"assertion: {error}") from error
         self.checker.look()
 
     def _do(self, step: Step) -> None:
         world = self.world
         match step:
-            case ("call", region, client, words):
-                self._call(world.nodes[region], client, words)
+            case ("call", int(region), str(client), str(words)):
+                self._call(world.nodes[RegionId(region)], client, words)
             case ("tick" | "commit" | "sync" | "folder" | "apply" | "time" | "settle", region):
                 if world.nodes[region].is_up:
                     _NODE_STEPS[step[0]](world.nodes[region])
@@ -154,7 +163,7 @@ class History:
             case ("start", region):
                 self._start(world.nodes[region])
             case _:
-                raise ValueError(f"no step {step!r}")
+                raise NoStepError(f"no step {step!r}")
 
     # --- Steps --------------------------------------------------------------------------------
 
@@ -241,12 +250,20 @@ class History:
         Raises:
             ViolationError: they do not, or an invariant does not hold.
         """
+        self.world.cuts.clear()
+        with _as_violations():
+            for node in self.world.nodes.values():
+                node.disk.refuses = None
+                if not node.is_up:
+                    self._start(node)
+            self._become_equal()
+            self._let_blocked_commands_end()
+            # What came behind them in a pipeline may have written.
+            self._become_equal()
+            self.checker.look_at_end()
+
+    def _become_equal(self) -> None:
         world = self.world
-        world.cuts.clear()
-        for node in world.nodes.values():
-            node.disk.refuses = None
-            if not node.is_up:
-                self._start(node)
         for _ in range(HEAL_ROUNDS_MAX):
             world.pass_time(HEAL_ROUND_MS)
             for node in world.nodes.values():
@@ -258,11 +275,20 @@ class History:
                 node.settle()
             self.checker.look()
             if self._is_healed():
-                break
-        else:
-            waits = {n: node.region.refuses_writes for n, node in world.nodes.items()}
-            raise ViolationError(f"liveness: the regions never become equal and ready: {waits}")
-        self.checker.look_at_end()
+                return
+        waits = {n: node.region.refuses_writes for n, node in world.nodes.items()}
+        raise ViolationError(f"liveness: the regions never become equal and ready: {waits}")
+
+    def _let_blocked_commands_end(self) -> None:
+        """Move each clock to the deadlines that its region names: it may have been set back."""
+        for node in self.world.nodes.values():
+            for _ in range(DEADLINES_MAX):
+                if not any(client.is_waiting for client in node.clients.values()):
+                    break
+                if node.ready.deadline is not None:
+                    node.clock = max(node.clock, node.ready.deadline)
+                node.pass_time()
+                node.settle()
 
     def _is_healed(self) -> bool:
         nodes = list(self.world.nodes.values())
@@ -274,6 +300,19 @@ class History:
             and covers(node.region.outstanding.durable_vv, first)
             for node in nodes
         )
+
+
+@contextmanager
+def _as_violations() -> Iterator[None]:
+    """Whatever breaks in a region is told with its seed and step."""
+    try:
+        yield
+    except (ViolationError, NoStepError):
+        raise
+    except AssertionError as error:
+        raise ViolationError(f"assertion: {error}") from error
+    except Exception as error:
+        raise ViolationError(f"error: {error!r}") from error
 
 
 _NODE_STEPS: Final = {
@@ -299,8 +338,6 @@ def run(plan: Plan, steps: Sequence[Step]) -> Failure | None:
         history.heal()
     except ViolationError as error:
         return Failure(at, str(error))
-    except AssertionError as error:
-        return Failure(at, f"assertion: {error!r}")
     return None
 
 

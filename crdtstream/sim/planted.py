@@ -288,6 +288,7 @@ def _pel_survives_its_incarnation() -> Sequence[Patch]:
             group._pel, group.unowned = before._pel, before.unowned
             group.consumers = before.consumers
             group.lanes.update(before.lanes)
+            before._pel._lanes = group.lanes
 
     return [
         (apply_effect, "_destroy_group", wrong_destroy),
@@ -481,6 +482,7 @@ _ALL: Final = (
         "two entries have one dot",
         _dot_reused_after_a_lost_tail,
         frozenset({"I3"}),
+        35,
     ),
     Bug(
         "unapplied-effects-survive-a-recovery",
@@ -494,6 +496,7 @@ _ALL: Final = (
         "entries between two acks are skipped",
         _frontier_as_a_maximum,
         frozenset({"I1", "I9"}),
+        205,
     ),
     Bug(
         "pel-survives-its-incarnation",

@@ -100,9 +100,12 @@ def test_the_command_prints_seed_step_and_a_history_that_replays(tmp_path: Path)
     result = CliRunner().invoke(app, [*arguments, "--seed", "0", "--save", str(saved)])
     assert result.exit_code == 1
     assert result.output.startswith("seed 0, step ")
-    again = CliRunner().invoke(app, [*arguments, "--replay", str(saved)])
+    again = CliRunner().invoke(app, ["simulate", "--replay", str(saved)])
     assert again.exit_code == 1
+    assert "with the bug heartbeats-from-applied" in again.output
     assert "I3: region" in again.output
+    history = json.loads(saved.read_text())
+    saved.write_text(json.dumps(history | {"bug": None}))
     mended = CliRunner().invoke(app, ["simulate", "--replay", str(saved)])
     assert mended.exit_code == 0
     assert "every invariant held" in mended.output
@@ -114,9 +117,20 @@ def test_the_command_says_what_it_ran() -> None:
     assert "seeds 5 to 6, 50 steps each: every invariant held" in result.output
 
 
-def test_a_file_that_is_no_history_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"plan": {}, "steps": [["dance"]]}',
+        '{"plan": {"regions": -3}, "steps": [["settle", 1]]}',
+        '{"plan": {}, "steps": [["call", 1, "a", 5]]}',
+        '{"plan": {}, "steps": [], "bug": "nonsense"}',
+        "[]",
+        "no JSON",
+    ],
+)
+def test_a_file_that_is_no_history_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "no.json"
-    path.write_text('{"plan": {}, "steps": [["dance"]]}')
+    path.write_text(text)
     result = CliRunner().invoke(app, ["simulate", "--replay", str(path)])
     assert result.exit_code == 2
     assert "no history" in result.output
@@ -124,5 +138,11 @@ def test_a_file_that_is_no_history_is_refused(tmp_path: Path) -> None:
 
 def test_a_bug_that_there_is_not_is_refused() -> None:
     result = CliRunner().invoke(app, ["simulate", "--plant", "nonsense"])
-    assert result.exit_code != 0
+    assert result.exit_code == 2
     assert "--bugs lists them" in result.output
+
+
+def test_a_folder_that_there_is_not_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["simulate", "--save", str(tmp_path / "no" / "short.json")])
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output

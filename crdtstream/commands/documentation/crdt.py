@@ -19,7 +19,7 @@ CRDT.WAITFOR token timeout
     O(1)
 
 CRDT.WHY key id
-    since 0.1.0; flags readonly @stream; keys 1 RO access
+    since 0.1.0; flags readonly @stream; here names_dots; keys 1 RO access
     Tells where an entry comes from, and what became of it here.
     O(log N) for N entries.
 
@@ -29,7 +29,7 @@ CRDT.XGROUP
     Depends on the subcommand.
 
 CRDT.XGROUP|GETMODE key group
-    since 0.1.0; flags readonly @stream; keys 2 RO access
+    since 0.1.0; flags readonly @stream; here names_dots; keys 2 RO access
     Tells who hands out the entries of a group.
     O(1)
 
