@@ -1,7 +1,7 @@
 """The ``Query`` service of a node: bulk reads and writes that never hold up the event loop.
 
 Everything here looks at the replica directly, in steps of a fraction of a millisecond; between
-them others have their turn, so a lane is looked up anew in each step.  What is sent waits for the
+them others have their turn, so a lane is looked up again in each step.  What is sent waits for the
 reader: gRPC's flow control is the back-pressure, and nothing is prepared ahead of it.
 
 Reads name dots, and only durable ones (``rules`` 18): a reader that comes back with what it was
@@ -170,7 +170,7 @@ class QueryService(rpc.QueryServicer):
         return reply
 
     async def _bounds(self, request: pb.PlanRequest, context: Context) -> Bounds:
-        # Before the keys: of a stream that begins meanwhile everything lies beyond.
+        # Before the keys: of a stream that begins between the two everything lies beyond.
         upto: VersionVector = dict(self._region.outstanding.durable_vv)
         keys = await self._keys(request.patterns, context)
         try:

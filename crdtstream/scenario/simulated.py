@@ -56,7 +56,7 @@ class Simulator:
         return ""
 
     def begin(self, settings: Settings, regions: Collection[RegionId]) -> None:
-        """Forget everything and start all regions anew."""
+        """Forget everything and start all regions again."""
         assert set(regions) <= set(self._regions)
         self._partitions.clear()
         self._readers.clear()
