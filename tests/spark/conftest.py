@@ -46,7 +46,6 @@ LONG_FILES: dict[str, frozenset[str]] = {
             "test_an_entry_is_archived_as_it_is",
             "test_only_what_groups_are_done_with_and_is_old_is_trimmed",
             "test_options_that_cannot_be_meant",
-            "test_runs_go_on_where_the_last_one_was",
         }
     ),
     "test_archive_files.py": frozenset(
@@ -55,12 +54,7 @@ LONG_FILES: dict[str, frozenset[str]] = {
             "test_what_was_not_written_whole_is_not_published",
         }
     ),
-    "test_audit.py": frozenset(
-        {
-            "test_regions_that_hold_the_same_agree",
-            "test_entries_that_regions_hold_differently_are_found",
-        }
-    ),
+    "test_audit.py": frozenset({"test_entries_that_regions_hold_differently_are_found"}),
     "test_cluster.py": frozenset(),
     "test_databases.py": frozenset(
         {"test_an_archive_of_the_database_before_is_refused_and_stays_as_it_is"}
