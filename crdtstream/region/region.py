@@ -16,7 +16,7 @@ may tell of - a read's reply too (``rules`` 19).  A tick that left nothing while
 way has nothing to wait for: its parcels are in its own Ready.
 
 When the disk refuses, who waits hears that the outcome is unknown, and further writes are refused.
-Reads are answered all the time: what they may see beyond the log are ticks whose clients heard that.
+Reads are answered: what they may see beyond the log are ticks whose clients heard that.
 
 No asyncio, no clock, no randomness, no file: a node's loop (``engine.py``) and the simulator drive
 the same object.  Same inputs, same outputs, byte for byte.
