@@ -44,7 +44,6 @@ LONG_FILES: dict[str, frozenset[str]] = {
     "test_archive.py": frozenset(
         {
             "test_an_entry_is_archived_as_it_is",
-            "test_only_what_groups_are_done_with_and_is_old_is_trimmed",
             "test_options_that_cannot_be_meant",
         }
     ),
@@ -54,7 +53,7 @@ LONG_FILES: dict[str, frozenset[str]] = {
             "test_what_was_not_written_whole_is_not_published",
         }
     ),
-    "test_audit.py": frozenset({"test_entries_that_regions_hold_differently_are_found"}),
+    "test_audit.py": frozenset({"test_a_region_that_does_not_answer_is_named"}),
     "test_cluster.py": frozenset(),
     "test_databases.py": frozenset(
         {"test_an_archive_of_the_database_before_is_refused_and_stays_as_it_is"}
