@@ -1,19 +1,68 @@
-"""The stream and the group that a command names, or what Redis answers without them."""
+"""What a command names - a stream and its group, a string - or what Redis answers without it.
+
+A key may hold both a stream and a string, if two regions made them at the same time (``rules`` 23).
+The stream is what clients see then: so only who finds no stream has to ask for a string.
+"""
 
 from typing import Final
 
 from crdtstream.commands.arguments import shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.groups.group import Group
+from crdtstream.core.ids import Millis
+from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
 NO_SUCH_KEY: Final = "ERR no such key"
+WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+
+# --- Whole keys ---------------------------------------------------------------------------------
+
+
+def exists(replica: Replica, key: bytes) -> bool:
+    """Whether the key holds anything."""
+    return replica.stream(key) is not None or replica.string(key) is not None
+
+
+def deadline_of(replica: Replica, key: bytes) -> Millis | None:
+    """When what clients see of the key ends; None: it does not, or there is nothing."""
+    if replica.stream(key) is not None:
+        return replica.deadline_of(key)
+    return None if replica.string(key) is None else replica.string_deadline_of(key)
+
+
+# --- Strings ------------------------------------------------------------------------------------
+
+
+def string_or_none(replica: Replica, key: bytes) -> StringRegister | None:
+    """The string, None without a key; or WRONGTYPE if the key holds a stream."""
+    if replica.stream(key) is not None:
+        raise CommandError(WRONG_TYPE)
+    return replica.string(key)
+
+
+# --- Streams and groups -------------------------------------------------------------------------
+
+
+def refuse_string(replica: Replica, key: bytes) -> None:
+    """WRONGTYPE for a key that has no stream, and is a string."""
+    if replica.string(key) is not None:
+        raise CommandError(WRONG_TYPE)
+
+
+def stream_or_none(replica: Replica, key: bytes) -> Stream | None:
+    """The stream, None without a key; or WRONGTYPE if the key is a string."""
+    stream = replica.stream(key)
+    if stream is None:
+        refuse_string(replica, key)
+    return stream
 
 
 def stream_or_error(replica: Replica, key: bytes, *, error: str = NO_SUCH_KEY) -> Stream:
-    """The stream, or a CommandError with the given text."""
-    stream = replica.stream(key)
+    """The stream, or a CommandError with the given text; WRONGTYPE if the key is a string."""
+    stream = stream_or_none(replica, key)
     if stream is None:
         raise CommandError(error)
     return stream
@@ -30,8 +79,10 @@ def group_of(stream: Stream, key: bytes, name: bytes) -> Group:
 
 
 def group_or_none(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group] | None:
-    """The stream and its group, None if either is missing."""
+    """The stream and its group, None if either is missing; WRONGTYPE if the key is a string."""
     stream = replica.stream(key)
+    if stream is None:
+        refuse_string(replica, key)
     group = None if stream is None else stream.groups.get(name)
     return None if stream is None or group is None else (stream, group)
 

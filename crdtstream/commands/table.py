@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from crdtstream.commands.beyond_redis import group_modes
+from crdtstream.commands.beyond_redis import xinfo as crdt_xinfo
 from crdtstream.commands.beyond_redis.cursor import crdt_xread
 from crdtstream.commands.beyond_redis.digest import crdt_digest
 from crdtstream.commands.beyond_redis.provenance import crdt_why
@@ -21,9 +22,9 @@ from crdtstream.commands.keys import expiry, memory, objects
 from crdtstream.commands.keys.copying import copy, rename, renamenx
 from crdtstream.commands.keys.dumping import dump, restore
 from crdtstream.commands.keys.keys import (
+    count_existing,
     dbsize,
     delete,
-    exists,
     flushall,
     keys,
     move,
@@ -33,12 +34,14 @@ from crdtstream.commands.keys.keys import (
     touch,
     type_of,
 )
+from crdtstream.commands.scripts import scripting, waiting
 from crdtstream.commands.streams import xinfo
 from crdtstream.commands.streams.delete_policies import xackdel, xdelex
 from crdtstream.commands.streams.idempotent_xadd import xcfgset
 from crdtstream.commands.streams.range import xdel, xlen, xrange, xrevrange, xsetid, xtrim
 from crdtstream.commands.streams.xadd import xadd
 from crdtstream.commands.streams.xread import xread
+from crdtstream.commands.strings import getting, setting
 
 _FUNCTIONS: Final[Mapping[bytes, RunCommand]] = {
     # Streams
@@ -70,10 +73,32 @@ _FUNCTIONS: Final[Mapping[bytes, RunCommand]] = {
     b"xautoclaim": xautoclaim,
     b"xackdel": xackdel,
     b"xnack": xnack,
+    # Strings
+    b"set": setting.set_string,
+    b"setex": setting.setex,
+    b"psetex": setting.psetex,
+    b"setnx": setting.setnx,
+    b"getset": setting.getset,
+    b"mset": setting.mset,
+    b"msetnx": setting.msetnx,
+    b"get": getting.get,
+    b"mget": getting.mget,
+    b"strlen": getting.strlen,
+    b"getdel": getting.getdel,
+    b"getex": getting.getex,
+    # Scripts
+    b"eval": scripting.evaluate,
+    b"evalsha": scripting.evaluate_by_digest,
+    b"script|load": scripting.load,
+    b"script|exists": scripting.exist,
+    b"script|flush": scripting.flush,
+    b"script|kill": scripting.kill,
+    b"script|help": scripting.show_help,
+    b"blpop": waiting.blpop,
     # Keys
     b"del": delete,
     b"unlink": delete,
-    b"exists": exists,
+    b"exists": count_existing,
     b"touch": touch,
     b"type": type_of,
     b"keys": keys,
@@ -108,6 +133,9 @@ _FUNCTIONS: Final[Mapping[bytes, RunCommand]] = {
     # Beyond Redis
     b"crdt.xread": crdt_xread,
     b"crdt.why": crdt_why,
+    b"crdt.xinfo|groups": crdt_xinfo.show_groups,
+    b"crdt.xinfo|stream": crdt_xinfo.show_stream,
+    b"crdt.xinfo|help": crdt_xinfo.show_help,
     b"crdt.xgroup|setmode": group_modes.set_mode,
     b"crdt.xgroup|getmode": group_modes.get_mode,
     b"crdt.xgroup|help": group_modes.show_help,

@@ -1,9 +1,10 @@
 """The canonical digest: equal version vectors, equal digests (``rules`` 22).
 
 In it, for every key: entries (lane, dot number, ID, fields, producer and idempotent id), last-ID
-registers, live creates with their starts, modes, acknowledged intervals, and the values of expiry
-and XCFGSET registers.  Not in it: tombstones, idempotency records, counters and windows, consumers
-and positions, how entries are spread over macro nodes, and anything a clock decides.
+registers, live creates with their starts, modes, acknowledged intervals, the values of expiry and
+XCFGSET registers, and those of strings with their deadlines.  Not in it: tombstones, idempotency
+records, counters and windows, consumers and positions, how entries are spread over macro nodes, and
+anything a clock decides.
 
 Numbers are hashed as eight or sixteen little-endian bytes and strings with their length in front,
 so that no two states run together to the same bytes.
@@ -16,6 +17,7 @@ from typing import Final
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
+from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.stream import Stream
 from crdtstream.core.wire.codec import pack
@@ -24,22 +26,29 @@ DIGEST_BYTES: Final = 20
 
 
 def digest_keyspace(
-    streams: Mapping[bytes, Stream], registers: Mapping[bytes, KeyRegisters]
+    streams: Mapping[bytes, Stream],
+    registers: Mapping[bytes, KeyRegisters],
+    strings: Mapping[bytes, StringRegister],
 ) -> bytes:
     """Digest of all keys, as hexadecimal text."""
     hasher = blake2b(digest_size=DIGEST_BYTES)
-    for key in sorted({*streams, *registers}):
-        hasher.update(_text(key) + digest_key(streams.get(key), registers.get(key)))
+    for key in sorted({*streams, *registers, *strings}):
+        digest = digest_key(streams.get(key), registers.get(key), strings.get(key))
+        hasher.update(_text(key) + digest)
     return hasher.hexdigest().encode()
 
 
-def digest_key(stream: Stream | None, registers: KeyRegisters | None) -> bytes:
+def digest_key(
+    stream: Stream | None, registers: KeyRegisters | None, string: StringRegister | None
+) -> bytes:
     """Digest of one key, as hexadecimal text; a register may be there without the stream."""
     hasher = blake2b(digest_size=DIGEST_BYTES)
     if stream is not None:
         _add_stream(hasher, stream)
     if registers is not None:
         hasher.update(b"".join(_registers(registers)))
+    if string is not None:
+        hasher.update(b"".join(_string(string)))
     return hasher.hexdigest().encode()
 
 
@@ -61,6 +70,14 @@ def _registers(registers: KeyRegisters) -> list[bytes]:
         (b"idmp-maxsize", registers.idmp_maxsize),
     ):
         parts += [name + value for value in _values(register)]
+    return parts
+
+
+def _string(string: StringRegister) -> list[bytes]:
+    parts = []
+    for dot, value in string.values():
+        parts.append(b"string" + _number(dot.region) + _number(dot.n) + _text(value.data))
+        parts += [b"until" + deadline for deadline in _values(value.expiry)]
     return parts
 
 

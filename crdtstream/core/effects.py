@@ -142,18 +142,19 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
-    """The whole key: entries and last-IDs that the context covers, and, delete-wins, all groups."""
+    """The whole key: entries, last-IDs and strings that the context covers, and, delete-wins, all
+    groups."""
 
     key: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireKey:
-    """The key's time was over: everything of it that the context covers goes, and nothing else.
+    """The stream's time was over: everything of it that the context covers goes, and nothing else.
 
     Observed-remove throughout: entries, last-IDs, deadlines, XCFGSET's values and group creates.
     It leaves no tombstone, so a group that another region makes again after the deadline stays.
-    A user's delete is a DeleteKey.
+    A user's delete is a DeleteKey.  A string has its own deadline, and a DeleteString ends it.
     Source: ``rules`` 7.
     """
 
@@ -245,6 +246,55 @@ class SetStreamConfig:
         assert self.idmp_maxsize is None or self.idmp_maxsize >= 1
 
 
+@dataclass(frozen=True, slots=True)
+class SetString:
+    """SET: a value of the key's string register, which may hold several (``rules`` 23).
+
+    Attributes:
+        value: any bytes.
+        deadline: when this value ends, in milliseconds since the epoch; None: it does not.  A value
+            has its own deadline, so that no DEL or SET elsewhere can part the two.
+
+    Applying it overwrites the values that the context covers.
+    """
+
+    key: bytes
+    value: bytes
+    deadline: Millis | None
+
+    def __post_init__(self) -> None:
+        assert self.deadline is None or self.deadline >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetStringExpiry:
+    """EXPIRE, PERSIST of a string: a deadline for each of its values that the context covers.
+
+    Attributes:
+        deadline: milliseconds since the epoch; None is PERSIST and beats every deadline that is set
+            at the same time.
+
+    A value that another region sets meanwhile keeps the deadline that it was set with.
+    """
+
+    key: bytes
+    deadline: Millis | None
+
+    def __post_init__(self) -> None:
+        assert self.deadline is None or self.deadline >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteString:
+    """The string of a key is gone: observed-remove, and a stream of that name stays as it is.
+
+    DEL issues it where the key is a string only, so that it leaves no tombstone; and so does
+    expiry.  A DeleteKey takes a string besides the stream.
+    """
+
+    key: bytes
+
+
 class Mode(Enum):
     """Who hands out a group's new entries (``rules`` 13)."""
 
@@ -319,6 +369,9 @@ RareEffect: TypeAlias = (
     | SetExpiry
     | SetStreamConfig
     | SetGroupMode
+    | SetString
+    | SetStringExpiry
+    | DeleteString
 )
 Effect: TypeAlias = Append | RareEffect
 

@@ -1,4 +1,4 @@
-"""The replica: the streams of one region, a pure function of effects and local changes.
+"""The replica: the streams and strings of one region, a pure function of effects and local changes.
 
     command ──> issue(effect) ──┐                      ┌──> seal ──> Record (log, links)
     command ──> note(change) ───┴── apply, remember ───┘
@@ -24,6 +24,7 @@ from crdtstream.core.applying.append_runs import checked_runs
 from crdtstream.core.applying.apply_batch import ReplayedChanges, apply_batch
 from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.digest import digest_key, digest_keyspace
+from crdtstream.core.effect_counts import EffectCounts
 from crdtstream.core.effects import (
     EffectBatch,
     IdempotentId,
@@ -32,6 +33,7 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, StreamId
 from crdtstream.core.issuing.issuer import Issuer
+from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import (
     NODE_BYTES_MAX_DEFAULT,
     NODE_ENTRIES_MAX_DEFAULT,
@@ -39,11 +41,13 @@ from crdtstream.core.lanes.lane import (
 )
 from crdtstream.core.producers.idempotency import Collapsed, Tracked
 from crdtstream.core.producers.numbered import Rows
+from crdtstream.core.redis_version import DEFAULT, RedisVersion
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 from crdtstream.core.uid import NO_UID
 from crdtstream.core.wire.codec import BatchError, decode_batch
 from crdtstream.core.wire.local_codec import Local, decode_local, encode_local
+from crdtstream.core.xread_mode import XreadMode
 
 
 class Replica:
@@ -55,6 +59,8 @@ class Replica:
         id_mode: what XADD accepts (``crdt_xadd_id_uniqueness_mode``); not replicated.
         implicit_mkstream: whether XGROUP CREATE makes a missing key; the tunable
             ``crdt_xgroup_create_mkstream``.
+        xread_mode: what an ID means to XREAD; the tunable ``crdt_xread_mode``.
+        redis_version: the Redis that clients are told they speak to; the tunable ``redis-version``.
         node_limits: how full macro nodes get.
         idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
         now: what time it is, by the last ``advance``.
@@ -68,6 +74,8 @@ class Replica:
             What applying others' effects gives to tell waits until it may.
         expired_count: keys that existed and were deleted from here because their time was over,
             since the process started.
+        issued_counts, applied_counts: by kind the effects issued here, and those applied that
+            others issued, since the process started.
     """
 
     def __init__(
@@ -86,9 +94,13 @@ class Replica:
         self.vv = self._state.vv
         self.id_mode = id_mode
         self.implicit_mkstream = implicit_mkstream
+        self.redis_version: RedisVersion = DEFAULT
+        self.xread_mode = XreadMode.BY_ID
         self.touched = self._state.keys.touched
         self.record_count = 0
         self.database_uid = NO_UID
+        self.issued_counts = EffectCounts()
+        self.applied_counts = EffectCounts()
         self._records: list[Record] = []
         self._issuer = Issuer(self._state)
         self._section = self._issuer.section
@@ -104,6 +116,7 @@ class Replica:
         self._keys = self._state.keys
         self._streams = self._keys.streams
         self._registers = self._keys.registers
+        self._strings = self._keys.strings
         self._expiry = self._keys.expiry
         self._due = self._keys.due
         self._floors = self._state.floors
@@ -125,17 +138,39 @@ class Replica:
         """
         return self._streams.get(key)
 
+    def string(self, key: bytes) -> StringRegister | None:
+        """The string of that key, None if there is none or its time is over.
+
+        A key may have a stream, too; then clients see that.
+        """
+        return self._keys.string(key)
+
+    def held_string(self, key: bytes) -> StringRegister | None:
+        """As ``string``, and also one whose time is over and that was not deleted yet."""
+        return self._keys.strings.get(key)
+
+    def is_string_only(self, key: bytes) -> bool:
+        """Whether the key has a string, its time over or not, and nothing of a stream: none that
+        is there, no register, no floor."""
+        others = self._streams, self._registers, self._floors.keys()
+        return key in self._strings and not any(key in keys for keys in others)
+
     def __iter__(self) -> Iterator[bytes]:
-        """Every key that ``stream`` finds, in the order in which they came to be here."""
+        """Every key that ``stream`` or ``string`` finds: streams, then the others, each in the
+        order in which they came to be here."""
         return iter(self._keys)
 
     def __len__(self) -> int:
         """How many keys there are, those included whose time is over (as in Redis)."""
-        return len(self._streams)
+        return len(self._keys)
 
     def known_keys(self) -> list[bytes]:
-        """Every key with a stream or a register, expired ones too, in order."""
+        """Every key with a stream, a string or a register, expired ones too, in order."""
         return self._keys.known()
+
+    def remembered_keys(self) -> list[bytes]:
+        """The known keys, and those that expired and left a floor (``floors.py``), in order."""
+        return sorted({*self._keys.known(), *self._floors.keys()})
 
     def scan_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """The next cursor (0 at the end), and ``count`` keys or a few more from this one on.
@@ -145,7 +180,7 @@ class Replica:
         return self._keys.scan(cursor, count)
 
     def scan_held_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """As ``scan_keys``, with the keys that ``held_stream`` finds."""
+        """As ``scan_keys``, with the keys that ``held_stream`` or ``held_string`` finds."""
         return self._keys.scan_held(cursor, count)
 
     def draw_key(self) -> bytes | None:
@@ -209,8 +244,8 @@ class Replica:
     def digest(self, key: bytes | None = None) -> bytes:
         """A canonical digest of one key's replicated state, or of all, as hexadecimal text."""
         if key is None:
-            return digest_keyspace(self._streams, self._registers)
-        return digest_key(self._streams.get(key), self._registers.get(key))
+            return digest_keyspace(self._streams, self._registers, self._strings)
+        return digest_key(self._streams.get(key), self._registers.get(key), self._strings.get(key))
 
     # --- Idempotent producers -----------------------------------------------------------------
 
@@ -284,35 +319,41 @@ class Replica:
 
     def advance(self, now: Millis) -> None:
         """Say what time it is; keys whose deadline has passed read as missing while it has."""
-        self._keys.now = now
-        self.touched.update(self._expiry.advance(now))
+        self._keys.advance(now)
 
     def deadline_of(self, key: bytes) -> Millis | None:
-        """When the key expires; None: it does not."""
+        """When the key's stream expires; None: it does not."""
         return self._expiry.of(key)
+
+    def string_deadline_of(self, key: bytes) -> Millis | None:
+        """When the key's string expires; None: it does not."""
+        return self._keys.string_expiry.of(key)
 
     @property
     def expiring_count(self) -> int:
-        """How many keys have a deadline."""
-        return len(self._expiry)
+        """How many streams and strings have a deadline."""
+        return self._keys.expiring_count
 
     def mean_deadline(self) -> Millis | None:
         """The mean of the deadlines that have not passed, None if there are none."""
-        return self._expiry.mean()
+        return self._keys.mean_deadline()
 
     def next_deadline(self) -> Millis | None:
         """When ``advance`` will find the next key to expire; may be of a deadline long changed."""
-        return self._expiry.next()
+        return self._keys.next_deadline()
 
     @property
     def has_due(self) -> bool:
         """Whether ``expire_due`` has something to do: any ``advance`` may have found it."""
-        return self._expiry.has_due_here
+        return self._expiry.has_due_here or self._keys.string_expiry.has_due_here
 
     def expire_due(self) -> None:
-        """Issue the ExpireKeys that fall to this region, or as many as one tick may take."""
+        """Issue the ExpireKeys and DeleteStrings that fall to this region, or as many as one tick
+        may take."""
         for key in self._expiry.next_due_here():
             self._issuer.expire(key)
+        for key in self._keys.string_expiry.next_due_here():
+            self._issuer.expire_string(key)
 
     # --- Issuing ------------------------------------------------------------------------------
 
@@ -336,9 +377,9 @@ class Replica:
 
     @property
     def open_bytes(self) -> int:
-        """What the entries appended since the last seal take in the batch to come, or a little
-        less."""
-        return self._section.batch.append_bytes
+        """What the entries appended, and the strings set, since the last seal take in the batch to
+        come, or a little less."""
+        return self._section.batch.value_bytes
 
     @property
     def has_open_changes(self) -> bool:
@@ -362,6 +403,8 @@ class Replica:
         """
         self.issue_frontiers()
         if self.has_open_section:
+            batch = self._section.batch
+            self.issued_counts.note(batch.count, batch.others)
             self._queue(self._section.seal(self.region, self.vv, now))
 
     def _queue(self, record: Record) -> None:
@@ -397,6 +440,7 @@ class Replica:
         self.seal(now)
         self.advance(now)
         apply_batch(self._state, batch, runs, Local(), arrived=now)
+        self.applied_counts.note(batch.count, batch.others)
         if batch.origin == self.region:
             # Effects of this region that it had lost: numbering goes on behind them.
             self._section.begin(self.issued + 1)

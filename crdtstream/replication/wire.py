@@ -20,6 +20,7 @@ from crdtstream.core.ids import REGION_MAX, Millis, RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.core.wire.codec import BatchError, decode_batch, decode_vv, encode_vv
 from crdtstream.region.links.errors import PeerError
+from crdtstream.region.links.listeners import KINDS, NAME_BYTES_MAX, ListenerCount
 from crdtstream.region.links.messages import (
     PROTOCOL_VERSION,
     Batches,
@@ -41,6 +42,8 @@ from crdtstream.v1 import replication_pb2 as pb
 ZSTD_LEVEL: Final = 1
 # So much of a batch the parser gets at a time.
 FEED_BYTES: Final = 16 << 10
+# What a peer's clock may show at most, in ms: it is sent back with the time that passed since.
+STAMP_MS_MAX: Final = 1 << 60
 
 
 class BatchPacker:
@@ -170,6 +173,8 @@ def encode_progress(progress: Progress) -> pb.Progress:
         ],
         taken_bytes=progress.taken_bytes,
         taken_publication_bytes=progress.taken_publication_bytes,
+        stamp_ms=progress.stamp_ms,
+        echo_ms=progress.echo_ms,
     )
 
 
@@ -177,7 +182,7 @@ def decode_progress(region: RegionId, message: pb.Progress) -> Progress:
     """The inverse.
 
     Raises:
-        PeerError: a version vector or region number that cannot be.
+        PeerError: a version vector, region number or stamp that cannot be.
     """
     return Progress(
         durable_vv=checked_vv(region, message.durable_vv),
@@ -189,7 +194,16 @@ def decode_progress(region: RegionId, message: pb.Progress) -> Progress:
         },
         taken_bytes=message.taken_bytes,
         taken_publication_bytes=message.taken_publication_bytes,
+        stamp_ms=_checked_stamp(region, "stamp_ms", message.stamp_ms),
+        echo_ms=_checked_stamp(region, "echo_ms", message.echo_ms),
     )
+
+
+def _checked_stamp(region: RegionId, field: str, stamp_ms: int) -> int:
+    """A time that can be sent back with more time added to it."""
+    if stamp_ms > STAMP_MS_MAX:
+        raise PeerError(region, f"progress.{field}: {stamp_ms} is over {STAMP_MS_MAX}")
+    return stamp_ms
 
 
 def encode_publications(message: Publications) -> pb.Publications:
@@ -204,15 +218,19 @@ def encode_publications(message: Publications) -> pb.Publications:
             )
             for publication in message.publications
         ],
+        listeners=[
+            pb.ListenerCount(kind=each.kind.name, name=each.name, count=each.count)
+            for each in message.listeners
+        ],
     )
 
 
 def decode_publications(region: RegionId, message: pb.Publications) -> Publications:
-    """What the clients of ``region`` published.
+    """What the clients of ``region`` published, and what they listen to.
 
     Raises:
-        PeerError: it comes from another region, as publications are not relayed; or one of them is
-            larger than any that PUBLISH takes.
+        PeerError: it comes from another region, as publications are not relayed; one of them is
+            larger than any that PUBLISH takes; or a name is longer than any that is told.
     """
     if message.origin != region:
         raise PeerError(region, f"publications.origin: {message.origin}, which they cannot be of")
@@ -225,7 +243,22 @@ def decode_publications(region: RegionId, message: pb.Publications) -> Publicati
                 f"publications[{index}]: {size} bytes are not within {PUBLICATION_BYTES_MAX}",
             )
         publications.append(Publication(each.channel, each.payload, each.sharded, each.after_n))
-    return Publications(region, publications)
+    listeners = [
+        _decode_listeners(region, index, each) for index, each in enumerate(message.listeners)
+    ]
+    return Publications(region, publications, listeners)
+
+
+def _decode_listeners(region: RegionId, index: int, message: pb.ListenerCount) -> ListenerCount:
+    names = pb.ListenerCount.Kind
+    if message.kind not in names.values():
+        raise PeerError(region, f"listeners[{index}].kind: {message.kind} is none that is known")
+    if len(message.name) > NAME_BYTES_MAX:
+        raise PeerError(
+            region,
+            f"listeners[{index}].name: {len(message.name)} bytes are not within {NAME_BYTES_MAX}",
+        )
+    return ListenerCount(KINDS[names.Name(message.kind)], message.name, message.count)
 
 
 def checked_vv(region: RegionId, message: object) -> MutableVersionVector:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, meet
 from crdtstream.core.effects import Append, EffectBatch, Record
 from crdtstream.core.groups.progress import Nack
-from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
+from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId, format_id
 from crdtstream.core.lanes.lane import Within
 from crdtstream.core.lanes.reading import dot_numbers
 from crdtstream.core.replica import Replica
@@ -20,6 +20,7 @@ from crdtstream.core.wire.codec import decode_batch
 from crdtstream.query import planning
 from crdtstream.region.links.messages import Progress
 from crdtstream.region.ready import Parcel, Receiver
+from crdtstream.sim.id_reader import IdReader
 from crdtstream.sim.model import Issued, model, unfold
 from crdtstream.sim.node import SimNode, Told
 from crdtstream.sim.world import World
@@ -34,6 +35,9 @@ ROWS_KEY: Final = b"rows"
 GROUP: Final = b"g"
 # Of one range of a plan.
 PLAN_ENTRIES: Final = 2
+# Of one XREAD at the end, and how often it is asked: more than there are entries.
+LAST_READ_ENTRIES: Final = 50
+LAST_READS_MAX: Final = 1_000
 
 
 class ViolationError(Exception):
@@ -59,10 +63,17 @@ class SeenGroup:
 
 
 class Checker:
-    """Watches one world."""
+    """Watches one world.
 
-    def __init__(self, world: World) -> None:
+    Args:
+        refused_beyond: of how many entries a region refuses more, while no other region has them.
+    """
+
+    def __init__(self, world: World, *, refused_beyond: int | None = None) -> None:
         self._world = world
+        self._refused_beyond = refused_beyond
+        # Of each region's effects how many were durable in another one at some time.
+        self._elsewhere: dict[RegionId, int] = {}
         self._contents: dict[tuple[RegionId, int], bytes] = {}
         self._issued: dict[tuple[RegionId, int], Issued] = {}
         self._logged = {number: OnDisk() for number in world.nodes}
@@ -72,6 +83,8 @@ class Checker:
         self._last_told: dict[Receiver, int] = {}
         # Where the program that reads by plans is.
         self._planned_vv: VersionVector = {}
+        # In each region one who reads READ_KEY by IDs.
+        self._id_readers = {number: IdReader(READ_KEY) for number in world.nodes}
         # Each group, as it was seen last, and those that are gone.
         self._groups: dict[RegionId, dict[tuple[bytes, bytes], SeenGroup]] = {
             number: {} for number in world.nodes
@@ -208,6 +221,7 @@ class Checker:
             self._look_at_incarnations(node)
             self._look_at_home(node)
             self._look_at_rows(node.region.replica)
+        self._look_at_loss()
         self._compare()
 
     def _look_at_log(self, node: SimNode) -> None:
@@ -302,6 +316,33 @@ class Checker:
         if len(names) != len(set(names)):
             raise ViolationError(f"I13: region {replica.region} has a row twice: {names}")
 
+    def _look_at_loss(self) -> None:
+        """I15: what a region would take with it, entries that only XADD and programs append.
+
+        A peer's disk that is lost, too, is a second loss: what it had counts as elsewhere still.
+        """
+        bound = self._refused_beyond
+        if bound is None:
+            return
+        numbers = self._world.nodes.keys()
+        for number in numbers:
+            known = [self._logged[other].synced_vv.get(number, 0) for other in numbers - {number}]
+            elsewhere = max(*known, self._elsewhere.get(number, 0))
+            self._elsewhere[number] = elsewhere
+            lost = [
+                n
+                for (origin, n), one in self._issued.items()
+                if origin == number
+                and n > elsewhere
+                and isinstance(one.effect, Append)
+                and one.effect.key in (READ_KEY, HOME_KEY, ROWS_KEY)
+            ]
+            if len(lost) > bound:
+                raise ViolationError(
+                    f"I15: region {number} would take {len(lost)} entries with it, and writes are "
+                    f"refused beyond {bound}"
+                )
+
     # --- A program that reads by plans --------------------------------------------------------
 
     def read_plan(self, node: SimNode) -> None:
@@ -335,6 +376,27 @@ class Checker:
                 f"{found} instead of {expected}"
             )
         self._planned_vv = upto
+
+    # --- A program that reads by IDs ----------------------------------------------------------
+
+    def read_by_id(self, node: SimNode, count: int, *, reconnects: bool) -> None:
+        """I17: go on with reading READ_KEY in a region, where nothing may be skipped."""
+        reader = self._id_readers[node.number]
+        if reader.may_read(node):
+            _refuse_skipped(node, reader.read(node, count, reconnects=reconnects))
+
+    def begin_reading_again(self, number: RegionId) -> None:
+        """The region's log lost its end: an ID of before says nothing there any more."""
+        self._id_readers[number].begin_again()
+
+    def _read_to_the_end(self, node: SimNode) -> None:
+        reader = self._id_readers[node.number]
+        for _ in range(LAST_READS_MAX):
+            before = len(reader.given)
+            _refuse_skipped(node, reader.read(node, LAST_READ_ENTRIES))
+            if len(reader.given) == before:
+                return
+        raise ViolationError(f"I17: XREAD in region {node.number} comes to no end")
 
     def _compare(self) -> None:
         """I1, I4: equal version vectors, equal digests; and what the model says."""
@@ -390,9 +452,16 @@ class Checker:
                     raise ViolationError(
                         f"I7: client {name!r} of region {node.number} was never answered"
                     )
+            self._read_to_the_end(node)
         vvs = {tuple(sorted(node.region.replica.vv.items())) for node in self._world.up()}
         if len(vvs) != 1:
             raise ViolationError(f"I1: the regions never become equal: {vvs}")
+
+
+def _refuse_skipped(node: SimNode, skipped: Iterable[StreamId]) -> None:
+    if skipped:
+        ids = [format_id(entry_id).decode() for entry_id in sorted(skipped)]
+        raise ViolationError(f"I17: XREAD in region {node.number} comes to its end without {ids}")
 
 
 def _dots_in(replica: Replica, part: planning.Range) -> list[tuple[RegionId, int]]:
@@ -439,6 +508,7 @@ def shown(replica: Replica, key: bytes) -> dict[str, Any]:
     """The facts of the model as a replica holds them; also of a key whose time is over."""
     stream = replica._streams.get(key)
     held = replica._registers.get(key)
+    string = replica.held_string(key)
     groups = {} if stream is None else stream.groups
     return {
         "entries": sorted(
@@ -470,4 +540,11 @@ def shown(replica: Replica, key: bytes) -> dict[str, Any]:
             "duration": sorted(held.idmp_duration_s.values.items()) if held else [],
             "maxsize": sorted(held.idmp_maxsize.values.items()) if held else [],
         },
+        "strings": sorted(
+            (
+                (tuple(dot), value.data, sorted(value.expiry.values.items()))
+                for dot, value in (string.values() if string is not None else ())
+            ),
+            key=repr,
+        ),
     }

@@ -18,6 +18,7 @@ from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.region.ready import Parcel
+from crdtstream.region.staleness import LagAction
 from crdtstream.sim.checks import (
     READ_KEY,
     ROWS_KEY,
@@ -26,7 +27,7 @@ from crdtstream.sim.checks import (
     facts_of,
 )
 from crdtstream.sim.network import Line
-from crdtstream.sim.node import SimNode, SimSettings
+from crdtstream.sim.node import CATCHING_UP, LIMITS, SimNode, SimSettings
 from crdtstream.sim.world import World
 from crdtstream.store.log import Fsync
 
@@ -55,12 +56,17 @@ class Plan:
 
     Attributes:
         regions: how many.
+        catches_up: a region that starts takes no writes while it is behind.
+        lag_effects_max, lag_action: what a lost region may take with it, and what happens there.
     """
 
     regions: int = 3
     fsync: str = "always"
     id_mode: str = "strict"
     has_database: bool = True
+    catches_up: bool = False
+    lag_effects_max: int = 0
+    lag_action: str = "warn"
 
     def __post_init__(self) -> None:
         if not 1 <= self.regions <= REGIONS_MAX:
@@ -103,10 +109,13 @@ class History:
             implicit_mkstream=True,
             fsync=Fsync(plan.fsync),
             has_database=plan.has_database,
+            limits=CATCHING_UP if plan.catches_up else LIMITS,
+            lag_effects_max=plan.lag_effects_max,
+            lag_action=LagAction(plan.lag_action),
         )
         numbers = [RegionId(number) for number in range(1, plan.regions + 1)]
         self.world = World(numbers, settings, clock=CLOCK_START)
-        self.checker = Checker(self.world)
+        self.checker = Checker(self.world, refused_beyond=_refused_beyond(plan))
         self.steps: list[Step] = []
         # Of each node that is down: what it was, if nothing of it is lost.
         self._before: dict[RegionId, Any] = {}
@@ -137,6 +146,8 @@ class History:
             case ("plan", region):
                 if world.nodes[region].is_up:
                     self.checker.read_plan(world.nodes[region])
+            case ("read", region, count, reconnects):
+                self.checker.read_by_id(world.nodes[region], count, reconnects=reconnects)
             case ("duplicate", puller, server):
                 line = world.lines[puller, server]
                 if line.may_deliver_response and world.carries(server, puller):
@@ -175,10 +186,12 @@ class History:
         if argv[0] == b"XACK" and argv[1] == READ_KEY:
             self.checker.note_acknowledged(argv[3:])
         replica = node.region.replica
+        # What waited behind a blocked command may run first, and write.
+        is_next = client not in node.clients or not node.clients[client].held
         before = replica.issued, replica.expired_count
         called = node.call(client, argv)
         after = replica.issued, replica.expired_count
-        failed = not called.is_waiting and node.last_reply[:1] == b"-"
+        failed = is_next and not called.is_waiting and node.last_reply[:1] == b"-"
         # A key that is found to be over is deleted also by a command that fails.
         if failed and before != after and before[1] == after[1]:
             raise ViolationError(f"I10: {words} issued effects and failed: {node.last_reply!r}")
@@ -194,7 +207,7 @@ class History:
 
         # Writes are refused, or the batch is too old to tell what of it is there.
         with suppress(CommandError, StaleBatchError):
-            node.region.change(node.clock, append, _Nobody())
+            node.region.change(node.clock, append, _Nobody(), writes=count)
 
     def _exchange(self, line: Line, count: int) -> None:
         """Let both ends work, and deliver what they send, in order."""
@@ -223,6 +236,7 @@ class History:
         node.disk.cut_power(kept)
         if node.disk.last_seq != before:
             self._before.pop(node.number, None)
+            self.checker.begin_reading_again(node.number)
         self.checker.note_lost()
 
     def _restore(self, node: SimNode, count: int) -> None:
@@ -230,6 +244,7 @@ class History:
             return
         node.disk.put_back(count)
         self._before.pop(node.number, None)
+        self.checker.begin_reading_again(node.number)
         self.checker.note_lost()
 
     def _start(self, node: SimNode) -> None:
@@ -300,6 +315,12 @@ class History:
             and covers(node.region.outstanding.durable_vv, first)
             for node in nodes
         )
+
+
+def _refused_beyond(plan: Plan) -> int | None:
+    """How many entries of one region may be in no other one; None: as many as there are."""
+    is_refused = LagAction(plan.lag_action) is LagAction.REFUSE
+    return plan.lag_effects_max if plan.lag_effects_max and is_refused else None
 
 
 @contextmanager

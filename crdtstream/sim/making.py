@@ -48,6 +48,26 @@ WORDS: Final = (
     "WAIT 1 50",
     "XINFO GROUPS x",
 )
+# Two keys that are strings, streams, or both.
+STRINGS: Final = (
+    *["SET s a NX PX 400", "SET s b", "SET s c KEEPTTL", "SET s d PX 90000"] * 2,
+    "SET t e",
+    "MSET s f t g",
+    "GETDEL s",
+    *["DEL s"] * 2,
+    "PEXPIRE s 500",
+    "PERSIST s",
+    "RENAME s t",
+    "COPY t s REPLACE",
+    "XADD s * f v",
+    "XGROUP CREATE s g 0 MKSTREAM",
+    "GET s",
+)
+# So many of the steps are followed by one of these.
+STRINGS_SHARE: Final = 0.15
+# And so many by an XREAD that may skip nothing; of those so many come on another connection.
+READS_SHARE: Final = 0.2
+RECONNECTS_SHARE: Final = 0.3
 READING: Final = (
     "XADD z * f v",
     "XADD z * f v",
@@ -58,6 +78,9 @@ READING: Final = (
     "XREADGROUP GROUP g c COUNT 2 STREAMS h >",
     "XLEN z",
 )
+# Of so many seeds, which ones bound what a lost region may take with it, and how.
+LAG_SEEDS: Final = 16
+LAG_BOUNDS: Final = {9: (4, "refuse"), 10: (1, "refuse"), 11: (3, "throttle")}
 FAULTS: Final = (
     "crash",
     "power cut",
@@ -75,11 +98,19 @@ class Maker:
 
     def __init__(self, seed: int) -> None:
         self._random = random = Random(seed)
+        lag_effects_max, lag_action = LAG_BOUNDS.get(seed % LAG_SEEDS, (0, "warn"))
+        # Of their own, so that what else a seed makes does not depend on them.
+        self._strings = Random(f"strings {seed}")
+        self._reads = Random(f"reads {seed}")
         self.plan = Plan(
             regions=random.choice((2, 3, 3)),
             fsync=random.choice(("always", "always", "everysec")),
             id_mode=random.choice(("strict", "liberal", "semi-strict")),
             has_database=random.random() < 0.8,
+            # In some worlds only: it makes mistakes with dots rare that others must notice.
+            catches_up=seed % 10 == 3,
+            lag_effects_max=lag_effects_max,
+            lag_action=lag_action,
         )
         # Some faults off, some heavy: uniform noise finds less.
         self._faults = {fault: random.choice((0, 0, 1, 4)) for fault in FAULTS}
@@ -92,6 +123,10 @@ class Maker:
                 history.do(step)
             for _ in range(count):
                 history.do(self._step(history))
+                if self._strings.random() < STRINGS_SHARE:
+                    history.do(self._string_step(history))
+                if self._reads.random() < READS_SHARE:
+                    history.do(self._read_step(history))
             history.heal()
         except ViolationError as error:
             return history.steps, Failure(len(history.steps), str(error))
@@ -164,9 +199,22 @@ class Maker:
             case _:
                 return (kind, region)
 
+    def _string_step(self, history: History) -> Step:
+        random = self._strings
+        region = random.choice(list(history.world.nodes))
+        return ("call", region, random.choice("ab"), random.choice(STRINGS))
+
+    def _read_step(self, history: History) -> Step:
+        random = self._reads
+        region = random.choice(list(history.world.nodes))
+        return ("read", region, random.randint(1, 4), random.random() < RECONNECTS_SHARE)
+
     def _words(self, node: SimNode) -> str:
         """A command that has something to do more often than not."""
         random = self._random
+        # Bursts of one effect each: they reach a bound, and would pass it.
+        if self.plan.lag_effects_max and random.random() < 0.6:
+            return f"XADD {READ_KEY.decode()} * f v"
         kind = random.random()
         if kind < 0.4:
             return random.choice(WORDS)

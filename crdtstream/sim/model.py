@@ -12,6 +12,7 @@ from crdtstream.core.effects import (
     Append,
     CreateGroup,
     DeleteKey,
+    DeleteString,
     DestroyGroup,
     Effect,
     EffectBatch,
@@ -22,6 +23,8 @@ from crdtstream.core.effects import (
     SetGroupMode,
     SetLastId,
     SetStreamConfig,
+    SetString,
+    SetStringExpiry,
     Trim,
 )
 from crdtstream.core.ids import StreamId, make_id
@@ -31,7 +34,7 @@ READ_AS: Final[dict[type[Effect], str]] = {
     Append: "entries, last_ids",
     Remove: "entries",
     Trim: "entries",
-    DeleteKey: "entries, groups, last_ids, registers",
+    DeleteKey: "entries, groups, last_ids, registers, strings",
     ExpireKey: "entries, groups, last_ids, registers",
     CreateGroup: "groups",
     DestroyGroup: "groups",
@@ -40,6 +43,9 @@ READ_AS: Final[dict[type[Effect], str]] = {
     SetExpiry: "registers",
     SetStreamConfig: "registers",
     SetGroupMode: "modes",
+    SetString: "strings",
+    SetStringExpiry: "strings",
+    DeleteString: "strings",
 }
 
 
@@ -158,6 +164,29 @@ def registers(mine: list[Issued], deletes: list[Issued]) -> dict[str, object]:
     }
 
 
+def strings(mine: list[Issued]) -> list[object]:
+    """The values of the string that nobody who had observed them set anew or deleted, each with
+    its deadlines that none of the others had observed."""
+    enders = [one for one in mine if isinstance(one.effect, SetString | DeleteString | DeleteKey)]
+    found: list[object] = []
+    for one in mine:
+        if not isinstance(one.effect, SetString) or any(end.observed(one) for end in enders):
+            continue
+        later = [
+            other
+            for other in mine
+            if isinstance(other.effect, SetStringExpiry) and other.observed(one)
+        ]
+        own = [] if one.effect.deadline is None else [one]
+        deadlines = sorted(
+            ((each.origin, each.n), each.effect.deadline)
+            for each in [*own, *later]
+            if not any(other.observed(each) for other in later)
+        )
+        found.append(((one.origin, one.n), one.effect.value, deadlines))
+    return sorted(found, key=repr)
+
+
 def model(applied: list[Issued], key: bytes) -> dict[str, object]:
     """What a region that applied exactly these effects must show for a key."""
     mine = [one for one in applied if one.effect.key == key]
@@ -223,6 +252,7 @@ def model(applied: list[Issued], key: bytes) -> dict[str, object]:
         "last_ids": live_last_ids,
         "exists": bool(entries or creates or live_last_ids),
         "registers": registers(mine, deletes),
+        "strings": strings(mine),
     }
 
 

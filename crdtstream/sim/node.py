@@ -6,7 +6,7 @@ refused, a sync is done, the folder is written, the process dies.
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from crdtstream.commands.reply import Reply
@@ -15,13 +15,16 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
+from crdtstream.core.xread_mode import XreadMode
 from crdtstream.database.database import Database
 from crdtstream.folder import read_folder, write_change
+from crdtstream.region.clients import Stop
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.ready import Confirm, Parcel, Ready, StoreIdentity
 from crdtstream.region.region import Region
+from crdtstream.region.staleness import LagAction
 from crdtstream.resp.wire.encode import encode
 from crdtstream.sim.disk import Disk, now
 from crdtstream.store.errors import StoreError
@@ -33,6 +36,7 @@ COMMIT_RECORDS_MAX: Final = 1_000
 LIMITS: Final = RegionLimits(
     inbox_batches_max=8, backoff_ms_min=10, backoff_ms_max=200, inbox_wait_ms_max=500
 )
+CATCHING_UP: Final = replace(LIMITS, catch_up_answer_ms_max=300, catch_up_stall_ms_max=2_000)
 UID: Final = DatabaseUid(b"simulated world.")
 
 
@@ -42,10 +46,15 @@ class SimSettings:
 
     id_mode: IdMode = IdMode.STRICT
     implicit_mkstream: bool = False
+    xread_mode: XreadMode = XreadMode.BY_ID
     fsync: Fsync = Fsync.ALWAYS
     limits: RegionLimits = LIMITS
     # The regions belong to one database already; else they agree on one first.
     has_database: bool = True
+    # What a lost region may take with it; 0: no bound.
+    lag_effects_max: int = 0
+    lag_ms_max: int = 0
+    lag_action: LagAction = LagAction.WARN
 
 
 class Told(bytes):
@@ -87,9 +96,12 @@ class SimClient:
         self.resume()
 
     def resume(self) -> None:
+        # Throttled writes wait, like those behind a blocked command.
         while self._held and not (self.client.is_blocked or self.client.is_postponed):
             request = self._held.popleft()
-            self.client.run(iter([request]), self._node.clock, bytes_max=BYTES_MAX)
+            stop = self.client.run(iter([request]), self._node.clock, bytes_max=BYTES_MAX)
+            if stop is Stop.POSTPONED:
+                self._held.appendleft(request)
 
     def receive(self, parcel: Parcel) -> None:
         self.client.note_told(parcel)
@@ -146,6 +158,7 @@ class SimNode:
             implicit_mkstream=settings.implicit_mkstream,
             peers=self._peers,
         )
+        replica.xread_mode = settings.xread_mode
         now(replay_log(disk, replica))
         folder = now(read_folder(disk, is_proven=disk.is_proven))
         disk.was_clean = False
@@ -162,6 +175,11 @@ class SimNode:
             uniform=lambda low, high: (low + high) / 2,
             make_uid=lambda: DatabaseUid(self.number.to_bytes(16, "big")),
             limits=settings.limits,
+        )
+        self.region.staleness.tune(
+            lag_effects_max=settings.lag_effects_max,
+            lag_ms_max=settings.lag_ms_max,
+            action=settings.lag_action,
         )
         self.region.database.channels.deliver = self._push
         self.clients: dict[str, SimClient] = {}

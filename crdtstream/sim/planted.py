@@ -13,12 +13,15 @@ from typing import Any, Final, TypeAlias
 from crdtstream.commands.groups import delivery
 from crdtstream.core import clock
 from crdtstream.core.applying import apply_effect
-from crdtstream.core.clock import MutableVersionVector, VersionVector, join, meet
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, join, meet
 from crdtstream.core.effects import EffectBatch, ExpireKey, Record
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.inbox import Inbox
+from crdtstream.core.keyspace.keyspace import Keyspace
+from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.keyspace.tombstones import Tombstones
+from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.replica import Replica
 from crdtstream.core.stability import StabilityTracker
 from crdtstream.core.state import State
@@ -32,6 +35,7 @@ from crdtstream.region.links.serve import Serve
 from crdtstream.region.outstanding import Outstanding
 from crdtstream.region.ready import Parcel
 from crdtstream.region.region import Region
+from crdtstream.region.staleness import Staleness
 from crdtstream.region.tick import Tick
 from crdtstream.sim.disk import Disk
 
@@ -222,8 +226,8 @@ def _tick_is_not_opened_for_batches() -> Sequence[Patch]:
 def _acks_from_logged() -> Sequence[Patch]:
     ack = Pull._ack
 
-    def wrong(self: Pull, now: Any) -> Progress:
-        return replace(ack(self, now), durable_vv=dict(self._own.outstanding.logged_vv))
+    def wrong(self: Pull, now: Any, at: float) -> Progress:
+        return replace(ack(self, now, at), durable_vv=dict(self._own.outstanding.logged_vv))
 
     return [(Pull, "_ack", wrong)]
 
@@ -231,10 +235,31 @@ def _acks_from_logged() -> Sequence[Patch]:
 def _heartbeats_from_applied() -> Sequence[Patch]:
     heartbeat = Serve._heartbeat
 
-    def wrong(self: Serve, now: Any) -> Progress:
-        return replace(heartbeat(self, now), durable_vv=dict(self._own.replica.vv))
+    def wrong(self: Serve, now: Any, at: float) -> Progress:
+        return replace(heartbeat(self, now, at), durable_vv=dict(self._own.replica.vv))
 
     return [(Serve, "_heartbeat", wrong)]
+
+
+def _lag_is_looked_at_once_a_tick() -> Sequence[Patch]:
+    """Effects of the open tick do not count yet when the next write is admitted."""
+
+    def has_room(self: Staleness, count: int, now: Millis) -> bool:
+        return self.lag._marked_n + count <= self._n_max and now <= self._until
+
+    return [(Staleness, "_has_room", has_room)]
+
+
+def _lag_counts_what_is_under_way() -> Sequence[Patch]:
+    """What a link has sent counts as being in the other region."""
+    take = Serve.take
+
+    def wrong(self: Serve, records: Sequence[Record]) -> None:
+        take(self, records)
+        own = self._own.identity.region
+        self._own.replication_lag.note_durable(self.region, self.sent_vv.get(own, 0))
+
+    return [(Serve, "take", wrong)]
 
 
 # --- Dots are never reused ------------------------------------------------------------------------
@@ -383,6 +408,47 @@ def _expiry_deletes_as_a_user_does() -> Sequence[Patch]:
     return [(apply_effect, "_expire_key", wrong)]
 
 
+def _a_del_takes_any_string() -> Sequence[Patch]:
+    """What deletes a string takes values that it had not observed."""
+
+    def wrong(self: StringRegister, context: VersionVector) -> None:
+        self._values.clear()
+
+    return [(StringRegister, "forget_covered_by", wrong)]
+
+
+def _a_string_s_deadline_is_the_key_s() -> Sequence[Patch]:
+    """EXPIRE reaches values that it had not observed."""
+
+    def wrong(
+        self: StringRegister, dot: Dot, deadline: Millis | None, context: VersionVector
+    ) -> None:
+        for _, value in self.values():
+            value.expiry.set(dot, deadline, context)
+
+    return [(StringRegister, "set_expiry", wrong)]
+
+
+def _what_comes_late_is_taken_for_given() -> Sequence[Patch]:
+    """To a new connection an ID stands for all that is below it by now."""
+
+    def wrong(self: Lane, arrived: Millis) -> int:
+        return 0 if self.tail is None else self.tail.n[-1]
+
+    return [(Lane, "last_n_before", wrong)]
+
+
+def _arrivals_go_back_with_the_clock() -> Sequence[Patch]:
+    """What comes after the clock was set back counts as there before."""
+    advance = Keyspace.advance
+
+    def wrong(self: Keyspace, now: Millis) -> None:
+        self.arrival = now
+        advance(self, now)
+
+    return [(Keyspace, "advance", wrong)]
+
+
 def _local_changes_are_not_replayed() -> Sequence[Patch]:
     def replay(self: Replica, record: Record) -> None:
         right(self, Record(record.origin, record.first_n, record.last_n, record.batch, None))
@@ -478,6 +544,20 @@ _ALL: Final = (
         frozenset({"I3"}),
     ),
     Bug(
+        "lag-is-looked-at-once-a-tick",
+        "a region that is lost takes more with it than it may",
+        _lag_is_looked_at_once_a_tick,
+        frozenset({"I15"}),
+        9,
+    ),
+    Bug(
+        "lag-counts-what-is-under-way",
+        "a region that is lost takes more with it than it may",
+        _lag_counts_what_is_under_way,
+        frozenset({"I15"}),
+        9,
+    ),
+    Bug(
         "dot-reused-after-a-lost-tail",
         "two entries have one dot",
         _dot_reused_after_a_lost_tail,
@@ -533,7 +613,7 @@ _ALL: Final = (
         "XDEL takes an entry appended again",
         _remove_by_id_alone,
         frozenset({"I1"}),
-        50,
+        230,
     ),
     Bug(
         "delete-keeps-the-last-id",
@@ -546,6 +626,30 @@ _ALL: Final = (
         "a group made again after the deadline is gone",
         _expiry_deletes_as_a_user_does,
         frozenset({"I1"}),
+    ),
+    Bug(
+        "a-del-takes-any-string",
+        "a lock that was taken is gone, in some regions",
+        _a_del_takes_any_string,
+        frozenset({"I1"}),
+    ),
+    Bug(
+        "a-string-s-deadline-is-the-key-s",
+        "a lock ends before its time, in some regions",
+        _a_string_s_deadline_is_the_key_s,
+        frozenset({"I1"}),
+    ),
+    Bug(
+        "what-comes-late-is-taken-for-given",
+        "an XREAD that may skip nothing skips an entry",
+        _what_comes_late_is_taken_for_given,
+        frozenset({"I17"}),
+    ),
+    Bug(
+        "arrivals-go-back-with-the-clock",
+        "an XREAD that may skip nothing skips an entry",
+        _arrivals_go_back_with_the_clock,
+        frozenset({"I17"}),
     ),
     Bug(
         "local-changes-are-not-replayed",

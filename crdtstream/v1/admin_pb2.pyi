@@ -71,7 +71,7 @@ class StatusReply(_message.Message):
     def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("peer", "address", "state", "paused", "error", "lag_ms", "lag_effects", "lag_ms_p50", "lag_ms_p95", "lag_ms_p99", "lag_ms_max", "batches_received", "effects_received", "bytes_received", "bytes_uncompressed", "batches_sent", "effects_sent", "bytes_sent", "peer_vv", "heard_ms", "clock_skew_ms", "reconnects", "relayed_origins")
+    __slots__ = ("peer", "address", "state", "paused", "error", "lag_ms", "lag_effects", "lag_ms_p50", "lag_ms_p95", "lag_ms_p99", "lag_ms_max", "batches_received", "effects_received", "bytes_received", "bytes_uncompressed", "batches_sent", "effects_sent", "bytes_sent", "peer_vv", "heard_ms", "clock_skew_ms", "reconnects", "relayed_origins", "bytes_again")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[LinkStatus.State]
@@ -109,6 +109,7 @@ class LinkStatus(_message.Message):
     CLOCK_SKEW_MS_FIELD_NUMBER: _ClassVar[int]
     RECONNECTS_FIELD_NUMBER: _ClassVar[int]
     RELAYED_ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_AGAIN_FIELD_NUMBER: _ClassVar[int]
     peer: int
     address: str
     state: LinkStatus.State
@@ -132,7 +133,8 @@ class LinkStatus(_message.Message):
     clock_skew_ms: int
     reconnects: int
     relayed_origins: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, peer: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[LinkStatus.State, str]] = ..., paused: _Optional[bool] = ..., error: _Optional[str] = ..., lag_ms: _Optional[int] = ..., lag_effects: _Optional[int] = ..., lag_ms_p50: _Optional[int] = ..., lag_ms_p95: _Optional[int] = ..., lag_ms_p99: _Optional[int] = ..., lag_ms_max: _Optional[int] = ..., batches_received: _Optional[int] = ..., effects_received: _Optional[int] = ..., bytes_received: _Optional[int] = ..., bytes_uncompressed: _Optional[int] = ..., batches_sent: _Optional[int] = ..., effects_sent: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., peer_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., heard_ms: _Optional[int] = ..., clock_skew_ms: _Optional[int] = ..., reconnects: _Optional[int] = ..., relayed_origins: _Optional[_Iterable[int]] = ...) -> None: ...
+    bytes_again: int
+    def __init__(self, peer: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[LinkStatus.State, str]] = ..., paused: _Optional[bool] = ..., error: _Optional[str] = ..., lag_ms: _Optional[int] = ..., lag_effects: _Optional[int] = ..., lag_ms_p50: _Optional[int] = ..., lag_ms_p95: _Optional[int] = ..., lag_ms_p99: _Optional[int] = ..., lag_ms_max: _Optional[int] = ..., batches_received: _Optional[int] = ..., effects_received: _Optional[int] = ..., bytes_received: _Optional[int] = ..., bytes_uncompressed: _Optional[int] = ..., batches_sent: _Optional[int] = ..., effects_sent: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., peer_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., heard_ms: _Optional[int] = ..., clock_skew_ms: _Optional[int] = ..., reconnects: _Optional[int] = ..., relayed_origins: _Optional[_Iterable[int]] = ..., bytes_again: _Optional[int] = ...) -> None: ...
 
 class Tunable(_message.Message):
     __slots__ = ("name", "value", "allowed")

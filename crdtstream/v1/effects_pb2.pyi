@@ -85,7 +85,7 @@ class NumberedRun(_message.Message):
     def __init__(self, index: _Optional[int] = ..., count: _Optional[int] = ..., producer: _Optional[bytes] = ..., batch: _Optional[int] = ..., first_row: _Optional[int] = ...) -> None: ...
 
 class Effect(_message.Message):
-    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode", "expire_key")
+    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode", "expire_key", "set_string", "set_string_expiry", "delete_string")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     TRIM_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,9 @@ class Effect(_message.Message):
     SET_STREAM_CONFIG_FIELD_NUMBER: _ClassVar[int]
     SET_GROUP_MODE_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_KEY_FIELD_NUMBER: _ClassVar[int]
+    SET_STRING_FIELD_NUMBER: _ClassVar[int]
+    SET_STRING_EXPIRY_FIELD_NUMBER: _ClassVar[int]
+    DELETE_STRING_FIELD_NUMBER: _ClassVar[int]
     offset: int
     remove: Remove
     trim: Trim
@@ -110,7 +113,10 @@ class Effect(_message.Message):
     set_stream_config: SetStreamConfig
     set_group_mode: SetGroupMode
     expire_key: ExpireKey
-    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ..., set_expiry: _Optional[_Union[SetExpiry, _Mapping]] = ..., set_stream_config: _Optional[_Union[SetStreamConfig, _Mapping]] = ..., set_group_mode: _Optional[_Union[SetGroupMode, _Mapping]] = ..., expire_key: _Optional[_Union[ExpireKey, _Mapping]] = ...) -> None: ...
+    set_string: SetString
+    set_string_expiry: SetStringExpiry
+    delete_string: DeleteString
+    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ..., set_expiry: _Optional[_Union[SetExpiry, _Mapping]] = ..., set_stream_config: _Optional[_Union[SetStreamConfig, _Mapping]] = ..., set_group_mode: _Optional[_Union[SetGroupMode, _Mapping]] = ..., expire_key: _Optional[_Union[ExpireKey, _Mapping]] = ..., set_string: _Optional[_Union[SetString, _Mapping]] = ..., set_string_expiry: _Optional[_Union[SetStringExpiry, _Mapping]] = ..., delete_string: _Optional[_Union[DeleteString, _Mapping]] = ...) -> None: ...
 
 class LaneIds(_message.Message):
     __slots__ = ("lane", "ms", "seq")
@@ -270,3 +276,27 @@ class LaneHandover(_message.Message):
     delivery_counts: bytes
     entries_read: int
     def __init__(self, lane: _Optional[int] = ..., run_from: _Optional[_Union[Id, _Mapping]] = ..., last_delivered: _Optional[_Union[Id, _Mapping]] = ..., handed_out: _Optional[_Iterable[_Union[LaneInterval, _Mapping]]] = ..., ignore_until: _Optional[_Union[Id, _Mapping]] = ..., pending: _Optional[_Union[LaneIds, _Mapping]] = ..., delivery_counts: _Optional[bytes] = ..., entries_read: _Optional[int] = ...) -> None: ...
+
+class SetString(_message.Message):
+    __slots__ = ("key", "value", "deadline_ms")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    deadline_ms: int
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
+
+class SetStringExpiry(_message.Message):
+    __slots__ = ("key", "deadline_ms")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    deadline_ms: int
+    def __init__(self, key: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
+
+class DeleteString(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    def __init__(self, key: _Optional[bytes] = ...) -> None: ...

@@ -1,5 +1,6 @@
 from crdtstream.v1 import effects_pb2 as _effects_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -74,20 +75,24 @@ class Welcome(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., told_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing")
+    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing", "stamp_ms", "echo_ms")
     DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
     TAKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
     TAKEN_PUBLICATION_BYTES_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
+    STAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    ECHO_MS_FIELD_NUMBER: _ClassVar[int]
     durable_vv: _effects_pb2.VersionVector
     now_ms: int
     others: _containers.RepeatedCompositeFieldContainer[RegionProgress]
     taken_bytes: int
     taken_publication_bytes: int
     standing: Standing
-    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+    stamp_ms: int
+    echo_ms: int
+    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., stamp_ms: _Optional[int] = ..., echo_ms: _Optional[int] = ...) -> None: ...
 
 class RegionProgress(_message.Message):
     __slots__ = ("region", "durable_vv")
@@ -104,12 +109,32 @@ class Batches(_message.Message):
     def __init__(self, zstd: _Optional[bytes] = ...) -> None: ...
 
 class Publications(_message.Message):
-    __slots__ = ("origin", "publications")
+    __slots__ = ("origin", "publications", "listeners")
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     PUBLICATIONS_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
     origin: int
     publications: _containers.RepeatedCompositeFieldContainer[Publication]
-    def __init__(self, origin: _Optional[int] = ..., publications: _Optional[_Iterable[_Union[Publication, _Mapping]]] = ...) -> None: ...
+    listeners: _containers.RepeatedCompositeFieldContainer[ListenerCount]
+    def __init__(self, origin: _Optional[int] = ..., publications: _Optional[_Iterable[_Union[Publication, _Mapping]]] = ..., listeners: _Optional[_Iterable[_Union[ListenerCount, _Mapping]]] = ...) -> None: ...
+
+class ListenerCount(_message.Message):
+    __slots__ = ("kind", "name", "count")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CHANNEL: _ClassVar[ListenerCount.Kind]
+        PATTERN: _ClassVar[ListenerCount.Kind]
+        SHARD: _ClassVar[ListenerCount.Kind]
+    CHANNEL: ListenerCount.Kind
+    PATTERN: ListenerCount.Kind
+    SHARD: ListenerCount.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    kind: ListenerCount.Kind
+    name: bytes
+    count: int
+    def __init__(self, kind: _Optional[_Union[ListenerCount.Kind, str]] = ..., name: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Publication(_message.Message):
     __slots__ = ("channel", "payload", "sharded", "after_n")

@@ -342,10 +342,10 @@ def test_acknowledging_what_was_given_back_moves_the_frontier() -> None:
     r1.run("XREADGROUP GROUP g a STREAMS s >")
     r1.run("XNACK s g FAIL IDS 2 1 2")
     sync(r1, r2)
-    assert list_of(dict, r2("XINFO GROUPS s"))[0]["undelivered"] == 2
+    assert list_of(dict, r2("CRDT.XINFO GROUPS s"))[0]["undelivered"] == 2
     r1.run("XACK s g 1 2")
     sync(r1, r2)
-    assert list_of(dict, r2("XINFO GROUPS s"))[0]["undelivered"] == 0
+    assert list_of(dict, r2("CRDT.XINFO GROUPS s"))[0]["undelivered"] == 0
 
 
 def test_force_makes_entries_pending() -> None:

@@ -250,6 +250,27 @@ REQUESTS = """
     rename a b
     type k
     watch a b
+    set k v
+    set k v get
+    set k v nx ex 10
+    get k
+    getex k
+    mset a 1
+    mset a 1 b 2
+    mset a 1 b
+    msetnx a 1 b 2 c 3
+    mget a b c
+    blpop a 0
+    blpop a b 0
+    eval x 1 a
+    eval x 2 a b c
+    eval x 0
+    eval x 0 a
+    eval x 3 a b
+    eval x -1 a
+    eval x x a
+    evalsha x 1 a b
+    script load x
     xlen k extra
     xread streams a 0
     xread STREAMS a b 0 0

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from crdtstream.commands.reply import CommandError, Null
 from crdtstream.core.ids import ID_MAX, ID_MIN, IdMode, Millis, format_id
 from crdtstream.database.database import WAITING
+from tests.conftest import examples
 from tests.harness.clients import Clients
 from tests.harness.regions import Node, sync
 from tests.harness.replies import list_of, of_type
@@ -354,4 +355,4 @@ def components(cursor: str) -> dict[int, int]:
 
 
 TestCursors = pytest.mark.timeout(900)(Cursors.TestCase)
-TestCursors.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestCursors.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)

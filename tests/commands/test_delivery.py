@@ -28,7 +28,7 @@ def three(mode: str) -> tuple[Node, Node, Node]:
 
 
 def undelivered(node: Node, group: str = "g") -> int:
-    rows = list_of(dict, node("XINFO GROUPS s"))
+    rows = list_of(dict, node("CRDT.XINFO GROUPS s"))
     (count,) = (row["undelivered"] for row in rows if row["name"] == group)
     return of_type(int, count)
 
@@ -137,7 +137,7 @@ def test_partitioned_what_is_pending_is_claimed_whatever_its_lane() -> None:
 def test_undelivered_is_known_where_redis_does_not_know_the_lag() -> None:
     node = Node(1)
     node.run(*(f"XADD s {ms} f v" for ms in range(1, 10)), "XGROUP CREATE s g 3", "XDEL s 5 6")
-    (row,) = list_of(dict, node("XINFO GROUPS s"))
+    (row,) = list_of(dict, node("CRDT.XINFO GROUPS s"))
     assert (row["lag"], row["undelivered"]) == (None, 4)
 
 
@@ -253,13 +253,13 @@ def test_lag_counts_what_other_regions_acknowledged_as_read() -> None:
     r2.run("XACK x g 120 130")
     sync(r1, r2)
     for node in (r1, r2):
-        (row,) = list_of(dict, node("XINFO GROUPS x"))
+        (row,) = list_of(dict, node("CRDT.XINFO GROUPS x"))
         assert (row["lag"], row["undelivered"]) == (0, 0)
     r1.run("XADD x 140 f v")
-    (row,) = list_of(dict, r1("XINFO GROUPS x"))
+    (row,) = list_of(dict, r1("CRDT.XINFO GROUPS x"))
     assert (row["entries-read"], row["lag"], row["undelivered"]) == (3, 1, 1)
     r1.run("XREADGROUP GROUP g a STREAMS x >")
-    (row,) = list_of(dict, r1("XINFO GROUPS x"))
+    (row,) = list_of(dict, r1("CRDT.XINFO GROUPS x"))
     assert (row["entries-read"], row["lag"], row["undelivered"]) == (4, 0, 0)
 
 
@@ -271,9 +271,9 @@ def test_lag_is_null_where_deletions_hide_what_others_read() -> None:
     r2.run("XREADGROUP GROUP g b COUNT 2 STREAMS x >", "XACK x g 2 3")
     r1.run("XDEL x 3")
     sync(r1, r2)
-    (row,) = list_of(dict, r1("XINFO GROUPS x"))
+    (row,) = list_of(dict, r1("CRDT.XINFO GROUPS x"))
     assert (row["entries-read"], row["lag"], row["undelivered"]) == (None, None, 3)
     # At the end of the lane it is known again.
     r1.run("XREADGROUP GROUP g a STREAMS x >")
-    (row,) = list_of(dict, r1("XINFO GROUPS x"))
+    (row,) = list_of(dict, r1("CRDT.XINFO GROUPS x"))
     assert (row["entries-read"], row["lag"], row["undelivered"]) == (6, 0, 0)

@@ -10,7 +10,7 @@ from tests.harness.replies import dict_of, of_type
 
 
 def facts(node: Node, key: str = "s") -> dict[str, object]:
-    reply = dict_of(object, node(f"XINFO STREAM {key}"))
+    reply = dict_of(object, node(f"CRDT.XINFO STREAM {key}"))
     return {name: value for name, value in reply.items() if "id" in name and "-id" not in name}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crdtstream.core.ids import RegionId
+from crdtstream.core.ids import RegionId, make_id
 from tests.harness.regions import Node, sync
 from tests.harness.replies import dict_of, of_type
 
@@ -54,13 +54,33 @@ def test_a_missing_entry_has_no_map() -> None:
         ("CRDT.WHY y 1-1", "ERR no such key"),
         ("CRDT.WHY x one", "ERR Invalid stream ID specified as stream command argument"),
         ("CRDT.WHY y -", "ERR Invalid stream ID specified as stream command argument"),
-        ("CRDT.WHY x", "ERR wrong number of arguments for 'crdt.why' command"),
+        ("CRDT.WHY x", "ERR the key holds a stream: name the ID of an entry"),
+        ("CRDT.WHY y", "ERR no such key"),
+        ("CRDT.WHY x 1 2", "ERR wrong number of arguments for 'crdt.why' command"),
+        ("CRDT.WHY", "ERR wrong number of arguments for 'crdt.why' command"),
     ],
 )
 def test_what_is_wrong_is_refused(line: str, error: str) -> None:
     r1 = Node(1)
     r1.run("XADD x 1-1 f v")
     assert r1(line) == error
+
+
+# --- Strings ------------------------------------------------------------------------------------
+
+
+def test_without_an_id_it_tells_of_every_value_of_a_string() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run("SET x a")
+    r2.run("SET x b PX 500")
+    sync(r1, r2)
+    told = of_type(list, r1("CRDT.WHY x"))
+    assert told == [
+        {"origin": 1, "dot": "1:1", "value": "a", "deadline": None, "shown": 1},
+        {"origin": 2, "dot": "2:1", "value": "b", "deadline": 1500, "shown": 0},
+    ]
+    r1.replica.append(b"x", make_id(1, 1), b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n")
+    assert [row["shown"] for row in of_type(list, r1("CRDT.WHY x"))] == [0, 0]
 
 
 # --- Producers ----------------------------------------------------------------------------------

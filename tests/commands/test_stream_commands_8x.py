@@ -7,7 +7,9 @@ No server of these versions is at hand to be compared with; what 8.2 has already
 import pytest
 
 from crdtstream.core.ids import IdMode
+from crdtstream.core.tuning import REDIS_VERSION
 from tests.harness.regions import Node
+from tests.harness.replies import list_of, of_type
 from tests.harness.waiting_clients import Clients
 
 READ = "XREADGROUP GROUP g c"
@@ -118,59 +120,110 @@ def test_an_error_in_redis_words_changes_nothing(line: str, error: str) -> None:
     assert node("XINFO STREAM s FULL") == before
 
 
-def test_xinfo_stream_gains_fields_before_groups() -> None:
-    clients = Clients(filled().replica)
-    reply = clients("XINFO STREAM s")
-    assert reply[::2] == [
-        "length",
-        "radix-tree-keys",
-        "radix-tree-nodes",
-        "last-generated-id",
-        "max-deleted-entry-id",
-        "entries-added",
-        "recorded-first-entry-id",
-        "idmp-duration",
-        "idmp-maxsize",
-        "pids-tracked",
-        "iids-tracked",
-        "iids-added",
-        "iids-duplicates",
-        "groups",
-        "first-entry",
-        "last-entry",
-    ]
-    assert reply[15:26:2] == [100, 100, 0, 0, 0, 0]
+STREAM = [
+    "length",
+    "radix-tree-keys",
+    "radix-tree-nodes",
+    "last-generated-id",
+    "max-deleted-entry-id",
+    "entries-added",
+    "recorded-first-entry-id",
+]
+IDEMPOTENT = [
+    "idmp-duration",
+    "idmp-maxsize",
+    "pids-tracked",
+    "iids-tracked",
+    "iids-added",
+    "iids-duplicates",
+]
+GROUP = ["name", "last-delivered-id", "entries-read", "lag", "pel-count", "pending", "consumers"]
 
 
-def test_xinfo_stream_full_has_thirty_elements_and_groups_end_in_the_new_ones() -> None:
-    clients = Clients(filled().replica)
-    clients("XNACK s g FAIL IDS 1 2")
-    reply = clients("XINFO STREAM s FULL")
-    assert len(reply) == 30
-    assert reply[26::2] == ["entries", "groups"]
-    (group,) = reply[29]
-    assert group[::2] == [
+@pytest.mark.parametrize(
+    ("announced", "stream", "group"),
+    [
+        ("7.4.0", STREAM, GROUP),
+        ("8.2.3", STREAM, GROUP),
+        ("8.5.9", STREAM, GROUP),
+        ("8.6.0", [*STREAM, *IDEMPOTENT], GROUP),
+        ("8.7.4", [*STREAM, *IDEMPOTENT], GROUP),
+        ("8.8.0", [*STREAM, *IDEMPOTENT], [*GROUP, "nacked-count"]),
+        ("8.10.1", [*STREAM, *IDEMPOTENT], [*GROUP, "nacked-count"]),
+    ],
+)
+def test_xinfo_has_the_keys_of_the_announced_version(
+    announced: str, stream: list[str], group: list[str]
+) -> None:
+    node = filled()
+    node.run("XNACK s g FAIL IDS 1 2")
+    REDIS_VERSION.put(node.replica, announced)
+    clients = Clients(node.replica)
+    assert clients("XINFO STREAM s")[::2] == [*stream, "groups", "first-entry", "last-entry"]
+    full = clients("XINFO STREAM s FULL")
+    assert full[::2] == [*stream, "entries", "groups"]
+    assert full[-1][0][::2] == group
+    assert full[-1][0][11] == [["1-0", "a", 1000, 1], ["2-0", "", 0, 1]]
+    assert clients("XINFO GROUPS s")[0][::2] == [
         "name",
+        "consumers",
+        "pending",
         "last-delivered-id",
         "entries-read",
         "lag",
-        "pel-count",
-        "pending",
-        "consumers",
-        "nacked-count",
-        "undelivered",
     ]
-    assert group[-4:] == ["nacked-count", 1, "undelivered", 1]
-    assert group[11] == [["1-0", "a", 1000, 1], ["2-0", "", 0, 1]]
 
 
-def test_xinfo_groups_ends_in_undelivered() -> None:
-    clients = Clients(filled().replica)
-    (group,) = clients("XINFO GROUPS s")
-    assert group[-4:] == ["lag", 1, "undelivered", 1]
-    clients("XDEL s 3")
-    (group,) = clients("XINFO GROUPS s")
-    assert group[-2:] == ["undelivered", 0]
+def test_commands_newer_than_the_announced_version_work() -> None:
+    node = filled()
+    REDIS_VERSION.put(node.replica, "7.4.0")
+    assert node("XNACK s g FAIL IDS 1 2") == 1
+    assert node("XDELEX s IDS 1 1") == [1]
+
+
+def test_crdt_xinfo_tells_the_same_whatever_version_is_announced() -> None:
+    node = filled()
+    node.run("XNACK s g FAIL IDS 1 2", "XADD s IDMP p 1 * f v")
+    replies = []
+    for announced in ("7.4.0", "8.10.0"):
+        REDIS_VERSION.put(node.replica, announced)
+        groups = list_of(dict, node("CRDT.XINFO GROUPS s"))
+        replies.append((groups, of_type(dict, node("CRDT.XINFO STREAM s"))))
+    assert replies[0] == replies[1]
+    (group,), stream = replies[0]
+    assert group == {
+        "name": "g",
+        "consumers": 1,
+        "pending": 2,
+        "nacked-count": 1,
+        "entries-read": 2,
+        "lag": 2,
+        "undelivered": 2,
+        "mode": "at-least-once",
+        "home": None,
+    }
+    assert stream["iids-tracked"] == 1
+    assert stream["lanes"] == [
+        {
+            "region": 1,
+            "length": 4,
+            "first-id": "1-0",
+            "last-id": stream["last-generated-id"],
+            "entries-added": 4,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        *[(text, True) for text in ("7.4.0", "7.4.2", "8.0.0", "8.2.3", "8.10.0", "8.10.12")],
+        *[(text, False) for text in ("7.2.9", "8.11.0", "9.0.0", "8.2", "8.2.3.1", "8.2.x", "")],
+        *[(text, False) for text in (" 8.2.3", "8.2.3\n", "-8.2.3", "٨.2.3")],
+    ],
+)
+def test_versions_that_can_be_announced(text: str, is_one: bool) -> None:
+    assert REDIS_VERSION.takes(text) is is_one
 
 
 def test_strict_mode_takes_them_too() -> None:

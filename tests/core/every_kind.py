@@ -17,6 +17,7 @@ from crdtstream.core.effects import (
     CreateGroup,
     DeleteConsumer,
     DeleteKey,
+    DeleteString,
     Deliver,
     DestroyGroup,
     EffectBatch,
@@ -36,6 +37,8 @@ from crdtstream.core.effects import (
     SetLastId,
     SetPosition,
     SetStreamConfig,
+    SetString,
+    SetStringExpiry,
     Trim,
 )
 from crdtstream.core.ids import ID_MAX, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId, make_id
@@ -81,6 +84,11 @@ EFFECTS: Final[tuple[RareEffect, ...]] = (
     SetGroupMode(b"x", b"g", 1, Mode.AT_LEAST_ONCE, None, False, {}),
     SetGroupMode(b"x", b"g", 2, Mode.HOME, R2, False, {R1: HANDOVER, R2: EMPTY_HANDOVER}),
     SetGroupMode(b"x", b"g", 1 << 40, Mode.PARTITIONED, None, True, {}),
+    SetString(b"x", b"\x00value\xff", NOW),
+    SetString(b"x", b"", None),
+    SetStringExpiry(b"x", NOW),
+    SetStringExpiry(b"x", None),
+    DeleteString(b"\x00key\xff"),
 )
 
 LANE_IDS: Final = {R1: (entry(1), entry(2)), R2: (entry(1, 7),)}

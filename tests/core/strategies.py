@@ -12,6 +12,7 @@ from crdtstream.core.effects import (
     CreateGroup,
     DeleteConsumer,
     DeleteKey,
+    DeleteString,
     Deliver,
     DestroyGroup,
     ExpireKey,
@@ -28,6 +29,8 @@ from crdtstream.core.effects import (
     SetLastId,
     SetPosition,
     SetStreamConfig,
+    SetString,
+    SetStringExpiry,
     Trim,
 )
 from crdtstream.core.ids import Millis, RegionId, StreamId
@@ -93,6 +96,9 @@ EFFECTS: Final[dict[type[RareEffect], st.SearchStrategy[RareEffect]]] = {
         st.none() | st.integers(1, 10_000),
     ),
     SetGroupMode: modes(),
+    SetString: st.builds(SetString, NAMES, NAMES, st.none() | MS),
+    SetStringExpiry: st.builds(SetStringExpiry, NAMES, st.none() | MS),
+    DeleteString: st.builds(DeleteString, NAMES),
 }
 
 NACKS = st.lists(st.tuples(IDS, MS, st.integers(0, 9)), min_size=1, max_size=2).map(tuple)

@@ -19,6 +19,7 @@ from crdtstream.core.effects import (
     Append,
     CreateGroup,
     DeleteKey,
+    DeleteString,
     DestroyGroup,
     Effect,
     ExpireKey,
@@ -29,6 +30,8 @@ from crdtstream.core.effects import (
     SetGroupMode,
     SetLastId,
     SetStreamConfig,
+    SetString,
+    SetStringExpiry,
     Trim,
 )
 from crdtstream.core.groups.group import Group
@@ -123,9 +126,12 @@ FATES: Mapping[type[Effect], Fate] = {
     SetExpiry: Fate(STREAM, "EXPIRE x 100", {"registers"}),
     SetStreamConfig: Fate(STREAM, "XCFGSET x IDMP-DURATION 7", {"registers"}),
     SetGroupMode: Fate(GROUP, "CRDT.XGROUP SETMODE x g HOME 1", {"creates"}),
+    SetString: Fate(("SET x a PX 9",), "SET x b", {"strings"}),
+    SetStringExpiry: Fate(("SET x a",), "EXPIRE x 100", {"strings"}),
+    DeleteString: Fate(("SET x a PX 9",), "DEL x", {"strings"}),
 }
 # What the digest must see (``rules`` 22); a copy of the whole state would hold all the facts.
-IN_THE_DIGEST = {"entries", "last IDs", "creates", "registers"}
+IN_THE_DIGEST = {"entries", "last IDs", "creates", "registers", "strings"}
 # What of the state no fact tells of, as no effect's meaning is in it.
 BESIDES = {"_peers", "region", "vv", "grown_runs", "acknowledged_count"}
 
@@ -164,6 +170,10 @@ def facts(replica: Replica) -> dict[str, Any]:
         "registers": [
             (key, registers.expiry.values, registers.idmp_duration_s.values)
             for key, registers in state.keys.registers.items()
+        ],
+        "strings": [
+            (key, [(dot, value.data, value.expiry.values) for dot, value in string.values()])
+            for key, string in state.keys.strings.items()
         ],
         "tombstones": state.tombstones._by_name,
         "floors": state.floors._by_key,

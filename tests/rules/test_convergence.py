@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from crdtstream.commands.reply import CommandError
 from crdtstream.core.clock import format_vv, meet
 from crdtstream.core.effects import (
     Append,
@@ -34,6 +35,7 @@ from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
 from crdtstream.sim.checks import shown
 from crdtstream.sim.model import READ_AS, Issued, model, unfold
+from tests.conftest import examples
 from tests.harness.regions import Node, sync
 from tests.harness.replies import list_of, of_type
 
@@ -46,11 +48,11 @@ def test_the_model_reads_every_kind_of_effect() -> None:
 
 
 def append_rows(node: Node, batch: int, row: int, count: int) -> None:
-    """What a program appends in bulk; a batch that is over is refused."""
+    """What a program appends in bulk; a batch that is over is refused, and so is a string's key."""
     fields = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
     first = Numbered(b"q", batch, row)
     rows = checked_rows(first, array("I", [len(fields)] * count), fields * count)
-    with suppress(StaleBatchError):
+    with suppress(StaleBatchError, CommandError):
         append_numbered(node.replica, Millis(node.now), b"x", first, rows)
 
 
@@ -102,6 +104,13 @@ LINES = st.sampled_from(
         "ack all",
         "claim",
         "XINFO GROUPS x",
+        "SET x a PX 300",
+        "SET x b",
+        "SET y c KEEPTTL",
+        "SETNX x d",
+        "GETDEL x",
+        "PEXPIRE x 500",
+        "PERSIST x",
     ]
 )
 AT = st.integers(0, 2)
@@ -363,7 +372,9 @@ class Regions(RuleBasedStateMachine):
 
 # Seconds on a quiet machine; the bound is for a busy one.
 TestConvergence = pytest.mark.timeout(900)(Regions.TestCase)
-TestConvergence.settings = settings(max_examples=250, stateful_step_count=25, deadline=None)
+TestConvergence.settings = settings(
+    max_examples=examples(250), stateful_step_count=25, deadline=None
+)
 
 
 class Readers(RuleBasedStateMachine):
@@ -446,7 +457,7 @@ class Readers(RuleBasedStateMachine):
 
 
 TestNeverSkip = pytest.mark.timeout(900)(Readers.TestCase)
-TestNeverSkip.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestNeverSkip.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
 
 
 class LongRegions(Regions):

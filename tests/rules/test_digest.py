@@ -18,6 +18,7 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.ids import Millis, RegionId, StreamId, make_id
 from crdtstream.core.keyspace.registers import KeyRegisters
+from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import NodeLimits
 from crdtstream.core.stream import Stream
 
@@ -36,6 +37,8 @@ class Facts:
         start: ID for all lanes, or IDs by lane.
         interval: lane, from and to of what is acknowledged; from is not in it.
         expiry, duration, maxsize: dot and value of a register's only value.
+        string: dot and value of a string's only value, and its deadline, with its dot if that is
+            another one.
     """
 
     lane: RegionId = R1
@@ -52,6 +55,7 @@ class Facts:
     expiry: tuple[Dot, Millis | None] = (Dot(R1, 4), Millis(100))
     duration: tuple[Dot, int] = (Dot(R1, 5), 60)
     maxsize: tuple[Dot, int] = (Dot(R1, 6), 70)
+    string: tuple[Dot, bytes, tuple[Dot | None, Millis | None]] = (Dot(R1, 7), b"v", (None, None))
 
     def digest(self) -> bytes:
         stream = Stream(NodeLimits())
@@ -74,7 +78,12 @@ class Facts:
         registers.expiry.set(*self.expiry, {})
         registers.idmp_duration_s.set(*self.duration, {})
         registers.idmp_maxsize.set(*self.maxsize, {})
-        return digest_key(stream, registers)
+        string = StringRegister()
+        dot, value, deadline = self.string
+        string.set(dot, value, deadline[1], {})
+        if deadline[0] is not None:
+            string.set_expiry(deadline[0], deadline[1], {dot.region: dot.n})
+        return digest_key(stream, registers, string)
 
 
 KEY = Facts()
@@ -112,6 +121,14 @@ CHANGED = {
     "a deadline's dot number": replace(KEY, expiry=(Dot(R1, 3), Millis(100))),
     "a duration": replace(KEY, duration=(Dot(R1, 5), 61)),
     "a size": replace(KEY, maxsize=(Dot(R1, 6), 71)),
+    "a string": replace(KEY, string=(Dot(R1, 7), b"w", (None, None))),
+    "a string's region": replace(KEY, string=(Dot(R2, 7), b"v", (None, None))),
+    "a string's dot number": replace(KEY, string=(Dot(R1, 8), b"v", (None, None))),
+    "a string's deadline": replace(KEY, string=(Dot(R1, 7), b"v", (None, Millis(9)))),
+    "the dot of a string's deadline": replace(
+        KEY, string=(Dot(R1, 7), b"v", (Dot(R2, 9), Millis(9)))
+    ),
+    "PERSIST of a string": replace(KEY, string=(Dot(R1, 7), b"v", (Dot(R2, 9), None))),
 }
 
 
@@ -125,4 +142,15 @@ def test_the_digest_sees_every_replicated_fact(what: str) -> None:
 def test_which_key_it_is_counts() -> None:
     stream = Stream(NodeLimits())
     stream.set_last_id(R1, StreamId(1), 1)
-    assert digest_keyspace({b"x": stream}, {}) != digest_keyspace({b"y": stream}, {})
+    assert digest_keyspace({b"x": stream}, {}, {}) != digest_keyspace({b"y": stream}, {}, {})
+
+
+def test_a_string_counts_without_a_stream() -> None:
+    string = StringRegister()
+    string.set(Dot(R1, 1), b"v", None, {})
+    digests = {
+        digest_keyspace({}, {}, {}),
+        digest_keyspace({}, {}, {b"x": string}),
+        digest_keyspace({}, {}, {b"y": string}),
+    }
+    assert len(digests) == 3

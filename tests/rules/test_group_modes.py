@@ -13,6 +13,7 @@ from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.ids import ID_MIN, IdMode, make_id
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import WAITING
+from tests.conftest import examples
 from tests.harness.clients import Clients
 from tests.harness.regions import Node, sync
 from tests.harness.replies import list_of, of_type
@@ -785,9 +786,9 @@ class Handovers(Modes):
 
 
 TestModes = pytest.mark.timeout(900)(Modes.TestCase)
-TestModes.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
+TestModes.settings = settings(max_examples=examples(250), stateful_step_count=40, deadline=None)
 TestHandovers = pytest.mark.timeout(900)(Handovers.TestCase)
-TestHandovers.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestHandovers.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 
 
 def test_what_a_region_had_jumped_over_is_handed_out_when_it_becomes_the_home() -> None:

@@ -26,6 +26,7 @@ from crdtstream.commands.beyond_redis.version_vectors import (
     encode_version_vector,
     parse_version_vector,
 )
+from crdtstream.commands.lookup import refuse_string
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Reply
 from crdtstream.commands.streams.entries import encode_entry
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
@@ -45,12 +46,14 @@ def crdt_xread(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bloc
         with BLOCK, when time is over.
 
     Raises:
-        CommandError: the cursor does not parse, or an option is wrong.
+        CommandError: the cursor does not parse, an option is wrong, or the key is a string.
 
     Cost: O(log n) per lane to begin, O(m * log r) for m entries from r lanes.
     """
     key = argv[1]
     count, block_ms = _options(argv, now)
+    if replica.stream(key) is None:
+        refuse_string(replica, key)
     cursor = _cursor(replica, argv[2])
     return _answer_or_block(key, cursor, count, block_ms, replica, now)
 

@@ -1,10 +1,10 @@
-"""CRDT.WHY: where an entry comes from, and what became of it in this region."""
+"""CRDT.WHY: where an entry or a string comes from, and what became of it in this region."""
 
 from enum import Enum
 
 from crdtstream.commands.arguments import strict_id
-from crdtstream.commands.lookup import stream_or_error
-from crdtstream.commands.reply import Reply, RespMap
+from crdtstream.commands.lookup import NO_SUCH_KEY, stream_or_error
+from crdtstream.commands.reply import CommandError, Reply, RespMap
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import IdempotentId, Mode
 from crdtstream.core.groups.group import Group
@@ -32,7 +32,10 @@ class State(Enum):
 def crdt_why(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """CRDT.WHY key id: a map for each entry with this ID, by lane.
 
-    After them come the entries that went because a concurrent append of the same idempotent id
+    Without an ID it tells of the key's string: a map for each of its values that concurrent SETs
+    left, the one that counts first; and whether GET shows it, or there is a stream in front.
+
+    Behind the entries stand those that went because a concurrent append of the same idempotent id
     stayed, each with the ID of the one that stayed.  They are remembered until they are causally
     stable.
 
@@ -43,6 +46,10 @@ def crdt_why(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         CommandError: the key does not exist, or the ID does not parse.
     """
     key = argv[1]
+    if len(argv) > 3:
+        raise CommandError("ERR wrong number of arguments for 'crdt.why' command")
+    if len(argv) == 2:
+        return _string_values(replica, key)
     entry_id = strict_id(argv[2])
     stream = stream_or_error(replica, key)
     live: list[Reply] = [
@@ -106,6 +113,30 @@ def _duplicates(replica: Replica, key: bytes, idempotent: IdempotentId | None) -
     """Retries that were recognised here; None if the id is not remembered."""
     tracked = None if idempotent is None else replica.find_idempotent(key, idempotent)
     return None if tracked is None else tracked.hits
+
+
+# --- Strings ------------------------------------------------------------------------------------
+
+
+def _string_values(replica: Replica, key: bytes) -> Reply:
+    string = replica.string(key)
+    if string is None:
+        if replica.stream(key) is None:
+            raise CommandError(NO_SUCH_KEY)
+        raise CommandError("ERR the key holds a stream: name the ID of an entry")
+    is_hidden = replica.stream(key) is not None
+    return [
+        RespMap(
+            [
+                (b"origin", dot.region),
+                (b"dot", _dot(dot)),
+                (b"value", value.data),
+                (b"deadline", deadline[0] if (deadline := value.deadline()) else None),
+                (b"shown", int(dot == string.dot and not is_hidden)),
+            ]
+        )
+        for dot, value in string.values()
+    ]
 
 
 # --- Groups -------------------------------------------------------------------------------------

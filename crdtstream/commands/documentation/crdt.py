@@ -18,9 +18,9 @@ CRDT.WAITFOR token timeout
     Waits until this region has seen all that a token of another region stands for.
     O(1)
 
-CRDT.WHY key id
+CRDT.WHY key [id]
     since 0.1.0; flags readonly @stream; here names_dots; keys 1 RO access
-    Tells where an entry comes from, and what became of it here.
+    Tells where an entry, or without an ID a string, comes from, and what became of it here.
     O(log N) for N entries.
 
 CRDT.XGROUP
@@ -39,9 +39,29 @@ CRDT.XGROUP|HELP
     O(1)
 
 CRDT.XGROUP|SETMODE key group <mode: AT-LEAST-ONCE | HOME region | PARTITIONED> [FORCE]
-    since 0.1.0; flags write @stream; keys 2 RW update
+    since 0.1.0; flags write @stream; here despite_lag; keys 2 RW update
     Sets who hands out the entries of a group: every region, one, or each what was added there.
     O(1)
+
+CRDT.XINFO
+    since 0.1.0
+    Holds the commands that tell of streams and groups what Redis's XINFO has no place for.
+    Depends on the subcommand.
+
+CRDT.XINFO|GROUPS key
+    since 0.1.0; flags readonly @stream; keys 2 RO access
+    Shows each group's mode, and how many entries it has still to deliver in this region.
+    O(1) for each group.
+
+CRDT.XINFO|HELP
+    since 0.1.0; flags loading stale @stream
+    Lists the subcommands.
+    O(1)
+
+CRDT.XINFO|STREAM key
+    since 0.1.0; flags readonly @stream; keys 2 RO access
+    Shows the lanes of a stream, and the producers that are remembered.
+    O(1) for each lane.
 
 CRDT.XREAD key cursor=string [COUNT count] [BLOCK milliseconds]
     since 0.1.0; flags readonly blocking @stream; here names_dots; keys 1 RO access

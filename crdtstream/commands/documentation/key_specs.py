@@ -2,6 +2,9 @@
 
     1 RW update           argument 1
     1.. RM delete         argument 1 and all that follow
+    1..-2 RW delete       argument 1 and all that follow but the last
+    1../2 OW update       argument 1 and every second one that follows
+    2# RW access          as many as argument 2 says, behind it
     STREAMS@4 RO access   after the word STREAMS, which is sought from argument 4 on: the first half
                           of the arguments that follow, as keys come first and then as many IDs
 
@@ -13,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_SPEC: Final = re.compile(r"(?:(\d+)(\.\.)?|([A-Z]+)@(\d+))((?: \w+)+)")
+_SPEC: Final = re.compile(r"(?:(\d+)(\.\.(-\d+)?(?:/(\d+))?|#)?|([A-Z]+)@(\d+))((?: \w+)+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,9 @@ class KeySpec:
         word: the keys begin after it; empty: at ``start``.
         last: the argument of the last key, counted from the first one; negative: from the end.
         share: 2 if only the first half of the arguments after the word are keys, else 0.
+        step: from one key to the next.
+        is_counted: the argument at ``start`` says how many keys follow it; ``last`` counts for
+            nothing then.
         flags: ``RO``, ``RW``, ``OW`` or ``RM``, then what of it the command wants: ``access``,
             ``update`` …; ``not_key`` for what only routes like a key (shard channels).
     """
@@ -34,6 +40,8 @@ class KeySpec:
     last: int
     share: int
     flags: tuple[str, ...]
+    step: int = 1
+    is_counted: bool = False
 
     @property
     def finds_keys(self) -> bool:
@@ -42,6 +50,10 @@ class KeySpec:
     def find(self, argv: Sequence[bytes]) -> Sequence[bytes] | None:
         """The keys; none if the word is not there; None if they would stand beyond the end."""
         first = self.start
+        if self.is_counted:
+            number = argv[first] if first < len(argv) else b""
+            count = int(number) if number.isdigit() else 0
+            return argv[first + 1 : first + 1 + count] if count < len(argv) - first else None
         if self.word:
             # The last argument cannot be the word, as nothing would follow it.
             words = [word.upper() for word in argv[first:-1]]
@@ -54,7 +66,7 @@ class KeySpec:
             last = first + (len(argv) - first) // self.share + self.last
         else:
             last = len(argv) + self.last
-        return argv[first : last + 1] if first <= last < len(argv) else None
+        return argv[first : last + 1 : self.step] if first <= last < len(argv) else None
 
 
 def parse_key_spec(text: str) -> KeySpec:
@@ -66,15 +78,19 @@ def parse_key_spec(text: str) -> KeySpec:
     match = _SPEC.fullmatch(text)
     if match is None:
         raise ValueError(f"no key specification: {text!r}")
-    argument, dots, word, start, flags = match.groups()
+    argument, reach, last, step, word, start, flags = match.groups()
     if word is not None:
         return KeySpec(int(start), word, -1, 2, tuple(flags.split()))
-    return KeySpec(int(argument), "", -1 if dots else 0, 0, tuple(flags.split()))
+    if reach == "#":
+        return KeySpec(int(argument), "", 0, 0, tuple(flags.split()), is_counted=True)
+    return KeySpec(
+        int(argument), "", int(last or -1) if reach else 0, 0, tuple(flags.split()), int(step or 1)
+    )
 
 
 def key_range(specs: Sequence[KeySpec]) -> tuple[int, int, int]:
-    """First key, last key and step, as clients before Redis 7 ask for; zeros if words decide."""
-    if not specs or any(spec.word for spec in specs):
+    """First key, last key and step, for clients before Redis 7; zeros if another word decides."""
+    if not specs or any(spec.word or spec.is_counted for spec in specs):
         return 0, 0, 0
     final = specs[-1]
-    return specs[0].start, final.last if final.last < 0 else final.start + final.last, 1
+    return specs[0].start, final.last if final.last < 0 else final.start + final.last, final.step

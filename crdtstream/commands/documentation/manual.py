@@ -12,9 +12,12 @@ from crdtstream.commands.documentation import (
     connection,
     crdt,
     generic,
+    lists,
     pubsub,
+    scripting,
     server,
     stream,
+    string,
     transactions,
 )
 from crdtstream.commands.documentation.pages import Page, parse_pages
@@ -22,9 +25,12 @@ from crdtstream.commands.documentation.syntax import shown
 
 TEXTS: Final = {
     "stream": stream.TEXT,
+    "string": string.TEXT,
     "crdt": crdt.TEXT,
     "generic": generic.TEXT,
     "transactions": transactions.TEXT,
+    "scripting": scripting.TEXT,
+    "list": lists.TEXT,
     "pubsub": pubsub.TEXT,
     "connection": connection.TEXT,
     "server": server.TEXT,

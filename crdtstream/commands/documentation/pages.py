@@ -21,7 +21,9 @@ indented deeper, and an empty line ends a page.
 
 Flags that only this program knows: ``immediate``, runs inside MULTI, where others are queued;
 ``names_dots``, its reply may name a dot, which therefore has to be in the log; ``may_replicate``,
-waits while CLIENT PAUSE stops writes.
+waits while CLIENT PAUSE stops writes; ``despite_lag``, a write that goes on although too much of
+this region is in no other one; ``runs_script``, may write whatever the script writes, and MONITOR
+tells of it.
 """
 
 import re
@@ -40,6 +42,9 @@ CATEGORIES: Final = (
 )
 CATEGORIES_OF_GROUPS: Final = {
     "stream": "stream",
+    "string": "string",
+    "scripting": "scripting",
+    "list": "list",
     "generic": "keyspace",
     "connection": "connection",
     "transactions": "transaction",

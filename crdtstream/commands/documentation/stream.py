@@ -4,7 +4,7 @@ from typing import Final
 
 TEXT: Final = """
 XACK key group id...
-    since 5.0.0; flags write fast; keys 1 RW update
+    since 5.0.0; flags write fast; here despite_lag; keys 1 RW update
     Acknowledges entries: takes them off the list of what a group has pending.
     O(N) for N IDs.
 
@@ -26,7 +26,7 @@ XADD key [NOMKSTREAM@6.2.0] [condition: KEEPREF | DELREF | ACKED]
     8.6.0: IDMPAUTO and IDMP.
 
 XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]
-    since 6.2.0; flags write fast; keys 1 RW delete; tips nondeterministic_output
+    since 6.2.0; flags write fast; here despite_lag; keys 1 RW delete; tips nondeterministic_output
     Takes over entries that were pending for long, whoever had them.
     O(N) for N entries looked at.
     7.0.0: Tells which of the entries no longer exist.
@@ -38,7 +38,7 @@ XCFGSET key [IDMP-DURATION duration] [IDMP-MAXSIZE maxsize]
 
 XCLAIM key group consumer min-idle-time id... [IDLE ms] [TIME unix-time-milliseconds]
         [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]
-    since 5.0.0; flags write fast; keys 1 RW update; tips nondeterministic_output
+    since 5.0.0; flags write fast; here despite_lag; keys 1 RW update; tips nondeterministic_output
     Takes over pending entries, whoever had them.
     O(log N) for each ID and N pending entries.
 
@@ -64,12 +64,12 @@ XGROUP|CREATE key group <id-selector: id | $> [MKSTREAM] [ENTRIESREAD entriesrea
     7.0.0: ENTRIESREAD.
 
 XGROUP|CREATECONSUMER key group consumer
-    since 6.2.0; flags write denyoom; keys 2 RW insert
+    since 6.2.0; flags write denyoom; here despite_lag; keys 2 RW insert
     Creates a consumer in a group.
     O(1)
 
 XGROUP|DELCONSUMER key group consumer
-    since 5.0.0; flags write; keys 2 RW delete
+    since 5.0.0; flags write; here despite_lag; keys 2 RW delete
     Deletes a consumer, and with it what it has pending.
     O(N) for N pending entries.
 
@@ -127,7 +127,7 @@ XLEN key
     O(1)
 
 XNACK key group <mode: SILENT | FAIL | FATAL> IDS (ids: numids id...) [RETRYCOUNT count] [FORCE]
-    since 8.8.0; flags write fast; keys 1 RW update
+    since 8.8.0; flags write fast; here despite_lag; keys 1 RW update
     Gives pending entries back to the group, so that others can have them at once.
     O(N) for N IDs.
 
@@ -154,7 +154,7 @@ XREAD [COUNT count] [MAXCOUNT maxcount@8.10.0] [MAXSIZE maxsize@8.10.0] [BLOCK m
 XREADGROUP GROUP (group-block: group consumer) [COUNT count] [MAXCOUNT maxcount@8.10.0]
         [MAXSIZE maxsize@8.10.0] [BLOCK milliseconds] [CLAIM min-idle-time=integer@8.4.0] [NOACK]
         STREAMS (streams: key... id...)
-    since 5.0.0; flags write blocking movablekeys; keys STREAMS@4 RO access
+    since 5.0.0; flags write blocking movablekeys; here despite_lag; keys STREAMS@4 RO access
     Hands out entries that the group has not had yet, or shows what a consumer has pending.
     O(log N) for each stream, and O(M) for M entries.
     8.4.0: CLAIM.

@@ -38,6 +38,7 @@ INTEGERS: Final = frozenset(
         *("bits", "client-id", "count", "cursor", "db", "destination-db", "duration"),
         *("entries-added", "entriesread", "frequency", "index", "index1", "index2", "maxage"),
         *("maxcount", "maxsize", "milliseconds", "ms", "numids", "numlocal", "numreplicas"),
+        "numkeys",
         *("protover", "region", "seconds", "timeout", "ttl", "version"),
     }
 )

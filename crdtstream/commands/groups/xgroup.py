@@ -3,7 +3,7 @@
 from typing import Final
 
 from crdtstream.commands.arguments import any_id, integer, strict_id
-from crdtstream.commands.lookup import group_of, stream_or_error
+from crdtstream.commands.lookup import group_of, stream_or_error, stream_or_none
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.effects import (
@@ -58,7 +58,7 @@ def create(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         raise bad_subcommand(argv)
     key, name, position = argv[2:5]
     make_stream, entries_read = _create_options(argv)
-    stream = replica.stream(key)
+    stream = stream_or_none(replica, key)
     if stream is None and not (make_stream or replica.implicit_mkstream):
         raise CommandError(_NO_KEY)
     start = _start(stream, position, last=b"$")

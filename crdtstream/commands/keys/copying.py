@@ -1,9 +1,10 @@
-"""RENAME, RENAMENX, COPY: a stream under another name (``rules`` 14).
+"""RENAME, RENAMENX, COPY: a key under another name (``rules`` 14).
 
-All its entries are appended again, in this region's lane, with the IDs they had; of equal IDs in
+A string's value goes along with its deadline; of concurrent values, the one that counts.  Of a
+stream all entries are appended again, in this region's lane, with the IDs they had; of equal IDs in
 several lanes one remains.  Their idempotent ids, the counters, the last-generated ID, the XCFGSET
 settings and the deadline come along.  Groups do not (AA): their positions are per lane, and the new
-stream has other lanes.
+stream has other lanes.  A key that has both a stream and a string keeps both.
 
 It is one batch, so that every region sees all of it or nothing.
 """
@@ -13,14 +14,17 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, only_database
-from crdtstream.commands.lookup import stream_or_error
+from crdtstream.commands.keys.deleting import delete_key
+from crdtstream.commands.lookup import NO_SUCH_KEY, exists
 from crdtstream.commands.reply import OK, CommandError, Reply
+from crdtstream.commands.strings.room import check_room_for_strings
 from crdtstream.core.effects import (
     DeleteKey,
     IdempotentId,
     SetExpiry,
     SetLastId,
     SetStreamConfig,
+    SetString,
 )
 from crdtstream.core.ids import ID_MIN, Millis, StreamId
 from crdtstream.core.replica import Replica
@@ -161,7 +165,7 @@ def put(replica: Replica, key: bytes, contents: Contents, deadline: Millis | Non
 def rename(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """RENAME key newkey: a key with the new name that exists here goes."""
     source, target = argv[1:3]
-    stream_or_error(replica, source)
+    _require(replica, source)
     if source != target:
         _move(replica, source, target)
     return OK
@@ -170,26 +174,62 @@ def rename(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def renamenx(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """RENAMENX key newkey: 0, and nothing changes, if the new key exists."""
     source, target = argv[1:3]
-    stream_or_error(replica, source)
-    if replica.stream(target) is not None:
+    _require(replica, source)
+    if exists(replica, target):
         return 0
     _move(replica, source, target)
     return 1
 
 
+def _require(replica: Replica, key: bytes) -> None:
+    if not exists(replica, key):
+        raise CommandError(NO_SUCH_KEY)
+
+
 def _move(replica: Replica, source: bytes, target: bytes) -> None:
-    contents = contents_of(replica, source, bytes_max=COPY_BYTES_MAX, verb="rename")
-    check_room(replica, contents)
-    deadline = replica.deadline_of(source)
-    replica.issue(DeleteKey(source))
-    delete_existing(replica, target)
-    put(replica, target, contents, deadline)
+    parts = _parts_of(replica, source, verb="rename")
+    delete_key(replica, source)
+    delete_key(replica, target)
+    _put_parts(replica, target, parts)
 
 
-def delete_existing(replica: Replica, key: bytes) -> None:
-    """Delete the key if it exists here: nothing is deleted that is not observed."""
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a key holds: a stream, a string, or both, each with its deadline."""
+
+    contents: Contents | None
+    deadline: Millis | None
+    string: bytes | None
+    string_deadline: Millis | None
+
+
+def _parts_of(replica: Replica, key: bytes, *, verb: str) -> _Parts:
+    """What an existing key holds.
+
+    Raises:
+        CommandError: more than one batch may have.
+    """
+    contents = None
     if replica.stream(key) is not None:
-        replica.issue(DeleteKey(key))
+        contents = contents_of(replica, key, bytes_max=COPY_BYTES_MAX, verb=verb)
+        check_room(replica, contents)
+    string = replica.string(key)
+    if string is not None:
+        check_room_for_strings(replica, len(string.data) + (contents.size if contents else 0))
+    return _Parts(
+        contents,
+        replica.deadline_of(key),
+        None if string is None else string.data,
+        replica.string_deadline_of(key),
+    )
+
+
+def _put_parts(replica: Replica, key: bytes, parts: _Parts) -> None:
+    """Make a key, which must not exist here, of what another one held."""
+    if parts.contents is not None:
+        put(replica, key, parts.contents, parts.deadline)
+    if parts.string is not None:
+        replica.issue(SetString(key, parts.string, parts.string_deadline))
 
 
 def copy(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -201,12 +241,11 @@ def copy(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     source, target = argv[1:3]
     if source == target:
         raise CommandError(SAME_OBJECT)
-    if replica.stream(source) is None or (not replaces and replica.stream(target) is not None):
+    if not exists(replica, source) or (not replaces and exists(replica, target)):
         return 0
-    contents = contents_of(replica, source, bytes_max=COPY_BYTES_MAX, verb="copy")
-    check_room(replica, contents)
-    delete_existing(replica, target)
-    put(replica, target, contents, replica.deadline_of(source))
+    parts = _parts_of(replica, source, verb="copy")
+    delete_key(replica, target)
+    _put_parts(replica, target, parts)
     return 1
 
 

@@ -1,4 +1,4 @@
-"""DUMP and RESTORE: a stream as bytes that a client can keep, and bring back in any region.
+"""DUMP and RESTORE: a key as bytes that a client can keep, and bring back in any region.
 
 A payload is a frame around the batch that would make the stream, under an empty key, compressed:
 
@@ -8,7 +8,7 @@ A payload is a frame around the batch that would make the stream, under an empty
 The hash is over everything before it.  The payload has the entries of all lanes, one of each ID,
 with their idempotent ids, the counters, the last-generated ID and the XCFGSET settings.  It has no
 groups, as in RENAME, and no deadline, as in Redis, where RESTORE takes a new one.  Equal contents
-make equal payloads, in every region.
+make equal payloads, in every region.  Of a string the batch is one SetString.
 
 RESTORE trusts nothing: a hash only tells of accidents.  It checks everything before it changes
 anything.
@@ -26,15 +26,18 @@ from crdtstream.commands.keys.copying import (
     Entry,
     check_room,
     contents_of,
-    delete_existing,
     put,
 )
+from crdtstream.commands.keys.deleting import delete_key
+from crdtstream.commands.lookup import exists
 from crdtstream.commands.reply import OK, CommandError, Reply
+from crdtstream.commands.strings.room import check_room_for_strings
 from crdtstream.core.effects import (
     AppendColumns,
     EffectBatch,
     SetLastId,
     SetStreamConfig,
+    SetString,
 )
 from crdtstream.core.fields import are_fields
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, make_id
@@ -79,6 +82,13 @@ def encode_dump(contents: Contents) -> bytes:
     return frame(encode_batch(batch.close(_ORIGIN, {}, _NEVER)))
 
 
+def encode_string_dump(value: bytes) -> bytes:
+    """The payload of a string."""
+    batch = OpenBatch(1)
+    batch.add(SetString(_KEY, value, None))
+    return frame(encode_batch(batch.close(_ORIGIN, {}, _NEVER)))
+
+
 def frame(batch: bytes) -> bytes:
     """An encoded batch as payload."""
     payload = MAGIC + bytes([VERSION]) + zlib.compress(batch, ZLIB_LEVEL)
@@ -89,13 +99,16 @@ def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=HASH_BYTES).digest()
 
 
-def decode_dump(payload: bytes) -> Contents:
-    """The contents that a payload holds.
+def decode_dump(payload: bytes) -> Contents | bytes:
+    """The contents that a payload holds, or the value of a string.
 
     Raises:
-        CommandError: it is not a payload of ours, is damaged, or holds what no stream can hold.
+        CommandError: it is not a payload of ours, is damaged, or holds what no key can hold.
     """
     batch = _decode(_unframe(payload))
+    match batch.others:
+        case [(_, SetString(key, value, None))] if key == _KEY and batch.count == 1:
+            return value
     _check_columns(batch.appends)
     last = _last_effect(batch)
     config = _config(batch)
@@ -200,11 +213,22 @@ def _check_contents(contents: Contents) -> None:
 
 
 def dump(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """DUMP key: the payload, null without a key.  Cost: O(entries)."""
+    """DUMP key: the payload of what clients see of the key, null without a key.
+
+    Cost: O(entries).
+    """
     key = argv[1]
-    if replica.stream(key) is None:
+    if replica.stream(key) is not None:
+        return encode_dump(contents_of(replica, key, bytes_max=DUMP_BYTES_MAX, verb="dump"))
+    string = replica.string(key)
+    if string is None:
         return None
-    return encode_dump(contents_of(replica, key, bytes_max=DUMP_BYTES_MAX, verb="dump"))
+    if len(string.data) > DUMP_BYTES_MAX:
+        raise CommandError(
+            f"ERR the string has more than {DUMP_BYTES_MAX >> 20} MiB, too much to dump at once: "
+            "read it with GET and write it with SET"
+        )
+    return encode_string_dump(string.data)
 
 
 @dataclass(slots=True)
@@ -231,17 +255,23 @@ def restore(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """
     options = _restore_options(argv)
     key = argv[1]
-    if not options.replaces and replica.stream(key) is not None:
+    if not options.replaces and exists(replica, key):
         raise CommandError(BUSY_KEY)
     ttl_ms = integer(argv[2])
     if ttl_ms < 0:
         raise CommandError("ERR Invalid TTL value, must be >= 0")
     contents = decode_dump(argv[3])
-    check_room(replica, contents)
+    if isinstance(contents, Contents):
+        check_room(replica, contents)
+    else:
+        check_room_for_strings(replica, len(contents))
     deadline = _deadline(ttl_ms, options, now)
-    delete_existing(replica, key)
+    delete_key(replica, key)
     if deadline is None or deadline > now:
-        put(replica, key, contents, deadline)
+        if isinstance(contents, Contents):
+            put(replica, key, contents, deadline)
+        else:
+            replica.issue(SetString(key, contents, deadline))
     return OK
 
 

@@ -10,8 +10,10 @@ from collections.abc import Collection
 from typing import Final
 
 from crdtstream.commands.arguments import I64_MAX, I64_MIN, integer, shown
+from crdtstream.commands.keys.deleting import delete_key
+from crdtstream.commands.lookup import deadline_of, exists
 from crdtstream.commands.reply import CommandError, Reply
-from crdtstream.core.effects import DeleteKey, SetExpiry
+from crdtstream.core.effects import SetExpiry, SetStringExpiry
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 
@@ -60,13 +62,21 @@ def _expire(
     conditions = _conditions(argv[3:])
     deadline = _deadline(argv, unit_ms=unit_ms, base=base)
     key = argv[1]
-    if replica.stream(key) is None or not _allows(conditions, replica.deadline_of(key), deadline):
+    if not exists(replica, key) or not _allows(conditions, deadline_of(replica, key), deadline):
         return 0
     if deadline <= now:
-        replica.issue(DeleteKey(key))
+        delete_key(replica, key)
     else:
-        replica.issue(SetExpiry(key, deadline))
+        set_deadline(replica, key, deadline)
     return 1
+
+
+def set_deadline(replica: Replica, key: bytes, deadline: Millis | None) -> None:
+    """Set the deadline of all that the key holds; None: it has none any more."""
+    if replica.stream(key) is not None:
+        replica.issue(SetExpiry(key, deadline))
+    if replica.string(key) is not None:
+        replica.issue(SetStringExpiry(key, deadline))
 
 
 def _conditions(words: list[bytes]) -> frozenset[bytes]:
@@ -108,9 +118,9 @@ def persist(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     away, nothing is said to the other regions either.
     """
     key = argv[1]
-    if replica.stream(key) is None or replica.deadline_of(key) is None:
+    if not exists(replica, key) or deadline_of(replica, key) is None:
         return 0
-    replica.issue(SetExpiry(key, None))
+    set_deadline(replica, key, None)
     return 1
 
 
@@ -135,9 +145,9 @@ def pexpiretime(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 
 def _tell(replica: Replica, key: bytes, *, since: Millis, unit_ms: int) -> int:
-    if replica.stream(key) is None:
+    if not exists(replica, key):
         return NO_KEY
-    deadline = replica.deadline_of(key)
+    deadline = deadline_of(replica, key)
     if deadline is None:
         return NO_DEADLINE
     return (deadline - since + unit_ms // 2) // unit_ms

@@ -1,6 +1,6 @@
-"""DEL, EXISTS, TYPE, TOUCH, KEYS, SCAN, RANDOMKEY, FLUSHALL: whole keys.  All of them are streams.
+"""DEL, EXISTS, TYPE, TOUCH, KEYS, SCAN, RANDOMKEY, FLUSHALL: whole keys, streams and strings.
 
-A key whose time is over is not among them, though its DeleteKey may not have come yet.
+A key whose time is over is not among them, though what deletes it may not have come yet.
 """
 
 from typing import Final
@@ -14,8 +14,10 @@ from crdtstream.commands.arguments import (
 )
 from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.keys.copying import SAME_OBJECT
+from crdtstream.commands.keys.deleting import delete_key
+from crdtstream.commands.lookup import exists
 from crdtstream.commands.reply import OK, CommandError, Reply, Status
-from crdtstream.core.effects import DeleteKey
+from crdtstream.core.effects import DeleteKey, DeleteString
 from crdtstream.core.ids import U64_MAX, Millis, parse_u64
 from crdtstream.core.replica import Replica
 
@@ -25,30 +27,31 @@ SCAN_COUNT_DEFAULT: Final = 10
 def delete(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """DEL / UNLINK key [key …]: how many keys were there.
 
-    Each takes the entries that this region has observed; one that is added elsewhere at the same
-    time stays.  Groups go, whatever happened elsewhere (AA, "Conflict resolution").
+    Each takes the entries and strings that this region has observed; what is added elsewhere at
+    the same time stays.  Groups go, whatever happened elsewhere (AA, "Conflict resolution").
     """
-    deleted = 0
-    for key in argv[1:]:
-        if replica.stream(key) is not None:
-            replica.issue(DeleteKey(key))
-            deleted += 1
-    return deleted
+    return sum(delete_key(replica, key) for key in argv[1:])
 
 
-def exists(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
+def count_existing(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """EXISTS key [key …]: how many of them exist; one named twice counts twice."""
-    return sum(replica.stream(key) is not None for key in argv[1:])
+    return sum(exists(replica, key) for key in argv[1:])
 
 
 def touch(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """TOUCH key [key …]: how many of them exist.  When a key was last read is not kept."""
-    return exists(replica, now, argv)
+    return count_existing(replica, now, argv)
 
 
 def type_of(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """TYPE key: ``stream`` or ``none``."""
-    return Status(b"none" if replica.stream(argv[1]) is None else b"stream")
+    """TYPE key: ``stream``, ``string`` or ``none``."""
+    return Status(_type_of(replica, argv[1]))
+
+
+def _type_of(replica: Replica, key: bytes) -> bytes:
+    if replica.stream(key) is not None:
+        return b"stream"
+    return b"none" if replica.string(key) is None else b"string"
 
 
 def keys(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -67,7 +70,7 @@ def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         raise CommandError("ERR invalid cursor")
     count = SCAN_COUNT_DEFAULT
     matches = None
-    wants_streams = True
+    wanted_type = None
     at = 2
     while at < len(argv):
         option = argv[at].lower()
@@ -81,14 +84,14 @@ def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         elif option == b"match":
             matches = compile_glob(value)
         elif option == b"type":
-            wants_streams = value.lower() == b"stream"
+            wanted_type = value.lower()
         else:
             raise CommandError(SYNTAX_ERROR)
         at += 2
     next_cursor, found = replica.scan_keys(min(cursor, U64_MAX), count)
-    if not wants_streams:
-        found = []
-    elif matches is not None:
+    if wanted_type is not None:
+        found = [key for key in found if _type_of(replica, key) == wanted_type]
+    if matches is not None:
         found = [key for key in found if matches(key)]
     reply_keys: list[Reply] = [*found]
     return [b"%d" % next_cursor, reply_keys]
@@ -120,9 +123,17 @@ def swapdb(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 
 def flushall(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """FLUSHALL / FLUSHDB [ASYNC | SYNC]: one DEL per observed key (``rules`` 8)."""
+    """FLUSHALL / FLUSHDB [ASYNC | SYNC]: one DEL per observed key (``rules`` 8).
+
+    A key that has expired is one of them while its region goes on above its old IDs: after a
+    FLUSHALL every stream begins as a new one.  Of a key that is no more than a string, a string
+    goes; see ``delete_key``.
+    """
     if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() not in (b"async", b"sync")):
         raise CommandError(SYNTAX_ERROR)
-    for key in replica.known_keys():
-        replica.issue(DeleteKey(key))
+    for key in replica.remembered_keys():
+        if replica.is_string_only(key):
+            replica.issue(DeleteString(key))
+        else:
+            replica.issue(DeleteKey(key))
     return OK

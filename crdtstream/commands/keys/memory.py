@@ -14,6 +14,7 @@ from crdtstream.commands.arguments import SYNTAX_ERROR, integer
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis
+from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import Lane, MacroNode
 from crdtstream.core.producers.idempotency import Window
 from crdtstream.core.replica import Replica
@@ -33,6 +34,9 @@ PRODUCER_BYTES: Final = 250
 # order (135), the entry's ID (40) and dot (95), when it came (30).
 TRACKED_BYTES: Final = 300
 REGISTERS_BYTES: Final = 800
+STRING_BYTES: Final = 400  # the register, its places among the keys and in SCAN's order
+VALUE_BYTES: Final = 250  # a value's dot and expiry register
+DEADLINE_BYTES: Final = 420  # with its places among what ends
 
 
 def usage(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -45,11 +49,21 @@ def usage(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """
     samples = _samples(argv)
     key = argv[2]
-    stream = replica.stream(key)
-    if stream is None:
+    stream, string = replica.stream(key), replica.string(key)
+    if stream is None and string is None:
         return None
+    total = getsizeof(key) + (0 if string is None else _string_bytes(string))
+    if stream is None:
+        return total
     has_registers = replica.deadline_of(key) is not None or any(replica.idmp_settings_of(key))
-    return getsizeof(key) + _stream_bytes(stream, samples) + has_registers * REGISTERS_BYTES
+    return total + _stream_bytes(stream, samples) + has_registers * REGISTERS_BYTES
+
+
+def _string_bytes(string: StringRegister) -> int:
+    return STRING_BYTES + sum(
+        VALUE_BYTES + getsizeof(value.data) + len(value.expiry.values) * DEADLINE_BYTES
+        for _, value in string.values()
+    )
 
 
 def _samples(argv: list[bytes]) -> int | None:

@@ -1,7 +1,9 @@
-"""OBJECT: how a key is kept.  Every key is a stream, held once, and no policy evicts any."""
+"""OBJECT: how a key is kept.  A stream or a string, held once, and no policy evicts any."""
 
 from typing import Final
 
+from crdtstream.commands.arguments import parse_i64
+from crdtstream.commands.lookup import exists
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
@@ -26,6 +28,9 @@ HELP: Final = (
     "    Print this help.",
 )
 
+# Longer strings are not kept in one piece with what describes them, in Redis.
+EMBEDDED_BYTES_MAX: Final = 44
+
 NO_LFU: Final = (
     "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that "
     "when switching between policies at runtime LRU and LFU data will take some time to adjust."
@@ -33,18 +38,27 @@ NO_LFU: Final = (
 
 
 def encoding(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """OBJECT ENCODING key: ``stream``, null without a key."""
-    return None if replica.stream(argv[2]) is None else b"stream"
+    """OBJECT ENCODING key: null without a key; of a string what Redis would keep it as."""
+    if replica.stream(argv[2]) is not None:
+        return b"stream"
+    string = replica.string(argv[2])
+    return None if string is None else _string_encoding(string.data)
+
+
+def _string_encoding(data: bytes) -> bytes:
+    if parse_i64(data) is not None and data != b"-0":
+        return b"int"
+    return b"embstr" if len(data) <= EMBEDDED_BYTES_MAX else b"raw"
 
 
 def refcount(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """OBJECT REFCOUNT key: 1, null without a key."""
-    return None if replica.stream(argv[2]) is None else 1
+    return 1 if exists(replica, argv[2]) else None
 
 
 def freq(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """OBJECT FREQ key: refused, as in Redis without an LFU policy."""
-    if replica.stream(argv[2]) is None:
+    if not exists(replica, argv[2]):
         return None
     raise CommandError(NO_LFU)
 
@@ -53,10 +67,11 @@ def idletime(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """OBJECT IDLETIME key: seconds since an entry came or a consumer asked, as far as known.
 
     Reads without a group leave no trace, so this is the longest that the key can have been idle.
+    Of a string nothing is known: 0.
     """
     stream = replica.stream(argv[2])
     if stream is None:
-        return None
+        return None if replica.string(argv[2]) is None else 0
     used_ms = _last_use(stream)
     return 0 if used_ms is None else max(0, now - used_ms) // 1000
 

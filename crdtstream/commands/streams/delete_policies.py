@@ -19,7 +19,7 @@ from crdtstream.commands.arguments import (
     parse_i64,
     strict_ids,
 )
-from crdtstream.commands.lookup import group_or_none
+from crdtstream.commands.lookup import group_or_none, stream_or_none
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.core.effects import Ack, Remove
 from crdtstream.core.groups.group import Group
@@ -131,7 +131,7 @@ def xdelex(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """
     key = argv[1]
     policy, texts = _parse(argv, 2)
-    stream = replica.stream(key)
+    stream = stream_or_none(replica, key)
     if stream is None:
         return [_NOT_FOUND] * len(texts)
     removed = _Removed()

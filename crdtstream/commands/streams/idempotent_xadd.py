@@ -116,7 +116,7 @@ def _bounds(argv: list[bytes]) -> tuple[int | None, int | None]:
 
 def window_facts(
     replica: Replica, now: Millis, key: bytes, stream: Stream
-) -> list[tuple[Reply, Reply]]:
+) -> list[tuple[bytes, Reply]]:
     """What XINFO STREAM tells of the window.  What is too old to be recognised goes first."""
     duration_s = replica.idmp_duration_of(key)
     window = stream.window

@@ -10,7 +10,7 @@ from crdtstream.commands.arguments import (
     strict_id,
     strict_ids,
 )
-from crdtstream.commands.lookup import stream_or_error
+from crdtstream.commands.lookup import stream_or_error, stream_or_none
 from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.commands.streams.entries import encode_entries
 from crdtstream.commands.streams.trimming import TrimmingParser, trim
@@ -22,7 +22,7 @@ from crdtstream.core.replica import Replica
 
 def xlen(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XLEN key: how many entries are there, in all lanes."""
-    stream = replica.stream(argv[1])
+    stream = stream_or_none(replica, argv[1])
     return 0 if stream is None else stream.length
 
 
@@ -45,7 +45,7 @@ def _range(
     first = interval_start(start)
     last = interval_end(end)
     count = _count_option(argv)
-    stream = replica.stream(argv[1])
+    stream = stream_or_none(replica, argv[1])
     if stream is None:
         return []
     if count is not None and count <= 0:
@@ -81,7 +81,7 @@ def xdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     Source: redis.io/commands/xdel; AA, "ID generation modes".
     """
     key = argv[1]
-    stream = replica.stream(key)
+    stream = stream_or_none(replica, key)
     if stream is None:
         return 0
     found: dict[RegionId, list[StreamId]] = {}

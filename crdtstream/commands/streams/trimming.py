@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer, strict_id
+from crdtstream.commands.lookup import stream_or_none
 from crdtstream.commands.reply import CommandError
 from crdtstream.commands.streams.delete_policies import (
     ReferencePolicy,
@@ -138,7 +139,7 @@ def _default_limit(node_entries_max: int) -> int:
 
 def trim(replica: Replica, key: bytes, trimming: Trimming) -> int:
     """Remove what the options ask for and tell how many entries went."""
-    stream = replica.stream(key)
+    stream = stream_or_none(replica, key)
     if stream is None:
         return 0
     if trimming.policy is not ReferencePolicy.KEEPREF:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.commands.arguments import BAD_ID
+from crdtstream.commands.lookup import refuse_string
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.streams.idempotent_xadd import IdempotencyOption, take_option
 from crdtstream.commands.streams.trimming import Trimming, TrimmingParser, trim
@@ -88,8 +89,10 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     request = options.request
     _refuse_by_mode(request, replica.id_mode)
     stream = replica.stream(key)
-    if stream is None and not options.make_stream:
-        return None
+    if stream is None:
+        refuse_string(replica, key)
+        if not options.make_stream:
+            return None
     fields = argv[fields_at:]
     name = None
     if options.idempotency is not None:

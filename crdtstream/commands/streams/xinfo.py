@@ -1,19 +1,24 @@
-"""XINFO: what a stream, its groups and their consumers look like from this region."""
+"""XINFO: what a stream, its groups and their consumers look like from this region.
+
+The keys of a reply are those of the version of Redis that is announced (``newer_fields.py``).  What
+only this program knows is told by CRDT.XINFO.
+"""
 
 from itertools import islice
 from typing import Final
 
 from crdtstream.commands.arguments import integer
-from crdtstream.commands.groups.delivery import undelivered_count
 from crdtstream.commands.lookup import group_of, stream_or_error
 from crdtstream.commands.reply import Encoded, Reply, RespMap
 from crdtstream.commands.streams.entries import encode_entries, encode_entry
 from crdtstream.commands.streams.idempotent_xadd import window_facts
+from crdtstream.commands.streams.newer_fields import known_to
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.groups.entries_read import lane_lag
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import Consumer, Nack
-from crdtstream.core.ids import Millis, RegionId, format_id
+from crdtstream.core.ids import Millis, format_id
+from crdtstream.core.redis_version import RedisVersion
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -40,9 +45,12 @@ def show_stream(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     key = argv[2]
     stream = stream_or_error(replica, key)
     full_count = _full_count(argv)
-    pairs = _stream_facts(stream) + window_facts(replica, now, key, stream)
+    pairs: list[tuple[Reply, Reply]] = [
+        *_stream_facts(stream),
+        *known_to(replica.redis_version, window_facts(replica, now, key, stream)),
+    ]
     if full_count is not None:
-        pairs += _full_parts(stream, replica.region, full_count or None)
+        pairs += _full_parts(stream, replica.redis_version, full_count or None)
         return RespMap(pairs)
     pairs += [
         (b"groups", len(stream.groups)),
@@ -89,14 +97,17 @@ def _end_entry(stream: Stream, *, reverse: bool) -> Reply:
     return None
 
 
-def _full_parts(stream: Stream, region: RegionId, limit: int | None) -> list[tuple[Reply, Reply]]:
-    return [
-        (b"entries", encode_entries(stream.scan(), limit)[0]),
-        (b"groups", [_group_full(stream, region, name, limit) for name in sorted(stream.groups)]),
+def _full_parts(
+    stream: Stream, announced: RedisVersion, limit: int | None
+) -> list[tuple[Reply, Reply]]:
+    groups: list[Reply] = [
+        RespMap(known_to(announced, _group_full(stream, name, limit)))
+        for name in sorted(stream.groups)
     ]
+    return [(b"entries", encode_entries(stream.scan(), limit)[0]), (b"groups", groups)]
 
 
-def _group_full(stream: Stream, region: RegionId, name: bytes, limit: int | None) -> Reply:
+def _group_full(stream: Stream, name: bytes, limit: int | None) -> list[tuple[bytes, Reply]]:
     group = stream.groups[name]
     pending: list[Reply] = [
         [format_id(nack.id), owner_name(nack), nack.delivered_ms, nack.delivery_count]
@@ -105,20 +116,16 @@ def _group_full(stream: Stream, region: RegionId, name: bytes, limit: int | None
     consumers: list[Reply] = [
         _consumer_full(consumer, limit) for consumer in group.consumers.values()
     ]
-    return RespMap(
-        [
-            (b"name", name),
-            (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
-            (b"entries-read", group.entries_read(stream.lanes)),
-            (b"lag", lag(stream, group)),
-            (b"pel-count", group.pending_count),
-            (b"pending", pending),
-            (b"consumers", consumers),
-            (b"nacked-count", len(group.unowned)),
-            # Not in Redis, and last: some clients know the others by their place.
-            (b"undelivered", undelivered_count(region, stream, group)),
-        ]
-    )
+    return [
+        (b"name", name),
+        (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
+        (b"entries-read", group.entries_read(stream.lanes)),
+        (b"lag", lag(stream, group)),
+        (b"pel-count", group.pending_count),
+        (b"pending", pending),
+        (b"consumers", consumers),
+        (b"nacked-count", len(group.unowned)),
+    ]
 
 
 def owner_name(nack: Nack) -> bytes:
@@ -159,16 +166,12 @@ def lag(stream: Stream, group: Group) -> int | None:
 
 
 def show_groups(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XINFO GROUPS key: by name; pending and positions are this region's.
-
-    ``undelivered``, which Redis does not have, is always known: how many entries ``>`` would still
-    hand out here, whatever was deleted.
-    """
+    """XINFO GROUPS key: by name; pending and positions are this region's."""
     stream = stream_or_error(replica, argv[2])
-    return [_group_facts(stream, replica.region, name) for name in sorted(stream.groups)]
+    return [_group_facts(stream, name) for name in sorted(stream.groups)]
 
 
-def _group_facts(stream: Stream, region: RegionId, name: bytes) -> Reply:
+def _group_facts(stream: Stream, name: bytes) -> Reply:
     group = stream.groups[name]
     return RespMap(
         [
@@ -178,7 +181,6 @@ def _group_facts(stream: Stream, region: RegionId, name: bytes) -> Reply:
             (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
             (b"entries-read", group.entries_read(stream.lanes)),
             (b"lag", lag(stream, group)),
-            (b"undelivered", undelivered_count(region, stream, group)),
         ]
     )
 

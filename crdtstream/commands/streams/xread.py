@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import strict_id
+from crdtstream.commands.lookup import refuse_string
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply, Wants
 from crdtstream.commands.streams.budget import Budget
 from crdtstream.commands.streams.entries import encode_entries, encode_entry
@@ -24,13 +25,18 @@ Attempt: TypeAlias = Callable[[Replica, Millis], Reply]
 # When an attempt that found nothing may find something although no key changed; None: never.
 NextTime: TypeAlias = Callable[[Replica], Millis | None]
 
+NEW_IS_FOR_GROUPS: Final = (
+    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
+    "<consumer> option."
+)
+
 
 def xread(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Blocked:
     """XREAD [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] STREAMS key … id …: entries of all
     lanes above each ID.
 
     With several writing regions an entry may come late with a low ID and is then skipped (AA,
-    "Iterating a stream with XREAD").
+    "Iterating a stream with XREAD"); ``never_skip.py`` is the XREAD that does not.
     """
     options = parse_read(argv, now, command="XREAD")
     positions = [
@@ -84,16 +90,15 @@ class _LastEntry:
 
 def _position(replica: Replica, key: bytes, text: bytes) -> StreamId | _LastEntry:
     stream = replica.stream(key)
+    if stream is None:
+        refuse_string(replica, key)
     last = ID_MIN if stream is None else stream.last_id
     if text == b"$":
         return last
     if text == b"+":
         return _LastEntry(last)
     if text == b">":
-        raise CommandError(
-            "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
-            "<consumer> option."
-        )
+        raise CommandError(NEW_IS_FOR_GROUPS)
     return strict_id(text)
 
 

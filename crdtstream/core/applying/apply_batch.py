@@ -63,6 +63,7 @@ def apply_batch(
     """
     assert batch.first_n == state.vv.get(batch.origin, 0) + 1  # I2
     origin, columns = batch.origin, batch.appends
+    state.keys.arrival = max(state.keys.arrival, arrived)
     changes = ReplayedChanges(state, local.changes) if local.changes else None
     if changes is not None:
         # A local change may stand between any two appends.
@@ -81,7 +82,7 @@ def apply_batch(
                 changes.apply_upto(n - 1)
             first = Dot(origin, n)
             size = sum(columns.lengths[run[1] : run[2]])
-            stream = _append(state, columns, run, first, fields[fields_at:][:size], arrived)
+            stream = _append(state, columns, run, first, fields[fields_at:][:size])
             fields_at += size
             count = run[2] - run[1]
             n += count
@@ -130,7 +131,6 @@ def _append(
     run: Run,
     first: Dot,
     fields: memoryview,
-    arrived: Millis,
 ) -> Stream:
     key, start, stop = run
     stream = state.keys.stream_or_new(key)
@@ -140,7 +140,7 @@ def _append(
         lengths=columns.lengths[start:stop],
         first_n=first.n,
         fields=fields,
-        now=arrived,
+        now=state.keys.arrival,
     )
     last_id = StreamId(columns.ms[stop - 1] << SEQ_BITS | columns.seq[stop - 1])
     stream.set_last_id(first.region, last_id, first.n + stop - start - 1)

@@ -15,6 +15,7 @@ from crdtstream.core.effects import (
     AckFrontier,
     CreateGroup,
     DeleteKey,
+    DeleteString,
     DestroyGroup,
     ExpireKey,
     RareEffect,
@@ -23,6 +24,8 @@ from crdtstream.core.effects import (
     SetGroupMode,
     SetLastId,
     SetStreamConfig,
+    SetString,
+    SetStringExpiry,
     Trim,
     counted,
 )
@@ -62,6 +65,12 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
             _set_stream_config(state, effect, dot, context)
         case SetGroupMode():
             _set_group_mode(state, effect, dot, context)
+        case SetString():
+            _set_string(state, effect, dot, context)
+        case SetStringExpiry():
+            _set_string_expiry(state, effect, dot, context)
+        case DeleteString():
+            _delete_string(state, effect.key, context)
         case _:
             assert_never(effect)
     state.keys.touched.add(effect.key)
@@ -119,8 +128,10 @@ def _set_last_id(state: State, effect: SetLastId, dot: Dot) -> None:
 
 
 def _delete_key(state: State, effect: DeleteKey, dot: Dot, context: VersionVector) -> None:
-    """Observed-remove of the entries and last IDs; delete-wins over groups and registers."""
+    """Observed-remove of the entries, last IDs and strings; delete-wins over groups and
+    registers."""
     key, keys = effect.key, state.keys
+    _delete_string(state, key, context)
     state.tombstones.add(dot, key, None)
     state.floors.forget(key)
     state.numbered.forget_covered_by(key, context)
@@ -177,6 +188,32 @@ def _set_stream_config(
     stream = keys.streams.get(key)
     if before != after and stream is not None and stream.window is not None:
         stream.window.clear()
+
+
+# --- Strings ------------------------------------------------------------------------------------
+
+
+def _set_string(state: State, effect: SetString, dot: Dot, context: VersionVector) -> None:
+    string = state.keys.string_or_new(effect.key)
+    string.set(dot, effect.value, effect.deadline, context)
+    state.keys.note_string(effect.key, string)
+
+
+def _set_string_expiry(
+    state: State, effect: SetStringExpiry, dot: Dot, context: VersionVector
+) -> None:
+    string = state.keys.strings.get(effect.key)
+    if string is not None:
+        string.set_expiry(dot, effect.deadline, context)
+        state.keys.note_string(effect.key, string)
+
+
+def _delete_string(state: State, key: bytes, context: VersionVector) -> None:
+    """Observed-remove, so no tombstone is left."""
+    string = state.keys.strings.get(key)
+    if string is not None:
+        string.forget_covered_by(context)
+        state.keys.note_string(key, string)
 
 
 # --- Groups -------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from crdtstream.core.effects import (
     CreateConsumer,
     CreateGroup,
     DeleteKey,
+    DeleteString,
     DestroyGroup,
     Effect,
     ExpireKey,
@@ -30,6 +31,7 @@ from crdtstream.core.effects import (
     Numbered,
     RareEffect,
     SetGroupMode,
+    SetStringExpiry,
 )
 from crdtstream.core.ids import SEQ_BITS, Millis, RegionId, StreamId
 from crdtstream.core.issuing.grown_runs import GroupName
@@ -96,7 +98,7 @@ class Issuer:
         n = self._vv.get(region, 0) + 1
         self._vv[region] = n
         lane = stream.lanes.get(region) or stream.lane(region)
-        lane.append(entry_id, n, fields, self._keys.now)
+        lane.append(entry_id, n, fields, self._keys.arrival)
         stream.set_last_id(region, entry_id, n)
         self._touched.add(key)
         if idempotent is None:
@@ -142,7 +144,7 @@ class Issuer:
             lengths=lengths,
             first_n=dot.n,
             fields=memoryview(fields),
-            now=self._keys.now,
+            now=self._keys.arrival,
         )
         last_n = dot.n + len(ms) - 1
         stream.set_last_id(self._region, StreamId(ms[-1] << SEQ_BITS | seq[-1]), last_n)
@@ -162,7 +164,7 @@ class Issuer:
             return
         if isinstance(effect, DeleteKey | ExpireKey):
             self._issue_frontiers_of(effect.key)
-        elif self._registers:
+        elif self._registers and not isinstance(effect, SetStringExpiry | DeleteString):
             self._expire_left_over(effect.key)
         if isinstance(effect, CreateGroup | DestroyGroup | SetGroupMode):
             # What was acknowledged belongs to the group as it was (``rules`` 12).
@@ -179,6 +181,11 @@ class Issuer:
         """End a key whose time is over, or what a key that is gone has left."""
         self.expired_count += key in self._streams
         self.issue(ExpireKey(key))
+
+    def expire_string(self, key: bytes) -> None:
+        """End a string whose time is over."""
+        self.expired_count += 1
+        self._issue(DeleteString(key))
 
     def _issue(self, effect: RareEffect) -> None:
         # I3: who has not recovered may have used this dot.

@@ -11,6 +11,7 @@ from crdtstream.core.effects import (
     Numbered,
     NumberedRun,
     RareEffect,
+    SetString,
 )
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
 
@@ -23,7 +24,8 @@ class OpenBatch:
 
     Attributes:
         count: effects so far.
-        append_bytes: what the appends take, without idempotent ids.
+        value_bytes: what the appends take, without idempotent ids, and the values of strings.
+        others: effects that are no appends, each with the number of effects before it.
     """
 
     __slots__ = (
@@ -34,24 +36,24 @@ class OpenBatch:
         "_lengths",
         "_ms",
         "_numbered",
-        "_others",
         "_seq",
-        "append_bytes",
         "count",
         "first_n",
+        "others",
+        "value_bytes",
     )
 
     def __init__(self, first_n: int) -> None:
         self.first_n = first_n
         self.count = 0
-        self.append_bytes = 0
+        self.value_bytes = 0
         self._keys: dict[bytes, int] = {}
         self._key_index = array("I")
         self._ms = array("Q")
         self._seq = array("Q")
         self._lengths = array("I")
         self._fields: list[bytes] = []
-        self._others: list[tuple[int, RareEffect]] = []
+        self.others: list[tuple[int, RareEffect]] = []
         self._idempotent: dict[int, IdempotentId] = {}
         self._numbered: list[NumberedRun] = []
 
@@ -65,7 +67,7 @@ class OpenBatch:
         self._seq.append(entry_id & U64_MAX)
         self._lengths.append(len(fields))
         self._fields.append(fields)
-        self.append_bytes += len(fields) + COLUMN_BYTES
+        self.value_bytes += len(fields) + COLUMN_BYTES
         self.count += 1
 
     def _index_of(self, key: bytes) -> int:
@@ -93,11 +95,13 @@ class OpenBatch:
         self._seq += seq
         self._lengths += lengths
         self._fields.append(fields)
-        self.append_bytes += len(fields) + COLUMN_BYTES * count
+        self.value_bytes += len(fields) + COLUMN_BYTES * count
         self.count += count
 
     def add(self, effect: RareEffect) -> None:
-        self._others.append((self.count, effect))
+        if isinstance(effect, SetString):
+            self.value_bytes += len(effect.key) + len(effect.value)
+        self.others.append((self.count, effect))
         self.count += 1
 
     def close(self, origin: RegionId, context: VersionVector, now: Millis) -> EffectBatch:
@@ -118,5 +122,5 @@ class OpenBatch:
                 self._idempotent,
                 self._numbered,
             ),
-            others=self._others,
+            others=self.others,
         )

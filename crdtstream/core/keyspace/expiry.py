@@ -4,6 +4,8 @@
                              ^──────────────────┘  a clock that was set back
     DeleteKey, ExpireKey ──> forget
 
+That is for streams.  Strings have another object of this kind, and DeleteString ends them.
+
 A key whose time is over stays where it is and reads as missing, until the ExpireKey of the region
 whose deadline it was has come (``rules`` 7).  It is judged again whenever somebody tells the time,
 so a key comes back when the clock goes back.  Which of several deadlines counts is for the
@@ -69,12 +71,10 @@ class Expiry:
         found = self._deadlines.get(key)
         return None if found is None else found[0]
 
-    def mean(self) -> Millis | None:
-        """The mean of the deadlines that have not passed, None if there are none.  O(due)."""
-        count = len(self._deadlines) - len(self.due)
-        if not count:
-            return None
-        return Millis((self._sum_ms - sum(self._deadlines[key][0] for key in self.due)) // count)
+    def not_passed(self) -> tuple[int, int]:
+        """Of the deadlines that have not passed the sum, and how many they are.  O(due)."""
+        passed_ms = sum(self._deadlines[key][0] for key in self.due)
+        return self._sum_ms - passed_ms, len(self._deadlines) - len(self.due)
 
     def next(self) -> Millis | None:
         """When ``look`` will find the next key; may be of a deadline long changed."""

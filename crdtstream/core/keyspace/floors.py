@@ -11,6 +11,8 @@ So the region whose lane it is goes on above its old last ID.  That ends when th
 stable and no group is left, or when a user deletes the key, which ends all groups.
 """
 
+from collections.abc import Collection
+
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
 from crdtstream.core.ids import ID_MIN, StreamId
 
@@ -25,6 +27,10 @@ class Floors:
 
     def __len__(self) -> int:
         return len(self._by_key)
+
+    def keys(self) -> Collection[bytes]:
+        """The keys that have one."""
+        return self._by_key.keys()
 
     def of(self, key: bytes) -> StreamId:
         """The next ID must be above this one; 0-0 where any will do."""

@@ -22,6 +22,9 @@ class KeyOrder:
         self._keys: SortedList[tuple[int, bytes]] = SortedList()
         self._draws = 0
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
     def add(self, key: bytes) -> None:
         self._keys.add((crc32(key), key))
 

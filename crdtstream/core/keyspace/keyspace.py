@@ -1,21 +1,30 @@
-"""The keys of a region: their streams, their registers, and when they end.
+"""The keys of a region: their streams and strings, their registers, and when they end.
 
-    streams     every key that exists (``rules`` 6); also one whose time is over
-    registers   deadlines and XCFGSET's values; they may be there before their key, and outlive it
-    due         keys whose deadline has passed: they read as missing until their ExpireKey comes
+    streams     every stream that exists (``rules`` 6); also one whose time is over
+    registers   deadlines of streams and XCFGSET's values; there before their stream, and after it
+    due         streams whose deadline has passed: they read as missing until their ExpireKey comes
+    strings     every string that exists (``rules`` 23); also one whose time is over
+    due_strings strings whose deadline has passed, until their DeleteString comes
+
+A key may have both a stream and a string, if two regions made them at the same time.  Then clients
+see the stream, and the string stays behind it (``rules`` 23).
 
 Always so:
-  * ``streams`` holds exactly the keys that exist: what may end a stream calls ``drop_if_gone``.
+  * ``streams`` and ``strings`` hold exactly what exists: what may end a stream calls
+    ``drop_if_gone``, and what may end a string ``note_string``.
+  * ``_order`` holds exactly the keys of both.
   * What changes a key says so in ``touched``, or applies an effect, which does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.keyspace.expiry import Expiry
 from crdtstream.core.keyspace.key_order import KeyOrder
 from crdtstream.core.keyspace.registers import KeyRegisters
+from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.keyspace.trimmed import TrimmedKeys
 from crdtstream.core.lanes.lane import NodeLimits
 from crdtstream.core.stream import Stream
@@ -28,10 +37,12 @@ class Keyspace:
     """See the module's text.
 
     Attributes:
-        streams, registers: by key; each is one and the same dictionary for good.
-        due: the keys whose time is over; one and the same set for good.
-        expiry: the deadlines that count.
+        streams, registers, strings: by key; each is one and the same dictionary for good.
+        due, due_strings: whose time is over; each is one and the same set for good.
+        expiry, string_expiry: the deadlines that count.
         now: what time it is, as the replica was told.
+        arrival: when what comes now arrives: ``now``, but never earlier than anything that came
+            before, though a clock was set back.
         touched: keys that changed since somebody last cleared the set.
         idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
     """
@@ -40,13 +51,17 @@ class Keyspace:
         "_node_limits",
         "_order",
         "_trimmed",
+        "arrival",
         "due",
+        "due_strings",
         "expiry",
         "idmp_duration_s",
         "idmp_maxsize",
         "now",
         "registers",
         "streams",
+        "string_expiry",
+        "strings",
         "touched",
     )
 
@@ -56,8 +71,12 @@ class Keyspace:
         self.registers: dict[bytes, KeyRegisters] = {}
         self.expiry = Expiry(region)
         self.due = self.expiry.due
+        self.strings: dict[bytes, StringRegister] = {}
+        self.string_expiry = Expiry(region)
+        self.due_strings = self.string_expiry.due
         self.touched: set[bytes] = set()
         self.now = Millis(0)
+        self.arrival = Millis(0)
         self.idmp_duration_s = IDMP_DURATION_S_DEFAULT
         self.idmp_maxsize = IDMP_MAXSIZE_DEFAULT
         self._order = KeyOrder()
@@ -71,19 +90,36 @@ class Keyspace:
             return None
         return self.streams.get(key)
 
+    def string(self, key: bytes) -> StringRegister | None:
+        """The string of that key, None if there is none or its time is over."""
+        if self.due_strings and key in self.due_strings:
+            return None
+        return self.strings.get(key)
+
     def __iter__(self) -> Iterator[bytes]:
-        """Every key that ``stream`` finds, in the order in which they came to be here."""
-        if self.due:
-            return (key for key in self.streams if key not in self.due)
-        return iter(self.streams)
+        """Every key that ``stream`` or ``string`` finds: streams, then the others, each in the
+        order in which they came to be here."""
+        streams = (key for key in self.streams if key not in self.due)
+        if not self.strings:
+            return streams
+        others = (
+            key
+            for key in self.strings
+            if key not in self.due_strings and (key not in self.streams or key in self.due)
+        )
+        return chain(streams, others)
+
+    def __len__(self) -> int:
+        """How many keys there are, those included whose time is over."""
+        return len(self._order)
 
     def known(self) -> list[bytes]:
-        """Every key with a stream or a register, expired ones too, in order."""
-        return sorted({*self.streams, *self.registers})
+        """Every key with a stream, a string or a register, expired ones too, in order."""
+        return sorted({*self.streams, *self.strings, *self.registers})
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """The next cursor (0 at the end), and ``count`` keys or a few more from this one on."""
-        return self._order.scan(cursor, count, without=self.due)
+        return self._order.scan(cursor, count, without=self._hidden())
 
     def scan_held(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """As ``scan``, with the keys whose time is over."""
@@ -91,7 +127,40 @@ class Keyspace:
 
     def draw(self) -> bytes | None:
         """One of the keys, None if there are none; each as often as any other in the long run."""
-        return self._order.draw(without=self.due)
+        return self._order.draw(without=self._hidden())
+
+    def _hidden(self) -> Container[bytes]:
+        """The keys that exist and of which nothing is shown."""
+        return _Hidden(self) if self.strings else self.due
+
+    # --- Deadlines ----------------------------------------------------------------------------
+
+    def advance(self, now: Millis) -> None:
+        """Judge by another clock."""
+        self.now = now
+        if now > self.arrival:
+            self.arrival = now
+        self.touched.update(self.expiry.advance(now))
+        self.touched.update(self.string_expiry.advance(now))
+
+    @property
+    def expiring_count(self) -> int:
+        """How many streams and strings have a deadline."""
+        return len(self.expiry) + len(self.string_expiry)
+
+    def mean_deadline(self) -> Millis | None:
+        """The mean of the deadlines that have not passed, None if there are none."""
+        total_ms, count = map(
+            sum, zip(self.expiry.not_passed(), self.string_expiry.not_passed(), strict=True)
+        )
+        return Millis(total_ms // count) if count else None
+
+    def next_deadline(self) -> Millis | None:
+        """When ``advance`` will find the next key; may be of a deadline long changed."""
+        times = self.expiry.next(), self.string_expiry.next()
+        return min((time for time in times if time is not None), default=None)
+
+    # --- What was lost ------------------------------------------------------------------------
 
     def lost(self, key: bytes) -> Mapping[RegionId, int]:
         """By origin the highest dot number of the key that a trim or a DEL removed."""
@@ -109,7 +178,8 @@ class Keyspace:
         if stream is None:
             self.streams[key] = stream = Stream(self._node_limits)
             stream.lost = self._trimmed.take(key)
-            self._order.add(key)
+            if key not in self.strings:
+                self._order.add(key)
             self.expiry.note_begun(key)
         return stream
 
@@ -117,8 +187,31 @@ class Keyspace:
         if not stream.exists:
             del self.streams[key]
             self._trimmed.keep(key, stream.lost)
-            self._order.remove(key)
+            if key not in self.strings:
+                self._order.remove(key)
             self.expiry.note_gone(key)
+
+    # --- Strings that begin and end -----------------------------------------------------------
+
+    def string_or_new(self, key: bytes) -> StringRegister:
+        """The string of a key; who gets a new one sets a value, and calls ``note_string``."""
+        string = self.strings.get(key)
+        if string is None:
+            self.strings[key] = string = StringRegister()
+            if key not in self.streams:
+                self._order.add(key)
+        return string
+
+    def note_string(self, key: bytes, string: StringRegister) -> None:
+        """The string has changed: it may be gone, or end at another time."""
+        if len(string):
+            self.string_expiry.set(key, string.deadline(), exists=True)
+            self.touched.update(self.string_expiry.look())
+            return
+        del self.strings[key]
+        self.string_expiry.forget(key)
+        if key not in self.streams:
+            self._order.remove(key)
 
     # --- Registers ----------------------------------------------------------------------------
 
@@ -158,3 +251,16 @@ class Keyspace:
             max(registers.idmp_duration_s.values.values(), default=None),
             max(registers.idmp_maxsize.values.values(), default=None),
         )
+
+
+class _Hidden:
+    """The keys that exist and of which nothing is shown, as their time is over."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, keys: Keyspace) -> None:
+        self._keys = keys
+
+    def __contains__(self, key: object) -> bool:
+        assert isinstance(key, bytes)
+        return self._keys.stream(key) is None and self._keys.string(key) is None

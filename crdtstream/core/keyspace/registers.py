@@ -68,18 +68,24 @@ class KeyRegisters:
         self.idmp_maxsize.forget_covered_by(context)
 
     def deadline(self) -> tuple[Millis, Dot] | None:
-        """The deadline that counts and the dot that set it; None: the key does not expire.
+        """The deadline that counts and the dot that set it; None: the key does not expire."""
+        return deadline_that_counts(self.expiry)
 
-        PERSIST beats every deadline, else the latest counts; of equal ones the lowest dot.
-        """
-        values = self.expiry.values
-        if len(values) == 1:
-            ((dot, deadline),) = values.items()
-            return None if deadline is None else (deadline, dot)
-        winner: tuple[Millis, Dot] | None = None
-        for dot, deadline in sorted(values.items()):
-            if deadline is None:
-                return None
-            if winner is None or deadline > winner[0]:
-                winner = deadline, dot
-        return winner
+
+def deadline_that_counts(expiry: MultiValue[Millis | None]) -> tuple[Millis, Dot] | None:
+    """Of an expiry register: PERSIST beats every deadline, else the latest counts.
+
+    Returns:
+        The deadline and the dot that set it, of equal ones the lowest; None: there is no end.
+    """
+    values = expiry.values
+    if len(values) == 1:
+        ((dot, deadline),) = values.items()
+        return None if deadline is None else (deadline, dot)
+    winner: tuple[Millis, Dot] | None = None
+    for dot, deadline in sorted(values.items()):
+        if deadline is None:
+            return None
+        if winner is None or deadline > winner[0]:
+            winner = deadline, dot
+    return winner

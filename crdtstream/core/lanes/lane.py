@@ -11,7 +11,8 @@ entries, the second of them removed, looks like this:
     fields  *2..............(hole of 31 bytes)*2............
     added   3               entries that were ever put in: what approximate trimming counts
     arrivals [ 12, 1700000000000, 14, 1700000000250 ]
-                            from dot number 12 on entries came here at this time, from 14 on at that
+                            from dot number 12 on entries came here at this time, from 14 on at
+                            that; never at an earlier one than what came before
     idempotent {14: (producer, id)}   of entries that have one, by dot number; None without any
     numbered [ (12, 3, ("q1:0", 7, 40)) ]   dots 12 to 14 are the rows 40 to 42 of a producer's
                             batch 7, as far as they are still there; None without any
@@ -451,6 +452,26 @@ class Lane:
         for found, _, _ in self.scan_back(ID_MIN, StreamId(entry_id - 1)):
             return found
         return ID_MIN
+
+    def last_n_below(self, entry_id: StreamId) -> int:
+        """The dot number of the last entry whose ID is lower, 0 if there is none.  O(log n)."""
+        for _, node, index in self.scan_back(ID_MIN, StreamId(entry_id - 1)):
+            return node.n[index]
+        return 0
+
+    def last_n_before(self, arrived: Millis) -> int:
+        """A dot number up to which all came here before a time, and nothing beyond it; 0: nothing
+        did.
+
+        Cost: O(log n).  Arrivals never go back in a lane.
+        """
+        node = self._rax.last_where(lambda node: node.arrivals[1] < arrived)
+        if node is None:
+            return 0
+        earlier = bisect_left(node.arrivals[1::2], arrived)
+        if 2 * earlier == len(node.arrivals):
+            return node.n[-1]
+        return node.arrivals[2 * earlier] - 1
 
     def count_above(self, entry_id: StreamId) -> int:
         """How many entries have a greater ID.

@@ -25,6 +25,7 @@ from crdtstream.core.effects import (
     AppendColumns,
     CreateGroup,
     DeleteKey,
+    DeleteString,
     DestroyGroup,
     EffectBatch,
     ExpireKey,
@@ -39,6 +40,8 @@ from crdtstream.core.effects import (
     SetGroupMode,
     SetLastId,
     SetStreamConfig,
+    SetString,
+    SetStringExpiry,
     Trim,
     are_stretches,
     ascend,
@@ -219,6 +222,16 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
                 message.set_stream_config.idmp_maxsize = maxsize
         case SetGroupMode():
             _encode_mode(message.set_group_mode, effect)
+        case SetString(key, value, deadline):
+            message.set_string.key, message.set_string.value = key, value
+            if deadline is not None:
+                message.set_string.deadline_ms = deadline
+        case SetStringExpiry(key, deadline):
+            message.set_string_expiry.key = key
+            if deadline is not None:
+                message.set_string_expiry.deadline_ms = deadline
+        case DeleteString(key):
+            message.delete_string.key = key
         case _:
             assert_never(effect)
     return message
@@ -287,14 +300,27 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
             )
         case "set_expiry":
             expiry = message.set_expiry
-            deadline = expiry.deadline_ms if expiry.HasField("deadline_ms") else None
-            return SetExpiry(expiry.key, None if deadline is None else Millis(deadline))
+            return SetExpiry(expiry.key, _decode_deadline(expiry))
         case "set_stream_config":
             return _decode_config(message.set_stream_config)
         case "set_group_mode":
             return _decode_mode(message.set_group_mode)
+        case "set_string":
+            string = message.set_string
+            return SetString(string.key, string.value, _decode_deadline(string))
+        case "set_string_expiry":
+            string_expiry = message.set_string_expiry
+            return SetStringExpiry(string_expiry.key, _decode_deadline(string_expiry))
+        case "delete_string":
+            return DeleteString(message.delete_string.key)
         case _:
             raise BatchError("others.kind: an effect this version does not know; upgrade this node")
+
+
+def _decode_deadline(
+    message: effects_pb2.SetExpiry | effects_pb2.SetString | effects_pb2.SetStringExpiry,
+) -> Millis | None:
+    return Millis(message.deadline_ms) if message.HasField("deadline_ms") else None
 
 
 def _decode_config(message: effects_pb2.SetStreamConfig) -> SetStreamConfig:

@@ -1,0 +1,49 @@
+"""Scripts.  ``pages`` explains the form."""
+
+from typing import Final
+
+TEXT: Final = """
+EVAL script numkeys [key...] [arg...]
+    since 2.6.0; flags noscript stale skip_monitor no_mandatory_keys movablekeys; here runs_script;
+        keys 2# RW access update
+    Runs a script, if it is one of those known here: the lock scripts of redis-py and walrus.
+    That of the script.
+
+EVALSHA sha1 numkeys [key...] [arg...]
+    since 2.6.0; flags noscript stale skip_monitor no_mandatory_keys movablekeys; here runs_script;
+        keys 2# RW access update
+    Runs a known script by the SHA-1 of its text.
+    That of the script.
+
+SCRIPT
+    since 2.6.0
+    Holds the commands on scripts.
+    Depends on the subcommand.
+
+SCRIPT|EXISTS sha1...
+    since 2.6.0; flags noscript; tips request_policy:all_shards, response_policy:agg_logical_and
+    Tells which scripts are known.
+    O(N) for N scripts.
+
+SCRIPT|FLUSH [flush-type: ASYNC | SYNC]@6.2.0
+    since 2.6.0; flags noscript; tips request_policy:all_nodes, response_policy:all_succeeded
+    Does nothing, as known scripts stay.
+    O(1)
+    6.2.0: ASYNC and SYNC.
+
+SCRIPT|HELP
+    since 5.0.0; flags loading stale
+    Lists the subcommands.
+    O(1)
+
+SCRIPT|KILL
+    since 2.6.0; flags noscript allow_busy; tips request_policy:all_shards,
+        response_policy:one_succeeded
+    Answers that no script is running.
+    O(1)
+
+SCRIPT|LOAD script
+    since 2.6.0; flags noscript stale; tips request_policy:all_nodes, response_policy:all_succeeded
+    Tells the SHA-1 of a script, if it is one of those known here.
+    O(N) for N bytes of the script.
+"""
