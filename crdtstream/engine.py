@@ -15,8 +15,8 @@ import contextlib
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import Final, Generic, TypeVar
 
@@ -27,6 +27,7 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.folder import write_change
+from crdtstream.region.histogram import Histogram
 from crdtstream.region.ready import Notice, Parcel, Ready
 from crdtstream.region.region import Region
 from crdtstream.store.errors import StoreError
@@ -46,6 +47,12 @@ FOLDER_RETRY_SECONDS: Final = 1.0
 # How often a program's change looks whether it may go ahead.
 HELD_BACK_SECONDS: Final = 0.02
 
+COMMIT_US_BOUNDS: Final = (
+    *(100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000),
+    *(250_000, 500_000, 1_000_000, 2_500_000, 5_000_000),
+)
+COMMIT_RECORDS_BOUNDS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000)
+
 
 class OutcomeUnknownError(Exception):
     """The disk refused while a change was being made durable: it may be written, or not."""
@@ -53,16 +60,35 @@ class OutcomeUnknownError(Exception):
 
 @dataclass(slots=True)
 class EngineStats:
-    """Counters since the engine was made."""
+    """Counters since the engine was made.
+
+    Attributes:
+        batches_committed: of the records committed, those with effects; the others are local.
+        commit_us: how long the commits took that succeeded, in microseconds.
+        commit_records: how many records each of them had.
+        sync_us: how long syncs took that were no part of a commit.
+    """
 
     commits: int = 0
     records_committed: int = 0
+    batches_committed: int = 0
+    bytes_committed: int = 0
     commit_failures: int = 0
+    commit_us: Histogram = field(default_factory=lambda: Histogram(COMMIT_US_BOUNDS))
+    commit_records: Histogram = field(default_factory=lambda: Histogram(COMMIT_RECORDS_BOUNDS))
+    sync_us: Histogram = field(default_factory=lambda: Histogram(COMMIT_US_BOUNDS))
 
 
 def wall_clock() -> Millis:
     """Milliseconds since the epoch, as this machine believes."""
     return Millis(time.time_ns() // 1_000_000)
+
+
+def wall_clock_off_by(offset_ms: int) -> Callable[[], Millis]:
+    """The wall clock of a machine whose time is wrong."""
+    if not offset_ms:
+        return wall_clock
+    return lambda: Millis(time.time_ns() // 1_000_000 + offset_ms)
 
 
 def random_uid() -> DatabaseUid:
@@ -232,6 +258,7 @@ class Engine:
         records = self._take_records()
         pause = RETRY_SECONDS_FIRST
         while True:
+            began_ns = time.perf_counter_ns()
             try:
                 await self.log.append(records)
                 break
@@ -241,12 +268,20 @@ class Engine:
                     raise
                 await asyncio.sleep(pause)
                 pause = min(RETRY_SECONDS_MAX, pause * 2)
-        self.stats.commits += 1
-        self.stats.records_committed += len(records)
+        self._count_commit(records, time.perf_counter_ns() - began_ns)
         is_durable = self.fsync is Fsync.ALWAYS
         self.region.note_logged(self.log.last_seq, self.now(), durable=is_durable)
         # Who waits for this commit need not wait for the event loop's next turn.
         self._end_tick()
+
+    def _count_commit(self, records: Sequence[Record], ns: int) -> None:
+        stats = self.stats
+        stats.commits += 1
+        stats.records_committed += len(records)
+        stats.batches_committed += sum(record.batch is not None for record in records)
+        stats.bytes_committed += sum(map(record_bytes, records))
+        stats.commit_us.note(ns // 1000)
+        stats.commit_records.note(len(records))
 
     def _note_refused(self, error: StoreError) -> None:
         self.stats.commit_failures += 1
@@ -263,11 +298,13 @@ class Engine:
 
     async def _sync(self) -> None:
         mark = self.region.outstanding.mark()
+        began_ns = time.perf_counter_ns()
         try:
             await self.log.sync()
         except StoreError as error:
             self._note_refused(error)
             return
+        self.stats.sync_us.note((time.perf_counter_ns() - began_ns) // 1000)
         self.region.note_synced(mark, self.now())
 
     # --- The folder ---------------------------------------------------------------------------
@@ -295,19 +332,32 @@ class Engine:
 
     # --- Programs -----------------------------------------------------------------------------
 
-    async def change(self, change: Callable[[Replica, Millis], T]) -> T:
+    async def change(self, change: Callable[[Replica, Millis], T], *, writes: int = 1) -> T:
         """Change the replica; returns once everything seen and done is in the log.
+
+        Args:
+            writes: how many it counts as while what lags is bounded.
 
         Raises:
             CommandError: writes are refused; nothing has changed then.  Or what ``change`` raises.
             OutcomeUnknownError: the disk refused.
         """
         region = self.region
-        while region.is_congested or region.database.pause is not None:  # noqa: ASYNC110 - nobody tells when it is over
+        asked_ms = self.now()
+        while self._holds_back(writes, asked_ms):  # noqa: ASYNC110 - nobody tells when it is over
             await asyncio.sleep(HELD_BACK_SECONDS)
         program = _Program[T]()
-        region.change(self.now(), change, program)
+        region.change(self.now(), change, program, writes=writes)
         return await program.told
+
+    def _holds_back(self, writes: int, asked_ms: Millis) -> bool:
+        """Whether a program that asked to write then has to wait."""
+        region = self.region
+        return (
+            region.is_congested
+            or region.database.pause is not None
+            or region.staleness.holds_back(writes, asked_ms, self.now())
+        )
 
 
 class _Program(Generic[T]):

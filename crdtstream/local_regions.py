@@ -47,8 +47,10 @@ LOG_LINES_SHOWN: Final = 15
 _OWN_VARIABLES: Final = ("REGION", "DIR", "HOST", "RESP_PORT", "GRPC_PORT", "HTTP_PORT", "PEERS")
 
 SettingValue = str | int
+# A table of the file is a mapping.
+Settings = Mapping[str, SettingValue | Mapping[str, SettingValue]]
 # What the file of a region says of itself; all else is somebody's choice.
-_OWN_KEYS: Final = ("region", "dir", "host", "resp_port", "grpc_port", "http_port", "peers")
+OWN_KEYS: Final = ("region", "dir", "host", "resp_port", "grpc_port", "http_port", "peers")
 
 
 class LocalRegionsError(Exception):
@@ -118,12 +120,20 @@ def layout(count: int, folder: Path, *, base_port: int = RESP_PORT_BASE) -> list
 
 
 def settings_text(
-    own: LocalRegion, regions: Iterable[LocalRegion], settings: Mapping[str, SettingValue]
+    own: LocalRegion,
+    regions: Iterable[LocalRegion],
+    settings: Settings,
+    *,
+    ways: Mapping[RegionId, str] | None = None,
 ) -> str:
-    """The TOML file of one of the regions; ``settings`` are further keys, the same for all.
+    """The TOML file of one of the regions.
 
     What else stands in the file that is there, from CONFIG REWRITE or by hand, is kept, without
     its comments.
+
+    Args:
+        settings: further keys.
+        ways: addresses by which it reaches peers, where they are not the peers' own.
     """
     # A JSON string or number is one of TOML too.
     lines = [
@@ -135,10 +145,9 @@ def settings_text(
         f"grpc_port = {own.grpc_port}",
         f"http_port = {own.http_port}",
     ]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
     tables = []
-    for key, value in _kept(own.config, [*_OWN_KEYS, *settings]):
-        if isinstance(value, dict):
+    for key, value in [*settings.items(), *_kept(own.config, [*OWN_KEYS, *settings])]:
+        if isinstance(value, Mapping):
             tables += ["", f"[{key}]", *(f"{k} = {json.dumps(v)}" for k, v in value.items())]
         else:
             lines.append(f"{key} = {json.dumps(value)}")
@@ -146,8 +155,21 @@ def settings_text(
     for peer in regions:
         if peer.region != own.region:
             lines += ["", "[[peers]]", f"region = {peer.region}"]
-            lines += [f"address = {json.dumps(peer.grpc_address)}"]
+            address = (ways or {}).get(peer.region, peer.grpc_address)
+            lines += [f"address = {json.dumps(address)}"]
     return "\n".join(lines) + "\n"
+
+
+def _merged(*given: Settings) -> Settings:
+    """All of them, key by key, also within tables; later ones beat earlier ones."""
+    found: dict[str, SettingValue | Mapping[str, SettingValue]] = {}
+    for settings in given:
+        for key, value in settings.items():
+            before = found.get(key)
+            if isinstance(value, Mapping) and isinstance(before, Mapping):
+                value = {**before, **value}
+            found[key] = value
+    return found
 
 
 def _kept(path: Path, written: Collection[str]) -> list[tuple[str, Any]]:
@@ -166,6 +188,10 @@ class LocalRegions:
         count: regions 1 to ``count``.
         folder: of settings, data and logs; made if missing.
         settings: keys of the node settings, the same for all.
+        settings_of: of single regions, besides.
+        ways: by (puller, peer) the address by which the one reaches the other, where it is not the
+            peer's own.
+        environment: further variables for the processes.
 
     Raises:
         LocalRegionsError: the ports do not fit, or the folder is in use.
@@ -177,10 +203,16 @@ class LocalRegions:
         folder: Path,
         *,
         base_port: int = RESP_PORT_BASE,
-        settings: Mapping[str, SettingValue] | None = None,
+        settings: Settings | None = None,
+        settings_of: Mapping[RegionId, Settings] | None = None,
+        ways: Mapping[tuple[RegionId, RegionId], str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.regions = layout(count, folder, base_port=base_port)
         self._settings = settings or {}
+        self._settings_of = settings_of or {}
+        self._ways = ways or {}
+        self._environment = environment or {}
         self._processes: dict[RegionId, subprocess.Popen[bytes]] = {}
         self._lock = _lock(folder)
 
@@ -192,8 +224,15 @@ class LocalRegions:
         """
         _check_ports(self.regions)
         for own in self.regions:
-            own.config.write_text(settings_text(own, self.regions, self._settings))
+            self.configure(own.region)
             self.start(own.region)
+
+    def configure(self, region: RegionId, settings: Settings | None = None) -> None:
+        """Write the region's settings; ``settings`` beat those that were given for it before."""
+        own = self._of(region)
+        given = _merged(self._settings, self._settings_of.get(region, {}), settings or {})
+        ways = {peer: way for (puller, peer), way in self._ways.items() if puller == region}
+        own.config.write_text(settings_text(own, self.regions, given, ways=ways))
 
     def start(self, region: RegionId) -> None:
         """Start one region, with the settings and the data that are in the folder."""
@@ -203,7 +242,8 @@ class LocalRegions:
         command += ["--config", str(own.config)]
         own_variables = {f"{ENV_PREFIX}{name}" for name in _OWN_VARIABLES}
         environment = {
-            name: value for name, value in os.environ.items() if name not in own_variables
+            **{name: value for name, value in os.environ.items() if name not in own_variables},
+            **self._environment,
         }
         with own.log.open("ab") as log:
             # A session of its own: Ctrl-C comes to us, and we end the nodes in good order.

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import importlib.metadata
+import os
 import secrets
 import signal
 import ssl
@@ -11,22 +12,27 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import grpc
 import structlog
 import uvloop
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from starlette.applications import Starlette
 
-from crdtstream.admin.health import HealthPages, http_server, listening_socket
 from crdtstream.admin.service import AdminService, NodeParts
 from crdtstream.admin.tunables import Tunables
 from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
-from crdtstream.engine import Engine, random_uid, uniform, wall_clock
+from crdtstream.engine import Engine, random_uid, uniform, wall_clock_off_by
 from crdtstream.folder import begin_database, read_folder
+from crdtstream.http.app import make_app
+from crdtstream.http.parts import HttpParts
+from crdtstream.http.server import http_server, listening_socket
+from crdtstream.metrics.page import MetricsPage
+from crdtstream.metrics.parts import ClientFigures, MetricsParts
 from crdtstream.query.service import QueryService
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
@@ -52,17 +58,19 @@ from crdtstream.v1 import (
 logger = structlog.get_logger(__name__)
 
 HEALTH_SECONDS: Final = 0.25
+ASKING_SECONDS: Final = 0.01
+EXIT_STOPPED: Final = 0
 EXIT_FAILED: Final = 1
 # Entries are long-lived; a collection of the youngest per 700 allocations finds next to nothing.
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 APPEND_BYTES_MAX: Final = 64 << 20
 # Calls at a time on the query port.
 QUERY_CALLS_MAX: Final = 256
-SERVICES: Final = (
-    replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name,
-    admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
-    query_pb2.DESCRIPTOR.services_by_name["Query"].full_name,
-)
+REPLICATION: Final = replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name
+ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+QUERY: Final = query_pb2.DESCRIPTOR.services_by_name["Query"].full_name
+SERVING: Final = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class NodeError(Exception):
@@ -71,25 +79,31 @@ class NodeError(Exception):
 
 def run(
     settings: NodeSettings, *, config_file: Path | None = None, begins_database: bool = False
-) -> None:
-    """Run a region node until SIGTERM, SIGINT or SHUTDOWN.
+) -> NoReturn:
+    """Run a region node until SIGTERM, SIGINT or SHUTDOWN, and end this process.
+
+    The exit status is 0, or 1 with the reason on stderr if the node cannot start or has to stop.
 
     Args:
         config_file: where the settings came from, for CONFIG REWRITE.
         begins_database: the folder is empty, and a new database begins with it.
-
-    Raises:
-        SystemExit: 1, with the reason on stderr, if it cannot start or has to stop.
     """
     if not __debug__:
         raise SystemExit("this program checks itself with assertions: run Python without -O")
+    _begin_drill(settings)
+    node = Node(settings, config_file=config_file, begins_database=begins_database)
+    status = EXIT_STOPPED
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            node = Node(settings, config_file=config_file, begins_database=begins_database)
             runner.run(node.run())
     except (NodeError, StoreError) as error:
         sys.stderr.write(f"region {settings.region}: {error}\n")
-        raise SystemExit(EXIT_FAILED) from error
+        status = EXIT_FAILED
+    # Python would take each object apart, for seconds with many streams, while whoever starts the
+    # node again waits for that.  The log is closed, and nothing else is left to do.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 class Node:
@@ -106,6 +120,7 @@ class Node:
         self.config_file = config_file
         self._begins_database = begins_database
         self.region = RegionId(settings.region)
+        self._now = wall_clock_off_by(settings.drill.clock_offset_ms)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -153,7 +168,7 @@ class Node:
             Database(replica),
             seq=log.last_seq,
             folder=await self._read_folder(log),
-            now=wall_clock(),
+            now=self._now(),
             identity=Identity(self.region, settings.database_id, secrets.randbits(63)),
             addresses=peers,
             encode=encode,
@@ -162,7 +177,7 @@ class Node:
             make_uid=random_uid,
             limits=_region_limits(settings.limits),
         )
-        engine = Engine(region, log, fsync=fsync)
+        engine = Engine(region, log, fsync=fsync, now=self._now)
         await engine.begin()
         # What was just read back lives as long as the node: let no collection walk over it.
         gc.collect()
@@ -183,7 +198,7 @@ class Node:
     async def _serve(self, tasks: asyncio.TaskGroup, engine: Engine, log: SqliteLog) -> None:
         """Everything between recovery and the end of the log's life."""
         settings, region = self.settings, engine.region
-        tunables = Tunables(region.replica, log, settings)
+        tunables = Tunables(region, log, settings)
         await tunables.restore()
         batch_bytes_max = settings.limits.batch_bytes_max
         pullers = [
@@ -193,15 +208,33 @@ class Node:
         replication = ReplicationService(engine)
         resp = RespServer(engine, settings, config_file=self.config_file)
         resp.shut_down = self._stop.set
+        version, started_ms = importlib.metadata.version("crdtstream"), engine.now()
         admin = AdminService(
             NodeParts(
                 settings=settings,
                 engine=engine,
                 tunables=tunables,
-                version=importlib.metadata.version("crdtstream"),
-                started_ms=engine.now(),
+                version=version,
+                started_ms=started_ms,
                 clients=lambda: len(resp.connections),
                 log_bytes=log.bytes_on_disk,
+            )
+        )
+        metrics = MetricsPage(
+            MetricsParts(
+                settings=settings,
+                engine=engine,
+                version=version,
+                clients=lambda: _client_figures(resp),
+                log_bytes=log.bytes_on_disk,
+            )
+        )
+        pages = make_app(
+            HttpParts(
+                settings=settings,
+                engine=engine,
+                version=version,
+                metrics_text=metrics.text,
             )
         )
         committer = tasks.create_task(engine.run())
@@ -209,11 +242,16 @@ class Node:
             # The engine stops last: those who end before it still wait for commits.
             serving.callback(engine.stop)
             query = QueryService(engine, settings)
-            await serving.enter_async_context(self._grpc_server(replication, admin, query, engine))
+            await serving.enter_async_context(
+                self._grpc_server(tasks, replication, admin, query, engine)
+            )
             await serving.enter_async_context(self._query_server(query))
-            await serving.enter_async_context(self._http_server(tasks, engine))
+            for watching in (metrics.stalls, metrics.walker):
+                serving.callback(tasks.create_task(watching.run()).cancel)
+            await serving.enter_async_context(self._http_server(tasks, pages))
             for puller in pullers:
                 serving.callback(tasks.create_task(puller.run()).cancel)
+            await self._ask_peers(region)
             try:
                 await resp.start(settings.host, settings.resp_port)
             except OSError as error:
@@ -230,9 +268,21 @@ class Node:
             logger.info("stopping", region=self.region)
         await committer
 
+    async def _ask_peers(self, region: Region) -> None:
+        """Let clients in when it is known what was missed, so that they are not refused for that.
+
+        It is bounded by ``limits.catch_up_answer_ms_max``.
+        """
+        opening = region.opening
+        while opening.catching_up.is_asking and not opening.readiness.is_recovering:
+            if self._stop.is_set():
+                return
+            await asyncio.sleep(ASKING_SECONDS)
+
     @contextlib.asynccontextmanager
     async def _grpc_server(
         self,
+        tasks: asyncio.TaskGroup,
         replication: ReplicationService,
         admin: AdminService,
         query: QueryService,
@@ -259,18 +309,19 @@ class Node:
         query_pb2_grpc.add_QueryServicer_to_server(query, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         reflection.enable_server_reflection(
-            (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+            (REPLICATION, ADMIN, QUERY, health.SERVICE_NAME, reflection.SERVICE_NAME), server
         )
         try:
             server.add_insecure_port(f"{settings.host}:{settings.grpc_port}")
         except RuntimeError as error:
             raise _address_error("grpc_port", settings.host, settings.grpc_port) from error
         await server.start()
-        telling = asyncio.create_task(_tell_health(healthy, engine))
+        telling = tasks.create_task(_tell_health(healthy, engine))
         try:
             yield
         finally:
             telling.cancel()
+            await healthy.enter_graceful_shutdown()
             engine.region.links.stop()
             await server.stop(grace=0.5)
 
@@ -305,13 +356,13 @@ class Node:
             await server.stop(grace=0.5)
 
     @contextlib.asynccontextmanager
-    async def _http_server(self, tasks: asyncio.TaskGroup, engine: Engine) -> AsyncIterator[None]:
+    async def _http_server(self, tasks: asyncio.TaskGroup, pages: Starlette) -> AsyncIterator[None]:
         settings = self.settings
         try:
             listener = listening_socket(settings.host, settings.http_port)
         except OSError as error:
             raise _address_error("http_port", settings.host, settings.http_port) from error
-        server = http_server(HealthPages(engine).app())
+        server = http_server(pages)
         serving = tasks.create_task(server.serve(sockets=[listener]))
         try:
             yield
@@ -321,19 +372,62 @@ class Node:
 
 
 async def _tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> None:
-    """Keep the standard gRPC health service current."""
-    told = None
+    """Keep the standard gRPC health service current; each service has a meaning of its own.
+
+    "" (the node)   it takes writes
+    Query           it is known which database it serves, so it can be read
+    Replication     peers can pull from its log, also while it takes no writes itself
+    Admin           operators can look, and put it right
+    """
+    told: dict[str, bool] = {}
     while True:
-        status = (
-            health_pb2.HealthCheckResponse.SERVING
-            if engine.region.refuses_writes is None
-            else health_pb2.HealthCheckResponse.NOT_SERVING
-        )
-        if status != told:
-            told = status
-            for service in ("", *SERVICES):
-                await healthy.set(service, status)
+        region = engine.region
+        serves = {
+            "": region.refuses_writes is None,
+            QUERY: bool(region.replica.database_uid),
+            REPLICATION: True,
+            ADMIN: True,
+        }
+        for service, is_serving in serves.items():
+            if told.get(service) is not is_serving:
+                told[service] = is_serving
+                await healthy.set(service, SERVING if is_serving else NOT_SERVING)
         await asyncio.sleep(HEALTH_SECONDS)
+
+
+def _begin_drill(settings: NodeSettings) -> None:
+    """Warn of what a rehearsal makes wrong with this node; plant the bug that it is to have."""
+    drill = settings.drill
+    if drill.clock_offset_ms:
+        logger.warning(
+            "rehearsal: this node's clock is wrong on purpose (drill.clock_offset_ms)",
+            region=settings.region,
+            offset_ms=drill.clock_offset_ms,
+        )
+    if drill.plant != "none":
+        from crdtstream.drill.planted import plant
+
+        logger.warning(
+            "rehearsal: this node has a bug on purpose (drill.plant) and will lose data",
+            region=settings.region,
+            plant=drill.plant,
+        )
+        plant(drill.plant)
+
+
+def _client_figures(resp: RespServer) -> ClientFigures:
+    connections = resp.connections.values()
+    totals = resp.traffic.totals()
+    return ClientFigures(
+        connected=len(connections),
+        clients_max=resp.limits.clients_max,
+        blocked=resp.database.waiting_count + sum(one.is_postponed for one in connections),
+        connections=totals["total_connections_received"],
+        rejected=totals["rejected_connections"],
+        cut_off_unread=totals["client_output_buffer_limit_disconnections"],
+        received_bytes=totals["total_net_input_bytes"],
+        sent_bytes=totals["total_net_output_bytes"],
+    )
 
 
 def _region_limits(limits: Limits) -> RegionLimits:

@@ -9,11 +9,12 @@ Always so: a node that other machines can reach asks its clients for a password.
 
 import difflib
 import ipaddress
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -28,6 +29,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from crdtstream.core.ids import REGION_MAX
+from crdtstream.core.redis_version import DEFAULT, WANTED, parse_redis_version
 
 ENV_PREFIX: Final = "CRDTSTREAM_"
 HOST_DEFAULT: Final = "127.0.0.1"
@@ -39,6 +41,10 @@ GRPC_PORT_BASE: Final = 7380
 HTTP_PORT_BASE: Final = 8380
 
 I32_MAX: Final = (1 << 31) - 1
+# Ten years; an ID keeps what a wrong clock gave it for good.
+CLOCK_OFFSET_MS_MAX: Final = 3_650 * 86_400_000
+# Must be 1 in the environment of a node that is to have a bug.
+DRILL_PLANTS_VARIABLE: Final = "CRDTSTREAM_DRILL_PLANTS"
 
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]+):(?P<port>[0-9]{1,5})")
 
@@ -120,6 +126,16 @@ class Limits(BaseModel):
         shutdown_ms_max: what clients and links get to finish when the node stops, in ms.  0: none.
             5 s.
         skew_warning_ms: clocks further apart than this are reported, in ms.  0: never.  1 s.
+        catch_up_answer_ms_max: how long a node that starts waits for its peers to say what they
+            have, in ms, before it takes writes without them.  0: it takes writes at once, however
+            far behind it is.  2 s: longer than three round trips around the world, and a lone
+            survivor serves soon.
+        catch_up_stall_ms_max: a node that came back behind its peers takes writes nevertheless
+            when nothing that lacks has come for this long, in ms; more than inbox_wait_ms_max,
+            after which peers relay.  10 s.
+        metrics_names_max: how many streams and how many groups ``/metrics`` names one by one, those
+            with the most in them; sums tell of all.  0: none, so that no name of a key can be read
+            there.  100: what a dashboard can show.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -144,6 +160,9 @@ class Limits(BaseModel):
     link_silence_ms_max: int = Field(default=3_000, ge=20)
     shutdown_ms_max: int = Field(default=5_000, ge=0)
     skew_warning_ms: int = Field(default=1_000, ge=0)
+    catch_up_answer_ms_max: int = Field(default=2_000, ge=0)
+    catch_up_stall_ms_max: int = Field(default=10_000, ge=1)
+    metrics_names_max: int = Field(default=100, ge=0, le=10_000)
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
@@ -152,6 +171,8 @@ class Limits(BaseModel):
             problems.append("backoff_ms_min must not exceed backoff_ms_max")
         if self.link_silence_ms_max <= self.heartbeat_interval_ms:
             problems.append("link_silence_ms_max must exceed heartbeat_interval_ms")
+        if self.catch_up_stall_ms_max <= self.inbox_wait_ms_max:
+            problems.append("catch_up_stall_ms_max must exceed inbox_wait_ms_max")
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -198,6 +219,42 @@ class QueryPort(BaseModel):
         return self
 
 
+class Drill(BaseModel):
+    """The table ``[drill]``: for rehearsals on data that nobody needs, and for nothing else.
+
+    Attributes:
+        clock_offset_ms: this node's wall clock is wrong by so much, in ms; IDs, expiry, TIME and
+            what peers hear of its clock follow.  IDs that it gives stay wrong.  0: it is right.
+        plant: a bug that the rehearsal must notice: replies leave before their records are in the
+            log (``ack-before-commit``), other regions hear of one acknowledged entry too many
+            (``frontier-too-far``), a restart does not read some entries back
+            (``dot-lost-on-restart``), or health says yes while writes are refused
+            (``healthy-while-stale``).  Refused unless CRDTSTREAM_DRILL_PLANTS=1 stands in the
+            environment.  ``none``: none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    clock_offset_ms: int = Field(default=0, ge=-CLOCK_OFFSET_MS_MAX, le=CLOCK_OFFSET_MS_MAX)
+    plant: Literal[
+        "none",
+        "ack-before-commit",
+        "frontier-too-far",
+        "dot-lost-on-restart",
+        "healthy-while-stale",
+    ] = "none"
+
+    @field_validator("plant")
+    @classmethod
+    def _is_wanted(cls, plant: str) -> str:
+        if plant != "none" and os.environ.get(DRILL_PLANTS_VARIABLE) != "1":
+            raise ValueError(
+                f"{plant} is a bug that loses data, for rehearsals only; to have it on a node whose"
+                f" data nobody needs, set {DRILL_PLANTS_VARIABLE}=1 in its environment"
+            )
+        return plant
+
+
 def _port(base: int) -> Any:
     """A port field: base + region unless given."""
     return Field(
@@ -224,12 +281,34 @@ class NodeSettings(BaseSettings):
         resp_port: for Redis clients.  6380 + region, so that region 1 is next to Redis's 6379.
         grpc_port: for peers and ``crdtstream``/``rladmin``.  7380 + region.
         http_port: for health checks and metrics.  8380 + region.
+        announce_hosts: further names and addresses by which clients know this node, for those who
+            look for their endpoint in ``/v1/bdbs``; the first one is its DNS name there.  None:
+            the name by which the client asks, and ``host``.
+        announce_port: the port of ``resp_port`` as clients know it, behind a proxy.  0: the same.
+        availability_lag_tolerance_ms: how far behind its peers a region may be and still count as
+            available when asked with ``extend_check=lag``, in ms.  100 as in Redis Enterprise;
+            more than the longest round trip between regions.
+        availability_in_minority: what a region answers to that question while it hears so few
+            peers that it may be the one that is cut off: ``unavailable``; or ``available``, for a
+            region whose peers are lost.
         peers: the other regions.  None: a database of one region.
         crdt_xadd_id_uniqueness_mode: which IDs XADD accepts: ``strict`` (only such as no other
             region can make), ``semi-strict`` (explicit ones too), ``liberal`` (as in Redis).
             Counts for a new folder; later ``rladmin tune`` changes it, and that is kept.
         crdt_xgroup_create_mkstream: ``explicit``: XGROUP CREATE on a missing key wants MKSTREAM,
             as in Redis; ``implicit``: it makes the stream.
+        max_replication_lag_effects: how many effects of this region may be in no other region yet;
+            what a lost region could take with it.  0: no bound, as nothing is refused then.
+        max_replication_lag_ms: for how long, in ms, an effect may be in no other region.  0: no
+            bound.
+        replication_lag_action: what happens at these bounds: ``warn`` (a line in the log),
+            ``throttle`` (writes wait, at most 1 s each) or ``refuse`` (writes are answered LAGGED).
+            ``warn``, as the others cost availability.
+        crdt_xread_mode: ``by-id``: XREAD returns what is above the ID, as in Redis, and skips what
+            arrives late below it; ``never-skip``: what the reader was not given.
+        redis_version: the Redis that clients are told they speak to (HELLO, INFO), 7.4.0 to 8.10.
+            Fields of replies that are newer are left out; commands work all the same.  8.2.3: the
+            version that replies are compared with.
         appendfsync: ``always``: a reply means that the disk has it; ``everysec``: a power cut may
             cost a second, a killed process nothing; ``no``: when the system pleases.
         stream_node_max_entries: entries per macro node.  0: no limit.  100 as in Redis.
@@ -249,6 +328,7 @@ class NodeSettings(BaseSettings):
         log_level: least severe line of the log to print.
         limits: see Limits.
         query: see QueryPort.
+        drill: see Drill.
     """
 
     model_config = SettingsConfigDict(
@@ -268,9 +348,18 @@ class NodeSettings(BaseSettings):
     resp_port: int = _port(RESP_PORT_BASE)
     grpc_port: int = _port(GRPC_PORT_BASE)
     http_port: int = _port(HTTP_PORT_BASE)
+    announce_hosts: tuple[Annotated[str, Field(pattern=r"^[0-9A-Za-z_.:-]{1,253}$")], ...] = ()
+    announce_port: int = Field(default=0, ge=0, le=65535)
+    availability_lag_tolerance_ms: int = Field(default=100, ge=0, le=I32_MAX)
+    availability_in_minority: Literal["unavailable", "available"] = "unavailable"
     peers: tuple[Peer, ...] = ()
     crdt_xadd_id_uniqueness_mode: Literal["strict", "semi-strict", "liberal"] = "strict"
     crdt_xgroup_create_mkstream: Literal["explicit", "implicit"] = "explicit"
+    max_replication_lag_effects: int = Field(default=0, ge=0, le=10**12)
+    max_replication_lag_ms: int = Field(default=0, ge=0, le=I32_MAX)
+    replication_lag_action: Literal["warn", "throttle", "refuse"] = "warn"
+    crdt_xread_mode: Literal["by-id", "never-skip"] = "by-id"
+    redis_version: str = str(DEFAULT)
     appendfsync: Literal["always", "everysec", "no"] = "always"
     stream_node_max_entries: int = Field(default=100, ge=0)
     stream_node_max_bytes: int = Field(default=4096, ge=0)
@@ -284,6 +373,7 @@ class NodeSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     limits: Limits = Limits()
     query: QueryPort = QueryPort()
+    drill: Drill = Drill()
 
     @classmethod
     def settings_customise_sources(
@@ -306,6 +396,13 @@ class NodeSettings(BaseSettings):
                 " set requirepass, or listen on 127.0.0.1"
             )
         return host
+
+    @field_validator("redis_version")
+    @classmethod
+    def _is_a_version(cls, version: str) -> str:
+        if parse_redis_version(version) is None:
+            raise ValueError(f"must be {WANTED}")
+        return version
 
     @field_validator("grpc_port", "http_port")
     @classmethod
@@ -413,6 +510,7 @@ def _dotted(where: Sequence[int | str]) -> str:
 def _allowed_beside(where: Sequence[int | str]) -> list[str]:
     """The keys that exist where the unknown one stands."""
     tables: dict[int | str, type[BaseModel]] = {
+        "drill": Drill,
         "limits": Limits,
         "peers": Peer,
         "query": QueryPort,

@@ -46,6 +46,9 @@ class AdminClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._channel.close()
 
     def status(

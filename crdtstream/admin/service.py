@@ -7,7 +7,7 @@ from typing import Final
 
 import grpc
 
-from crdtstream.admin.tunables import ALLOWED, Tunables, TuneError
+from crdtstream.admin.tunables import Tunables, TuneError
 from crdtstream.commands.streams.xinfo import lag
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.stream import Stream
@@ -157,6 +157,7 @@ class AdminService(rpc.AdminServicer):
             effects_received=pulled.effects,
             bytes_received=pulled.bytes_wire,
             bytes_uncompressed=pulled.bytes_uncompressed,
+            bytes_again=pulled.bytes_again,
             batches_sent=served.batches,
             effects_sent=served.effects,
             bytes_sent=served.bytes_wire,
@@ -168,9 +169,10 @@ class AdminService(rpc.AdminServicer):
         )
 
     def _tunables(self) -> list[pb.Tunable]:
+        tunables = self._parts.tunables
         return [
-            pb.Tunable(name=name, value=value, allowed=ALLOWED.get(name, ()))
-            for name, value in sorted(self._parts.tunables.values().items())
+            pb.Tunable(name=name, value=value, allowed=tunables.allowed(name))
+            for name, value in sorted(tunables.values().items())
         ]
 
     def _streams(self) -> list[pb.StreamStatus]:
@@ -178,8 +180,8 @@ class AdminService(rpc.AdminServicer):
         found = []
         for key in sorted(replica):
             stream = replica.stream(key)
-            assert stream is not None
-            found.append(_stream_status(key, stream))
+            if stream is not None:
+                found.append(_stream_status(key, stream))
         return found
 
 

@@ -8,44 +8,39 @@ hears of it.  It goes two ways:
                          └── forward ──> links ··> hand_out in every other region
 
 Names are of three kinds, each a space of its own; one name of two kinds has nothing in common.
+Who listens in other regions is known by number only (``elsewhere.py``); ``on_change`` says what is
+to be told to them.
 
 Always so: a name nobody listens to leaves nothing behind; ``session.subscriptions`` is the number
 of names that the session listens to.
 """
 
 from collections.abc import Callable, Collection
-from enum import Enum
 from typing import Protocol, TypeAlias
 
-from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import CommandError, Push
+from crdtstream.core.ids import RegionId
+from crdtstream.database.elsewhere import Elsewhere
+from crdtstream.database.listening import Kind, Patterns
 from crdtstream.database.session import Session
-
-
-class Kind(Enum):
-    """What one can listen to; the value begins Redis's words for it (``psubscribe``, ``pmessage``).
-
-    A shard channel is, on a server that is no cluster, a channel that patterns do not see.
-    """
-
-    CHANNEL = b""
-    PATTERN = b"p"
-    SHARD = b"s"
-
 
 Deliver: TypeAlias = Callable[[Collection[Session], Push], None]
 
 
 class Forward(Protocol):
-    """Sends a publication to other regions."""
+    """Sends a publication to other regions; returns those that it is on its way to."""
 
-    def __call__(self, channel: bytes, payload: bytes, *, sharded: bool) -> None: ...
+    def __call__(
+        self, channel: bytes, payload: bytes, *, sharded: bool
+    ) -> Collection[RegionId]: ...
 
 
 class Channels:
     """The subscriptions of all clients of one region.
 
     Attributes:
+        elsewhere: how many listen in other regions, as far as these have said.
+        on_change: told that the number of listeners to a name has changed; the shell sets it.
         deliver: tells listeners; the shell sets it.  It may make ``forget`` be called.
         forward: sends a publication of this region to the others; the shell sets it.
         forward_bytes_max: channel and payload together, beyond which PUBLISH is refused; None:
@@ -56,6 +51,8 @@ class Channels:
         self.deliver: Deliver = lambda _listeners, _push: None
         self.forward: Forward = _forward_nowhere
         self.forward_bytes_max: int | None = None
+        self.elsewhere = Elsewhere()
+        self.on_change: Callable[[Kind, bytes], None] = _nobody_is_told
         # Dicts for sets: they keep the order in which names and listeners came.
         self._listeners: dict[Kind, dict[bytes, dict[Session, None]]] = {kind: {} for kind in Kind}
         self._names: dict[Session, dict[Kind, dict[bytes, None]]] = {}
@@ -74,6 +71,7 @@ class Channels:
         if kind is Kind.PATTERN and not listeners:
             self._patterns.add(name)
         listeners[session] = None
+        self.on_change(kind, name)
 
     def unsubscribe(self, session: Session, kind: Kind, name: bytes) -> None:
         """Listen to a name no more."""
@@ -90,6 +88,7 @@ class Channels:
             del self._listeners[kind][name]
             if kind is Kind.PATTERN:
                 self._patterns.remove(name)
+        self.on_change(kind, name)
 
     def forget(self, session: Session) -> None:
         """Stop listening to anything: RESET, or the client is gone."""
@@ -109,11 +108,20 @@ class Channels:
         return 0 if names is None else len(names[kind])
 
     def active(self, kind: Kind) -> Collection[bytes]:
-        """The names that anyone listens to."""
+        """The names that anyone listens to in this region."""
         return self._listeners[kind].keys()
 
+    def active_anywhere(self, kind: Kind) -> Collection[bytes]:
+        """The names that anyone listens to in any connected region, those of this one first."""
+        return dict.fromkeys([*self.active(kind), *self.elsewhere.names(kind)])
+
     def listener_count(self, kind: Kind, name: bytes) -> int:
+        """How many listen to a name in this region."""
         return len(self._listeners[kind].get(name, ()))
+
+    def listener_count_anywhere(self, kind: Kind, name: bytes) -> int:
+        """How many listen to a name in all connected regions together."""
+        return self.listener_count(kind, name) + self.elsewhere.count(kind, name)
 
     @property
     def session_count(self) -> int:
@@ -123,7 +131,11 @@ class Channels:
     # --- Publishing ---------------------------------------------------------------------------
 
     def publish(self, channel: bytes, payload: bytes, *, sharded: bool) -> int:
-        """Publish for a client of this region; returns how many were told here.
+        """Publish for a client of this region.
+
+        Returns:
+            How many messages that are: those told here, and those of the listeners in the regions
+            that it is on its way to, as far as these have said.
 
         Raises:
             CommandError: it is too large to be sent to the other regions.  Nobody was told then.
@@ -134,8 +146,9 @@ class Channels:
                 f"ERR publication of {size} bytes: channel and message together may have "
                 f"{self.forward_bytes_max} bytes, because links carry no more to other regions"
             )
-        self.forward(channel, payload, sharded=sharded)
-        return self.hand_out(channel, payload, sharded=sharded)
+        regions = self.forward(channel, payload, sharded=sharded)
+        told_elsewhere = self.elsewhere.told(regions, channel, sharded=sharded)
+        return told_elsewhere + self.hand_out(channel, payload, sharded=sharded)
 
     def hand_out(self, channel: bytes, payload: bytes, *, sharded: bool) -> int:
         """Tell those who listen in this region; returns how many messages that were.
@@ -160,59 +173,10 @@ class Channels:
         return len(listeners)
 
 
-class Patterns:
-    """Patterns, found by the literal bytes that they begin with.
-
-    ``user:17:*`` is looked at only for channels that begin with ``user:17:``.  So thousands of such
-    patterns cost a publication no more than one.
-    """
-
-    def __init__(self) -> None:
-        # By literal beginning: the patterns, each with a check of the rest of a channel's name.
-        self._by_beginning: dict[bytes, dict[bytes, Callable[[bytes], bool]]] = {}
-        # How many different beginnings have this length.
-        self._lengths: dict[int, int] = {}
-
-    def add(self, pattern: bytes) -> None:
-        beginning = literal_beginning(pattern)
-        length = len(beginning)
-        patterns = self._by_beginning.setdefault(beginning, {})
-        if not patterns:
-            self._lengths[length] = self._lengths.get(length, 0) + 1
-        patterns[pattern] = compile_glob(pattern[length:])
-
-    def remove(self, pattern: bytes) -> None:
-        beginning = literal_beginning(pattern)
-        patterns = self._by_beginning[beginning]
-        del patterns[pattern]
-        if not patterns:
-            del self._by_beginning[beginning]
-            self._lengths[len(beginning)] -= 1
-            if not self._lengths[len(beginning)]:
-                del self._lengths[len(beginning)]
-
-    def matching(self, channel: bytes) -> list[bytes]:
-        """The patterns that match a channel.
-
-        Cost: a look-up per different length of a literal beginning, and a match per pattern whose
-        beginning the channel has.
-        """
-        return [
-            pattern
-            for length in self._lengths
-            if length <= len(channel)
-            for pattern, fits in self._by_beginning.get(channel[:length], {}).items()
-            if fits(channel[length:])
-        ]
-
-
-def _forward_nowhere(channel: bytes, payload: bytes, *, sharded: bool) -> None:
+def _forward_nowhere(channel: bytes, payload: bytes, *, sharded: bool) -> Collection[RegionId]:
     """A region that is alone."""
+    return ()
 
 
-def literal_beginning(pattern: bytes) -> bytes:
-    """The bytes before the first one that stands for something else."""
-    for at, byte in enumerate(pattern):
-        if byte in b"*?[\\":
-            return pattern[:at]
-    return pattern
+def _nobody_is_told(_kind: Kind, _name: bytes) -> None:
+    """A region that is alone."""

@@ -22,7 +22,7 @@ Always so:
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from crdtstream.commands.command import Command
 from crdtstream.commands.reply import Blocked, CommandError, Reply, Status
@@ -32,6 +32,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.database.channels import Channels
 from crdtstream.database.dispatch import AnyCommand, Dispatch
 from crdtstream.database.pubsub import PubSub
+from crdtstream.database.reading import Reading
 from crdtstream.database.refusing import FOR_SUBSCRIBERS, NO_AUTH, NOT_IN_MULTI, Refusals
 from crdtstream.database.serving import Served, Serving
 from crdtstream.database.session import RESP2, Handler, Session
@@ -63,7 +64,28 @@ class Pause(Enum):
 
 
 class PostponedError(Exception):
-    """CLIENT PAUSE stops this command: nothing has happened, call it again when that is over."""
+    """CLIENT PAUSE stops this command, or it is throttled: nothing has happened, call it again when
+    that is over."""
+
+
+class WriteLimit(Protocol):
+    """Who says whether another write may run; see ``region/staleness.py``.
+
+    Attributes:
+        throttles: a write that is not admitted is postponed; else it is refused.
+    """
+
+    @property
+    def throttles(self) -> bool: ...
+
+    def admits(self, session: int, count: int, now: Millis) -> bool:
+        """Whether a client's ``count`` writes may run now."""
+
+    def refuse(self, count: int, now: Millis) -> str:
+        """Count a refusal; the text of its error."""
+
+    def forget(self, session: int) -> None:
+        """The client is gone."""
 
 
 class Database:
@@ -75,6 +97,7 @@ class Database:
             Commands flagged ``write`` then answer MISCONF with this text.
         pause: which commands are postponed at present; the shell sets it, and when it is over
             calls ``serve_all``.
+        limit: asked before each write while a bound on what lags holds; the region sets it.
         statistics: what ran, and how long it took by ``clock``.
         clock: nanoseconds that pass; the shell sets it.  Without one nothing takes any time.
         slow_ns, on_slow: told of each command that took at least this long.
@@ -86,6 +109,7 @@ class Database:
         self.replica = replica
         self.fault: str | None = None
         self.pause: Pause | None = None
+        self.limit: WriteLimit | None = None
         self.statistics = Statistics()
         self.clock: Callable[[], int] = _no_clock
         self.slow_ns = sys.maxsize
@@ -105,6 +129,7 @@ class Database:
         self.register(commands.values())
         self.register(self._transactions.commands())
         self.register(PubSub(self.channels).commands())
+        self.register(Reading(replica).commands())
 
     @property
     def commands(self) -> Mapping[bytes, AnyCommand]:
@@ -128,6 +153,8 @@ class Database:
         self.end_transaction(session)
         self.channels.forget(session)
         self._serving.forget(session.id)
+        if self.limit is not None:
+            self.limit.forget(session.id)
 
     def end_transaction(self, session: Session) -> None:
         """Drop the queue and all watches."""
@@ -162,7 +189,7 @@ class Database:
             command of this session may be called.
 
         Raises:
-            PostponedError: CLIENT PAUSE stops it.
+            PostponedError: CLIENT PAUSE stops it, or it is throttled.
 
         Source: the order of the checks is Redis's processCommand.
         """
@@ -183,7 +210,7 @@ class Database:
             return self._refusals.wrong_arity(session, handler)
         if handler.needs_auth and not session.authenticated:
             return self._refusals.refuse(session, CommandError(NO_AUTH), handler)
-        if handler.writes and self.fault is not None:
+        if self.fault is not None and (handler.writes or self._asks_for_health(session, handler)):
             return self._refusals.refuse(session, CommandError(f"MISCONF {self.fault}"), handler)
         if (
             session.subscriptions
@@ -197,6 +224,10 @@ class Database:
             held_back = self._queue_or_postpone(session, handler, argv)
             if held_back is not None:
                 return held_back
+        if self.limit is not None and handler.is_limited:
+            refusal = self._limited(self.limit, session, handler, now)
+            if refusal is not None:
+                return refusal
         reply = self._run(handler, session, now, argv)
         if handler.writes and self.replica.open_bytes > BATCH_BYTES_TARGET:
             # A pipeline must not grow a batch that no disk and no peer takes.
@@ -206,14 +237,21 @@ class Database:
             return WAITING
         return reply
 
-    def change(self, now: Millis, change: Callable[[Replica, Millis], T]) -> T:
+    def change(self, now: Millis, change: Callable[[Replica, Millis], T], *, writes: int = 1) -> T:
         """Change the replica for a program that does not speak Redis's protocol.
+
+        Args:
+            writes: how many it counts as while what lags is bounded.  A program that is to be
+                throttled waits before it asks.
 
         Raises:
             CommandError: writes are refused; nothing has changed then.  Or what ``change`` raises.
         """
         if self.fault is not None:
-            raise CommandError(f"MISCONF {self.fault}")
+            raise self._note_refusal(f"MISCONF {self.fault}")
+        limit = self.limit
+        if limit is not None and not limit.throttles and not limit.admits(0, writes, now):
+            raise self._note_refusal(limit.refuse(writes, now))
         self.replica.advance(now)
         if self.replica.touched:
             self._transactions.note_changed(self.replica.touched)
@@ -221,6 +259,10 @@ class Database:
         if self.replica.open_bytes > BATCH_BYTES_TARGET:
             self.replica.seal(now)
         return result
+
+    def _note_refusal(self, text: str) -> CommandError:
+        self.statistics.note_error(text)
+        return CommandError(text)
 
     # --- After each call, and after each batch ------------------------------------------------
 
@@ -249,6 +291,14 @@ class Database:
     def serve_all(self, now: Millis) -> list[Served]:
         """Try all blocked commands again: to be called when CLIENT PAUSE is over."""
         return self._serving.serve_all(now)
+
+    @staticmethod
+    def _asks_for_health(session: Session, handler: Handler) -> bool:
+        """As in Redis, PING says so when writes are refused: clients move away by it.
+
+        For who listens to channels it only keeps the connection.
+        """
+        return handler.name == b"ping" and not session.subscriptions
 
     def next_deadline(self) -> Millis | None:
         """When ``expire`` is to be called next; None if nothing depends on time."""
@@ -318,6 +368,26 @@ class Database:
             and bool(waiter.blocked.keys)
             and self._is_paused(waiter.session, waiter.handler)
         )
+
+    def _limited(
+        self, limit: WriteLimit, session: Session, handler: Handler, now: Millis
+    ) -> CommandError | None:
+        """What a bound on what lags does to a write: its refusal, or None: it is to run.
+
+        Raises:
+            PostponedError: it is throttled.
+        """
+        is_exec = handler.name == b"exec"
+        writes = _queued_writes(session) if is_exec else 1
+        if not writes or limit.admits(session.id, writes, now):
+            return None
+        if limit.throttles:
+            raise PostponedError
+        reason = limit.refuse(writes, now)
+        if is_exec:
+            self._transactions.end(session)
+            reason = f"EXECABORT Transaction discarded because of: {reason}"
+        return self._refusals.refuse(session, CommandError(reason), handler)
 
     # --- Running ------------------------------------------------------------------------------
 
@@ -398,6 +468,13 @@ class Database:
     def note_end(self, waiter: Waiter) -> None:
         """A blocked command has run to its end."""
         self._note_blocked(waiter.handler, waiter.session, waiter.argv, waiter.ns)
+
+
+def _queued_writes(session: Session) -> int:
+    """How many writes EXEC will run that a bound on what lags stops; none, if it aborts."""
+    if session.queue is None or session.queue_broken or session.dirty:
+        return 0
+    return sum(handler.is_limited for handler, _ in session.queue)
 
 
 def _no_clock() -> int:

@@ -87,14 +87,17 @@ def _handler(command: AnyCommand, stats: CallStatistics) -> Handler:
         command.arity,
         on_replica=command.run if isinstance(command, Command) else None,
         on_session=command.run if isinstance(command, SessionCommand) else None,
-        writes=bool(flags & {"write", "names_dots"}),
+        writes=bool(flags & {"write", "names_dots", "runs_script"}),
+        is_limited=(bool(flags & {"write", "runs_script"}) and "despite_lag" not in flags)
+        or command.name == b"exec",
         needs_auth="no_auth" not in flags,
         immediate="immediate" in flags,
         no_multi="no_multi" in flags,
-        may_write=bool(flags & {"write", "may_replicate"}),
+        may_write=bool(flags & {"write", "may_replicate", "runs_script"}),
         fast="fast" in flags,
-        # EXEC tells of itself, after what it ran.
-        monitored=not flags & {"admin", "skip_monitor"} and command.name != b"exec",
+        # EXEC tells of itself, after what it ran.  Redis's EVAL does, too, before.
+        monitored="runs_script" in flags
+        or (not flags & {"admin", "skip_monitor"} and command.name != b"exec"),
         slowlogged="skip_slowlog" not in flags,
         stats=stats,
         samples=stats.samples,

@@ -14,7 +14,8 @@ from crdtstream.commands.command import documented
 from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import CommandError, Push, Pushes, Reply
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
-from crdtstream.database.channels import Channels, Kind
+from crdtstream.database.channels import Channels
+from crdtstream.database.listening import Kind
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 
 HELP: Final = (
@@ -68,7 +69,7 @@ class PubSub:
         )
 
     def _publish(self, kind: Kind, _session: Session, argv: list[bytes]) -> Reply:
-        """PUBLISH channel message: how many were told in this region; of others it is not known."""
+        """PUBLISH channel message: how many are told, here and in the regions that are linked."""
         return self._channels.publish(argv[1], argv[2], sharded=kind is Kind.SHARD)
 
     def _subscribe(self, kind: Kind, session: Session, argv: list[bytes]) -> Reply:
@@ -97,10 +98,10 @@ class PubSub:
         return Push([kind.value + word, name, count])
 
     def _active(self, kind: Kind, _session: Session, argv: list[bytes]) -> Reply:
-        """PUBSUB CHANNELS [pattern]: what anyone listens to, patterns apart."""
+        """PUBSUB CHANNELS [pattern]: what anyone listens to anywhere, patterns apart."""
         if len(argv) > 3:
             raise bad_subcommand(argv)
-        names = self._channels.active(kind)
+        names = self._channels.active_anywhere(kind)
         if len(argv) == 2:
             return list(names)
         matches = compile_glob(argv[2])
@@ -110,12 +111,12 @@ class PubSub:
         """PUBSUB NUMSUB [channel …]: each with how many listen to it, in turn."""
         reply: list[Reply] = []
         for name in argv[2:]:
-            reply += [name, self._channels.listener_count(kind, name)]
+            reply += [name, self._channels.listener_count_anywhere(kind, name)]
         return reply
 
     def _numpat(self, kind: Kind, _session: Session, _argv: list[bytes]) -> Reply:
         """PUBSUB NUMPAT: how many different patterns are listened to."""
-        return len(self._channels.active(kind))
+        return len(self._channels.active_anywhere(kind))
 
     def _help(self, _kind: Kind, _session: Session, _argv: list[bytes]) -> Reply:
         return help_reply(HELP)

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from crdtstream.commands.command import RunCommand
 from crdtstream.commands.reply import Blocked, Reply
+from crdtstream.commands.streams.never_skip import GivenReplies
 from crdtstream.core.ids import Millis
 from crdtstream.database.statistics import CallStatistics
 
@@ -31,11 +32,14 @@ class Handler:
         name: lower case; ``client|id`` for a subcommand that is called by itself.
         arity: Redis's convention, negative is "at least".
         on_replica, on_session: the function; exactly one of the two is set.
-        writes: refused while the disk refuses (flags ``write`` and ``names_dots``).
+        writes: refused while the disk refuses (flags ``write``, ``names_dots``, ``runs_script``).
+        is_limited: waits or is refused while too much lags (``write`` and ``runs_script`` without
+            ``despite_lag``, and EXEC for what was queued).
         needs_auth: refused until the client has authenticated (all without ``no_auth``).
         immediate: runs inside MULTI, where others are queued (EXEC, DISCARD, QUIT …).
         no_multi: refused inside MULTI.
-        may_write: waits while CLIENT PAUSE stops writes (``write``, ``may_replicate``).
+        may_write: waits while CLIENT PAUSE stops writes (``write``, ``may_replicate``,
+            ``runs_script``).
         fast: what it takes counts as the event ``fast-command`` of LATENCY.
         monitored, slowlogged: whether MONITOR and SLOWLOG tell of it (all without ``admin`` or
             ``skip_monitor``; all without ``skip_slowlog``).
@@ -47,6 +51,7 @@ class Handler:
     on_replica: RunCommand | None
     on_session: "RunSessionCommand | None"
     writes: bool
+    is_limited: bool
     needs_auth: bool
     immediate: bool
     no_multi: bool
@@ -82,6 +87,7 @@ class Session:
         library: what CLIENT SETINFO said.
         talk: whether replies are sent; the shell keeps to it.
         closing: QUIT or CLIENT KILL; the shell hangs up after the reply.
+        given: what XREAD gave it, where it is not to skip anything; None: nothing yet.
     """
 
     id: int
@@ -101,6 +107,7 @@ class Session:
     library: dict[bytes, bytes] = field(default_factory=dict)
     talk: Talk = Talk.ON
     closing: bool = False
+    given: GivenReplies | None = None
 
 
 RunSessionCommand: TypeAlias = Callable[[Session, Millis, list[bytes]], Reply | Blocked]

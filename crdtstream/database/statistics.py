@@ -22,6 +22,8 @@ SAMPLES_MAX: Final = 1024
 # More kinds of errors than this are only counted together.
 ERROR_KINDS_MAX: Final = 128
 PRECISION_BITS: Final = 8
+# What a refused write is answered with.
+REFUSED_KIND: Final = "MISCONF"
 # The first level that LATENCY HISTOGRAM tells of; the next are twice as high each.
 LEVEL_BITS_FIRST: Final = 10
 
@@ -97,6 +99,17 @@ class CallStatistics:
             found.append(level)
         return found
 
+    def levels(self) -> list[tuple[int, int]]:
+        """Ascending pairs of a level in ns and how many calls took that long."""
+        self.fold()
+        return sorted(self._levels.items())
+
+    @property
+    def ns(self) -> int:
+        """All its calls took together."""
+        self.fold()
+        return self._ns
+
     def distribution(self) -> list[tuple[int, int]]:
         """Pairs of a duration in us and how many calls took at most that; about a power of two
         each, those that add no calls left out."""
@@ -128,10 +141,14 @@ class Statistics:
 
     Attributes:
         errors: how many were answered.
+        refused_because: in a word why writes are refused while they are; the region sets it.
+        refused: how many commands were answered MISCONF, by that word.
     """
 
     def __init__(self) -> None:
         self.errors = 0
+        self.refused_because = ""
+        self.refused: dict[str, int] = {}
         self._by_name: dict[bytes, CallStatistics] = {}
         self._by_kind: dict[str, int] = {}
 
@@ -152,6 +169,9 @@ class Statistics:
         """An error reply; its first word is its kind."""
         self.errors += count
         kind = text.partition(" ")[0]
+        if kind == REFUSED_KIND:
+            because = self.refused_because
+            self.refused[because] = self.refused.get(because, 0) + count
         if kind in self._by_kind or len(self._by_kind) < ERROR_KINDS_MAX:
             self._by_kind[kind] = self._by_kind.get(kind, 0) + count
 
@@ -160,6 +180,7 @@ class Statistics:
 
     def reset(self) -> None:
         self.errors = 0
+        self.refused.clear()
         self._by_kind.clear()
         for calls in self._by_name.values():
             calls.reset()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
+from crdtstream.commands.lookup import stream_or_none
 from crdtstream.commands.streams.xadd import AUTO, ENTRY_BYTES_MAX, choose_id
 from crdtstream.core.effects import Numbered
 from crdtstream.core.fields import are_fields
@@ -96,7 +97,7 @@ def append_numbered(
 
 def _ids(replica: Replica, now: Millis, key: bytes, count: int) -> "tuple[array[int], array[int]]":
     """``count`` IDs above the stream's last one, in columns."""
-    stream = replica.stream(key)
+    stream = stream_or_none(replica, key)
     last = max(replica.floor_of(key), StreamId(0) if stream is None else stream.last_id)
     first = _next_id(replica, now, last)
     ms, seq = id_ms(first), id_seq(first)

@@ -109,7 +109,7 @@ class _Patterns:
 
 
 def matching_keys(replica: Replica, patterns: Sequence[bytes], into: list[bytes]) -> Steps:
-    """Put the keys that match one of the patterns into a list, ascending; no pattern: all keys."""
+    """Put the streams that match one of the patterns into a list, ascending; no pattern: all."""
     wanted = _Patterns(patterns)
     if patterns and not wanted.globs:
         into += sorted(key for key in wanted.names if replica.held_stream(key) is not None)
@@ -118,7 +118,8 @@ def matching_keys(replica: Replica, patterns: Sequence[bytes], into: list[bytes]
     cursor = 0
     while True:
         cursor, keys = replica.scan_held_keys(cursor, wanted.step_keys)
-        runs.append(sorted(filter(wanted.match, keys)))
+        streams = [key for key in keys if replica.held_stream(key) is not None]
+        runs.append(sorted(filter(wanted.match, streams)))
         if not cursor:
             break
         yield

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 
+from crdtstream.commands.lookup import WRONG_TYPE
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, format_vv
 from crdtstream.core.effects import Numbered
@@ -294,7 +295,7 @@ class QueryService(rpc.QueryServicer):
             return append_numbered(replica, now, request.key, first, rows)
 
         try:
-            appended = await self._change(append, context)
+            appended = await self._change(append, context, writes=len(rows))
         except StaleBatchError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"stale: {error}")
         return pb.AppendReply(appended=appended, known=len(rows) - appended)
@@ -322,16 +323,21 @@ class QueryService(rpc.QueryServicer):
             removed += count
         return pb.TrimReadReply(removed=removed)
 
-    async def _change(self, change: Callable[[Replica, Millis], int], context: Context) -> int:
+    async def _change(
+        self, change: Callable[[Replica, Millis], int], context: Context, *, writes: int = 1
+    ) -> int:
         """Change the replica; answers once everything seen and done is in the log.
 
         Raises:
             StaleBatchError: as ``change`` does.
         """
         try:
-            return await self._engine.change(change)
+            return await self._engine.change(change, writes=writes)
         except CommandError as error:
-            # The disk refuses, or this region must not issue: another one may take it.
+            if error.text == WRONG_TYPE:
+                await _refuse(context, "the key holds a string, not a stream")
+            # The disk refuses, this region must not issue, or too much of it lags: another one may
+            # take it.
             reason = str(error)
         except OutcomeUnknownError:
             reason = "the disk refused; whether it is written is unknown: ask again, the same"

@@ -17,3 +17,6 @@ class RegionLimits:
     heartbeat_interval_ms: int = 250
     link_silence_ms_max: int = 3_000
     skew_warning_ms: int = 1_000
+    # Nodes get theirs from the settings; a region by itself, in a test, waits for nobody.
+    catch_up_answer_ms_max: int = 0
+    catch_up_stall_ms_max: int = 10_000

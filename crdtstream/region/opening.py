@@ -1,5 +1,7 @@
 """What opens the region for writes: ``links/readiness.py`` decides, the folder has to follow.
 
+Then ``catching_up.py``: a region that may issue effects takes no writes while it is behind.
+
 Who hears something from a peer tells the readiness and calls ``look``.  Three things must be in
 the folder before anybody is told of them, one after the other:
 
@@ -10,9 +12,10 @@ the folder before anybody is told of them, one after the other:
 
 from collections.abc import Callable
 
-from crdtstream.core.ids import RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import shown_uid
+from crdtstream.region.catching_up import CatchingUp
 from crdtstream.region.links.peer_runs import PeerRuns
 from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
 from crdtstream.region.outstanding import Outstanding
@@ -26,8 +29,9 @@ class Opening:
     Attributes:
         readiness: tell it what peers say, then call ``look``.
         peer_runs: whose effects are held.
+        catching_up: whether it is behind since it started.
         database: the identity as the folder has it; what peers and programs are told.
-        obstacle: why this region must not issue effects; None if it may.
+        obstacle: why this region takes no writes; None if it does.
         on_change: called when peers should hear at once of another ``database``, or that all have
             answered this region.
         on_recovering: called when all peers must answer (again), so all links must begin again.
@@ -42,9 +46,12 @@ class Opening:
         readiness: Readiness,
         *,
         stored: DatabaseIdentity,
+        peer_runs: PeerRuns,
+        catching_up: CatchingUp,
     ) -> None:
         self.readiness = readiness
-        self.peer_runs = PeerRuns()
+        self.peer_runs = peer_runs
+        self.catching_up = catching_up
         self.database = DatabaseIdentity()
         self.obstacle: str | None = None
         self.on_change: list[Callable[[], None]] = []
@@ -55,6 +62,7 @@ class Opening:
         self._tick = tick
         self._must_revoke = False
         self._told_asking = readiness.is_asking
+        self._told_refusal = False
         if stored.uid:
             self._use(stored)
 
@@ -90,11 +98,38 @@ class Opening:
             )
             self._must_revoke = True
             self._ask_again()
-        self._set_obstacle(self.readiness.obstacle(self._replica.vv))
+        recovers = self.readiness.obstacle(self._replica.vv)
+        self._set_obstacle(
+            recovers or self.catching_up.obstacle,
+            # Every node does so at its start: nobody has to hear of it.
+            is_usual=recovers is None and self.catching_up.is_asking,
+        )
         if self.readiness.is_asking != self._told_asking:
             self._told_asking = self.readiness.is_asking
             self._tell()
         if self.folder_change is not None:
+            self._tick.open()
+
+    @property
+    def missing_effects(self) -> int:
+        """How many effects lack for which writes are refused."""
+        return 0 if self.catching_up.is_level else self.catching_up.missing
+
+    def note_time(self, now: Millis) -> None:
+        """Effects were applied, or time has passed: it may be level with its peers."""
+        catching_up = self.catching_up
+        if catching_up.is_level:
+            return
+        if self.readiness.is_recovering:
+            catching_up.wait_again(now)
+        elif catching_up.look(now):
+            if catching_up.gave_up:
+                self._tick.notice(
+                    "warning",
+                    "writes are taken though effects lack that peers had: none has come for long",
+                    missing=catching_up.missing,
+                )
+            self.look()
             self._tick.open()
 
     def note_logged(self) -> None:
@@ -136,12 +171,13 @@ class Opening:
         self.database = database
         self._replica.database_uid = database.uid
 
-    def _set_obstacle(self, reason: str | None) -> None:
-        if (reason is None) is not (self.obstacle is None):
-            if reason is None:
-                self._notice("writes are accepted")
-            else:
-                self._tick.notice("warning", "writes are refused", reason=reason)
+    def _set_obstacle(self, reason: str | None, *, is_usual: bool) -> None:
+        is_refusal = reason is not None and not is_usual
+        if is_refusal and not self._told_refusal:
+            self._tick.notice("warning", "writes are refused", reason=reason)
+        elif reason is None and self.obstacle is not None:
+            self._notice("writes are accepted")
+        self._told_refusal = is_refusal
         self.obstacle = reason
         self._replica.may_issue = reason is None
         self.on_obstacle()

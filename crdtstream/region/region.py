@@ -24,7 +24,7 @@ the same object.  Same inputs, same outputs, byte for byte.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
@@ -33,21 +33,29 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
+from crdtstream.region.catching_up import CatchingUp
 from crdtstream.region.clients import Client, Encode
+from crdtstream.region.freshness import Freshness, Lags, to_ms
 from crdtstream.region.knowledge import Knowledge
+from crdtstream.region.lag import ReplicationLag
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.links import Links
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.own_side import OwnSide
+from crdtstream.region.links.peer_runs import PeerRuns
 from crdtstream.region.links.readiness import DatabaseIdentity, Readiness
 from crdtstream.region.links.routes import Routes
 from crdtstream.region.opening import Opening
 from crdtstream.region.outstanding import Mark, Outstanding
 from crdtstream.region.ready import NO_RECORDS, FolderChange, Parcel, Ready, Receiver
+from crdtstream.region.staleness import Staleness
 from crdtstream.region.tick import Tick
 from crdtstream.region.wait import Wait
 
 T = TypeVar("T")
+# Why writes are refused, in a word, where refusals are counted.
+REFUSED_BY_DISK: Final = "disk"
+REFUSED_AS_STALE: Final = "stale"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,9 @@ class Region:
         tick: what is open.
         outstanding: what waits for the log, and how far the log is.
         knowledge: what other regions are known to have.
+        lags: how far this region is behind them.
         opening: whether effects may be issued, and of which database.
+        staleness: what would be lost with this region (its ``lag``), and what bounds that.
         links: to the peers.
         fault: why the disk refuses; None while it does not.
     """
@@ -118,6 +128,15 @@ class Region:
             seq, replica.vv, records_max=self.limits.commit_queue_records_max
         )
         self.knowledge = Knowledge(replica.region, addresses)
+        self.lags = Lags(
+            addresses,
+            lambda: replica.vv,
+            heartbeat_interval_ms=self.limits.heartbeat_interval_ms,
+        )
+        lag = ReplicationLag(replica, addresses, now=now)
+        self.staleness = Staleness(replica, lag, self.tick, now=now)
+        self.staleness.on_limit = self._limit_or_not
+        self.staleness.on_room = self._try_again
         self.fault: str | None = None
         self._encode = encode
         self._clock = clock
@@ -133,8 +152,23 @@ class Region:
             has_effects=bool(replica.vv),
             make_uid=make_uid,
         )
+        peer_runs = PeerRuns()
         self.opening = Opening(
-            replica, self.outstanding, self.tick, readiness, stored=folder.database
+            replica,
+            self.outstanding,
+            self.tick,
+            readiness,
+            stored=folder.database,
+            peer_runs=peer_runs,
+            catching_up=CatchingUp(
+                replica.region,
+                addresses,
+                lambda: replica.vv,
+                now=now,
+                is_held=peer_runs.is_held,
+                answer_ms_max=self.limits.catch_up_answer_ms_max,
+                stall_ms_max=self.limits.catch_up_stall_ms_max,
+            ),
         )
         self.opening.on_obstacle = self._refuse_or_accept
         own = OwnSide(
@@ -143,6 +177,8 @@ class Region:
             channels=database.channels,
             outstanding=self.outstanding,
             knowledge=self.knowledge,
+            lags=self.lags,
+            replication_lag=lag,
             opening=self.opening,
             routes=Routes(
                 replica.region,
@@ -183,17 +219,25 @@ class Region:
         self._clients.pop(client.session.id, None)
 
     def change(
-        self, now: Millis, change: Callable[[Replica, Millis], T], receiver: Receiver
+        self,
+        now: Millis,
+        change: Callable[[Replica, Millis], T],
+        receiver: Receiver,
+        *,
+        writes: int = 1,
     ) -> None:
         """Change the replica for a program that does not speak Redis's protocol.
 
         Its result is the one chunk of the parcel that the receiver gets.
 
+        Args:
+            writes: how many it counts as; see ``Database.change``.
+
         Raises:
             CommandError: writes are refused; nothing has changed then.  Or what ``change`` raises.
         """
         try:
-            result = self.database.change(now, change)
+            result = self.database.change(now, change, writes=writes)
         finally:
             # Also what was done before an error has to be told and logged.
             self._settle(now)
@@ -215,6 +259,17 @@ class Region:
         for client in self._clients.values():
             client.go_on()
         self.tick.open()
+
+    def _limit_or_not(self) -> None:
+        """A bound on what lags was set, or taken away."""
+        self.database.limit = self.staleness if self.staleness.limits_writes else None
+
+    def _try_again(self, session_id: int) -> bool:
+        """A client's write was throttled, and may be tried again; returns whether it is there."""
+        client = self._clients.get(session_id)
+        if client is not None:
+            client.go_on()
+        return client is not None
 
     def _settle(self, now: Millis) -> None:
         """Something was changed: serve who waited for it."""
@@ -243,6 +298,10 @@ class Region:
             self._settle_acks(self.replica.now)
             self.tick.open()
 
+    def freshness(self, at: float) -> Freshness:
+        """How current this region is, at a time in seconds of the clock that its links have."""
+        return self.lags.freshness(self.links.heard, to_ms(at))
+
     def _note_arrived(self) -> None:
         self.links.may_apply = True
 
@@ -254,6 +313,7 @@ class Region:
         if not self._may_apply():
             return
         if self.links.apply(now):
+            self.opening.note_time(now)
             self._settle(now)
             self._settle_acks(now)
         self.tick.open()
@@ -282,6 +342,7 @@ class Region:
         if outstanding.relieve():
             self._wake_clients()
         self.opening.note_logged()
+        self.opening.note_time(now)
         self.links.note_logged(seq, now)
         self.tick.open()
 
@@ -331,11 +392,15 @@ class Region:
     @property
     def refuses_writes(self) -> str | None:
         """Why writes are refused at present; None while they are accepted."""
-        return self.fault if self.fault is not None else self.opening.obstacle
+        fault = self.database.fault
+        return fault if fault is not None else self.staleness.obstacle
 
     def _refuse_or_accept(self) -> None:
         refused_before = self.database.fault is not None
-        self.database.fault = self.refuses_writes
+        self.database.fault = self.fault if self.fault is not None else self.opening.obstacle
+        self.database.statistics.refused_because = (
+            REFUSED_BY_DISK if self.fault is not None else REFUSED_AS_STALE
+        )
         if refused_before and self.database.fault is None:
             # Keys whose time came meanwhile are still to be deleted.
             self._was_refused = True
@@ -350,9 +415,19 @@ class Region:
 
     def pass_time(self, now: Millis) -> None:
         """Do what the clock brings: keys expire, blocked commands end."""
+        self.opening.note_time(now)
         for session, reply in self.database.expire(now):
             self._answer(session, reply)
+        self.staleness.pass_time(now)
         self.tick.open()
+
+    def _next_deadline(self) -> Millis | None:
+        deadlines = (
+            self.database.next_deadline(),
+            self.opening.catching_up.deadline,
+            self.staleness.next_deadline(),
+        )
+        return min((one for one in deadlines if one is not None), default=None)
 
     # --- Out ----------------------------------------------------------------------------------
 
@@ -363,6 +438,9 @@ class Region:
             self.pass_time(now)
         records = self.replica.take_records(now)
         self.database.note_sealed()
+        if records:
+            self.staleness.lag.note_issued(now)
+        self.staleness.look(now)
         parcels, woken, links, notices = self.tick.close()
         told, self._told = self._told, []
         if records:
@@ -381,7 +459,7 @@ class Region:
             links=links,
             folder=self.opening.folder_change,
             applies=self._may_apply(),
-            deadline=self.database.next_deadline(),
+            deadline=self._next_deadline(),
             notices=notices,
         )
 

@@ -75,7 +75,9 @@ class RespServer:
         self.slowlog = Slowlog(
             slower_than_us=settings.slowlog_log_slower_than, length_max=settings.slowlog_max_len
         )
-        self.monitors = Monitors(database, self.connections)
+        self.monitors = Monitors(
+            database, self.connections, clock_offset_ms=settings.drill.clock_offset_ms
+        )
         self.pause = ClientPause(database, self.go_on)
         self.shut_down: Callable[[], None] | None = None
         self._idle = IdleClients(
@@ -104,7 +106,7 @@ class RespServer:
         parameters = make_parameters(
             Parts(
                 settings=settings,
-                replica=replica,
+                region=self.region,
                 bounds=self,
                 idle=self._idle,
                 slowlog=self.slowlog,

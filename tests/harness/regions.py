@@ -10,7 +10,7 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
-from crdtstream.database.database import Database
+from crdtstream.database.database import Database, Waiting
 from crdtstream.database.session import Session
 
 
@@ -39,9 +39,13 @@ class Node:
 
     def __call__(self, line: str) -> object:
         """Run one command within the open tick."""
-        argv = [word.encode() for word in shlex.split(line)]
-        reply = self._database.call(self._session, Millis(self.now), argv)
+        reply = self.raw(line)
         return reply.text if isinstance(reply, CommandError) else plain(reply)
+
+    def raw(self, line: str) -> Reply | Waiting:
+        """As calling it, but the reply is as the command gave it."""
+        argv = [word.encode() for word in shlex.split(line)]
+        return self._database.call(self._session, Millis(self.now), argv)
 
     def run(self, *lines: str) -> object:
         """Run commands as one transaction: one tick, one batch.  The last one's reply."""
@@ -83,6 +87,11 @@ class Node:
         """Up to which effect WAIT waits after what the client last wrote."""
         self._database.measure_writes(self._session)
         return self._session.wrote_n
+
+    def reconnect(self) -> None:
+        """The client goes, and another one comes."""
+        self._database.forget(self._session)
+        self._session = self._database.open_session()
 
     def restart(self) -> None:
         """Lose everything but the log and replay it."""

@@ -158,6 +158,8 @@ def test_keys_match_patterns_or_are_named(patterns: list[bytes], found: list[byt
     node = Node(1)
     for key in ("orders:2", "b", "orders:1", "a*"):
         node(f"XADD {key} * f v")
+    # A string is not among them.
+    node("MSET orders:3 v none v")
     keys: list[bytes] = []
     for _ in planning.matching_keys(node.replica, patterns, keys):
         pass

@@ -299,6 +299,17 @@ def test_bad_rows_are_refused_and_change_nothing(
     assert one.client.dbsize() == 0
 
 
+def test_rows_for_a_string_are_refused(one: Node, query: Query) -> None:
+    """For good: another region would refuse them, too."""
+    one.client.set("lock", "token")
+    with pytest.raises(grpc.RpcError) as caught:
+        query.append(b"lock", b"row")
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == "the key holds a string, not a stream"
+    assert one.client.get("lock") == b"token"
+    assert query.scan(b"lock", 1) == []
+
+
 def test_what_is_not_here_yet_is_refused(one: Node, query: Query) -> None:
     fill(one.client, "orders", 3)
     for call in (
@@ -409,6 +420,25 @@ def test_rows_appended_in_two_regions_at_once_are_there_once(three: Cluster) -> 
     three.converge()
     found = [fields[b"row"] for _, fields in three[3].client.xrange("out")]
     assert sorted(found) == sorted(rows)
+
+
+def test_rows_beyond_the_bound_on_lag_are_refused(three: Cluster) -> None:
+    for node in three.nodes.values():
+        node.set_links(paused=True)
+    client = three[1].client
+    client.config_set("max_replication_lag_effects", 100, "replication_lag_action", "refuse")
+    rows = [b"%d" % n for n in range(60)]
+    with grpc.insecure_channel(three[1].grpc_address) as channel:
+        query = Query(channel)
+        assert query.append(b"out", *rows) == (60, 0)
+        with pytest.raises(grpc.RpcError, match="LAGGED region 1 has 60 effects") as caught:
+            query.append(b"out", *rows, first_row=60)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert client.xlen("out") == 60
+        for node in three.nodes.values():
+            node.set_links(paused=False)
+        wait_until(lambda: client.info("crdt")["crdt_replication_lag_effects"] == 0, "no lag")
+        assert query.append(b"out", *rows, first_row=60) == (60, 0)
 
 
 def trim(node: Node, read: effects_pb2.VersionVector, before_ms: int = 1 << 50) -> int:

@@ -290,6 +290,26 @@ def test_a_peer_of_another_database_is_refused() -> None:
     assert puller.pull.link.state is LinkState.REFUSED
 
 
+def test_a_link_that_begins_again_tells_of_what_its_peer_lost() -> None:
+    """What a peer had and lost with its disk is in no other region any more."""
+    puller = Puller()
+    driven = puller.driven
+    driven.write("a")
+    driven.write("b")
+    driven.end_tick()
+    driven.commit()
+    puller.drain()
+    puller.receive(Welcome(R2, 7, {RegionId(1): 2}, STANDING, own_n=2, told_vv={}))
+    puller.heartbeat(r1=2)
+    assert driven.region.staleness.lag.known_n == 2
+    puller.pull.lost(Failed("reset"), driven.now)
+    puller.drain()
+    puller.at += 60
+    puller.drain()
+    puller.receive(Welcome(R2, 8, {RegionId(1): 1}, STANDING, own_n=1, told_vv={}))
+    assert driven.region.staleness.lag.known_n == 1
+
+
 def test_a_peer_of_another_number_is_refused() -> None:
     puller = Puller()
     puller.drain()

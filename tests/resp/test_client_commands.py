@@ -218,6 +218,23 @@ def test_reset_ends_everything_that_a_session_began(node: Node, client: RawClien
     assert node.call(lambda: node.database.on_call) is None
 
 
+def test_reset_forgets_what_xread_gave(node: Node, client: RawClient) -> None:
+    client.ask(request(b"CONFIG", b"SET", b"crdt_xread_mode", b"never-skip"), b"+OK\r\n")
+    client.ask(request(b"XADD", b"s", b"5", b"f", b"v"), b"$3\r\n5-1\r\n")
+    entry = b"*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
+    client.ask(request(b"XREAD", b"STREAMS", b"s", b"0"), b"*1\r\n*2\r\n$1\r\ns\r\n*1\r\n" + entry)
+    (connection,) = node.call(lambda: list(node.server.connections.values()))
+
+    def given() -> object:
+        return connection.session.given
+
+    assert given() is not None
+    client.ask(request(b"RESET"), b"+RESET\r\n")
+    assert given() is None
+    client.ask(request(b"CONFIG", b"SET", b"crdt_xread_mode", b"by-id"), b"+OK\r\n")
+    client.ask(request(b"DEL", b"s"), b":1\r\n")
+
+
 def test_idle_clients_are_hung_up_on_and_those_who_wait_are_not() -> None:
     with (
         running() as node,

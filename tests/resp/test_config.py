@@ -44,6 +44,18 @@ def test_windows_of_idempotent_ids_are_as_long_as_set(node: Node, r: Any) -> Non
     r.execute_command("CONFIG", "SET", "stream-idmp-duration", 100, "stream-idmp-maxsize", 100)
 
 
+@pytest.mark.parametrize("version", ["8.10.0", "7.4.1", "8.2.3"])
+def test_every_place_names_the_redis_version_that_is_set(node: Node, r: Any, version: str) -> None:
+    r.config_set("redis-version", version)
+    assert r.config_get("redis-version") == {"redis-version": version}
+    assert r.info("server")["redis_version"] == version
+    hello = r.execute_command("HELLO")
+    if not isinstance(hello, dict):
+        hello = dict(zip(hello[::2], hello[1::2], strict=True))
+    assert {str(version), version.encode()} & {hello.get("version"), hello.get(b"version")}
+    assert version in str(r.execute_command("LOLWUT"))
+
+
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
@@ -57,6 +69,11 @@ def test_windows_of_idempotent_ids_are_as_long_as_set(node: Node, r: Any) -> Non
         ),
         ("stream-idmp-duration", "86401", "argument must be between 1 and 86400 inclusive"),
         ("stream-idmp-maxsize", "0", "argument must be between 1 and 10000 inclusive"),
+        (
+            "redis-version",
+            "8.2",
+            "argument must be a version of Redis from 7.4.0 to 8.10.x, in three parts, as 8.2.3",
+        ),
         ("timeout", "-1", "argument must be between 0 and 2147483647 inclusive"),
         ("maxclients", "0", "argument must be between 1 and 4294967295 inclusive"),
         (
@@ -85,6 +102,19 @@ def test_windows_of_idempotent_ids_are_as_long_as_set(node: Node, r: Any) -> Non
             "Wrong number of arguments in buffer limit configuration.",
         ),
         ("client-output-buffer-limit", "pubsub 0 0 0", "Only the class normal can be set."),
+        *[
+            (
+                "max_replication_lag_ms",
+                value,
+                "argument must be a number from 0 (no bound) to 2147483647",
+            )
+            for value in ("-1", "1.5", "", "1e3", " 1", "2147483648", "٣", "9" * 40)
+        ],
+        (
+            "replication_lag_action",
+            "panic",
+            "argument(s) must be one of the following: warn, throttle, refuse",
+        ),
     ],
 )
 def test_a_value_that_is_not_taken_is_refused_with_its_name(
@@ -177,6 +207,7 @@ def test_rewrite_puts_what_was_set_into_the_file_and_nothing_else(tmp_path: Path
         r.config_set("slowlog-log-slower-than", -1)
         r.config_set("client-output-buffer-limit", "normal 64mb 0 0")
         r.config_set("crdt_xadd_id_uniqueness_mode", "liberal")
+        r.config_set("max_replication_lag_effects", 10_000)
         r.config_set("save", "")
         r.config_rewrite()
         assert r.info("server")["config_file"] == str(path)
@@ -189,6 +220,7 @@ dir = "data"           # on the large disk
 requirepass = ''
 stream_node_max_entries = 50   # as in Redis
 crdt_xadd_id_uniqueness_mode = "liberal"
+max_replication_lag_effects = 10000
 slowlog_log_slower_than = -1
 
 [limits]

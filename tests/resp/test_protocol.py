@@ -267,6 +267,20 @@ def test_replies_of_a_failed_commit_say_that_the_outcome_is_unknown() -> None:
         client.ask(request(b"XADD", b"s", b"*", b"f", b"v"), b"$")
 
 
+def test_ping_tells_that_writes_are_refused() -> None:
+    """As in Redis.  Who listens to channels pings to keep the connection, and hears PONG."""
+    with running() as node, node.client() as client, node.client() as listener:
+        listener.ask(request(b"SUBSCRIBE", b"c"), b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n")
+        node.log.refusal = "the disk is full"
+        client.ask(request(b"XADD", b"s", b"*", b"f", b"v"), b"-MISCONF")
+        client.read_line()
+        client.ask(PING, b"-MISCONF the disk is full\r\n")
+        listener.ask(PING, b"*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+        node.log.refusal = None
+        wait_until(node, "region.fault is None")
+        client.ask(PING, PONG)
+
+
 # --- Authentication -----------------------------------------------------------------------------
 
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import Push, Reply
 from crdtstream.core.ids import Millis
-from crdtstream.database import channels as channels_module
-from crdtstream.database.channels import Channels, Kind, Patterns
+from crdtstream.database import listening as listening_module
+from crdtstream.database.channels import Channels
+from crdtstream.database.listening import Kind, Patterns
 from crdtstream.resp.clients import pubsub
 from crdtstream.resp.clients.pubsub import (
     UNREAD_BYTES_MAX,
@@ -362,7 +363,7 @@ def test_patterns_that_cannot_match_are_not_tried(
 
         return fits
 
-    monkeypatch.setattr(channels_module, "compile_glob", counting)
+    monkeypatch.setattr(listening_module, "compile_glob", counting)
     counted = CountingChannels()
     session = node.call(node.database.open_session)
     for index in range(10_000):

@@ -11,6 +11,8 @@ from typing import Final
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import BatchError
+from crdtstream.database.listening import Kind
+from crdtstream.region.freshness import to_ms
 from crdtstream.region.links.messages import (
     PROTOCOL_VERSION,
     Open,
@@ -64,6 +66,7 @@ class Links:
         opening.peer_runs.watch(pull.note_held for pull in self.pulls.values())
         if self.pulls:
             own.channels.forward = self._publish
+            own.channels.on_change = self._note_listeners
             own.channels.forward_bytes_max = PUBLICATION_BYTES_MAX
 
     def _tell_standing(self) -> None:
@@ -104,6 +107,8 @@ class Links:
         stats = self.serve_stats[region]
         serve = Serve(region, opening.run_id, opening.origins, opening.vv, own, stats, at=at)
         self.serves[region] = serve
+        own.lags.note(region, opening.vv, to_ms(at))
+        own.replication_lag.note_lost(region, opening.vv.get(own.identity.region, 0))
         own.tick.open()
         return serve
 
@@ -154,15 +159,32 @@ class Links:
         for serve in self.serves.values():
             serve.end()
 
-    def _publish(self, channel: bytes, payload: bytes, *, sharded: bool) -> None:
-        """Send a publication to every peer that is linked; for the others it is lost."""
+    def _publish(self, channel: bytes, payload: bytes, *, sharded: bool) -> list[RegionId]:
+        """Send a publication to every peer that is linked; for the others it is lost.
+
+        Returns:
+            The peers that it is on its way to.
+        """
         publication = Publication(channel, payload, sharded, self._own.replica.issued)
+        reached = []
         for peer, stats in self.serve_stats.items():
             serve = self.serves.get(peer)
-            if serve is None or not serve.publish(publication):
+            if serve is not None and serve.publish(publication):
+                reached.append(peer)
+            else:
                 stats.publications_lost += 1
+        return reached
+
+    def _note_listeners(self, kind: Kind, name: bytes) -> None:
+        for serve in self.serves.values():
+            serve.note_listeners(kind, name)
 
     # --- Applying -----------------------------------------------------------------------------
+
+    @property
+    def heard(self) -> list[RegionId]:
+        """The peers that are heard: by the link that pulls from them, or by theirs."""
+        return [peer for peer, pull in self.pulls.items() if pull.link.is_up or peer in self.serves]
 
     @property
     def waiting(self) -> tuple[int, int]:

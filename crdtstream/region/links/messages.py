@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.region.links.listeners import ListenerCount
 from crdtstream.region.links.publications import Publication
 from crdtstream.region.links.readiness import DatabaseIdentity
 
@@ -78,6 +79,8 @@ class Progress:
         now: the sender's clock.
         others: the same of other regions, as far as known.
         taken_bytes, taken_publication_bytes: in acks, what was taken since the link opened.
+        stamp_ms: the sender's clock that only goes forward; 0: unknown.
+        echo_ms: the receiver's last stamp on this link and the time since then; 0: none came.
     """
 
     durable_vv: VersionVector
@@ -86,6 +89,27 @@ class Progress:
     others: Mapping[RegionId, VersionVector] = field(default_factory=dict)
     taken_bytes: int = 0
     taken_publication_bytes: int = 0
+    stamp_ms: int = 0
+    echo_ms: int = 0
+
+
+class Stamps:
+    """The stamps of one link: what the other end sent last, to send it back."""
+
+    def __init__(self) -> None:
+        self._theirs_ms = 0
+        self._came_at = 0.0
+
+    def note(self, message: Progress, at: float) -> None:
+        """A message of the other end came."""
+        self._theirs_ms = message.stamp_ms
+        self._came_at = at
+
+    def echo_ms(self, at: float) -> int:
+        """By how much the other end's clock has passed by now, at least."""
+        if not self._theirs_ms:
+            return 0
+        return self._theirs_ms + max(0, int((at - self._came_at) * 1000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +128,11 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Publications:
-    """What clients of ``origin``, the server's region, published."""
+    """What clients of ``origin``, the server's region, published, and who listens there."""
 
     origin: RegionId
     publications: Sequence[Publication]
+    listeners: Sequence[ListenerCount] = ()
 
 
 ToServer: TypeAlias = Open | Progress

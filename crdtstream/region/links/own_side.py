@@ -7,7 +7,9 @@ from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.channels import Channels
+from crdtstream.region.freshness import Lags
 from crdtstream.region.knowledge import Knowledge
+from crdtstream.region.lag import ReplicationLag
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity, Standing
 from crdtstream.region.links.routes import Routes
@@ -21,6 +23,7 @@ class OwnSide:
     """What all links of one region share.
 
     Attributes:
+        lags: how far this region is behind its peers.
         learn: takes a region's durable version vector, as a peer told it.
         arrived: something was put into an inbox.
     """
@@ -30,6 +33,8 @@ class OwnSide:
     channels: Channels
     outstanding: Outstanding
     knowledge: Knowledge
+    lags: Lags
+    replication_lag: ReplicationLag
     opening: Opening
     routes: Routes
     tick: Tick

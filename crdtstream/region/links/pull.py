@@ -19,6 +19,7 @@ from crdtstream.core.clock import join, missing
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.inbox import Inbox
+from crdtstream.region.freshness import to_ms
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.link import (
     BackoffOver,
@@ -33,12 +34,14 @@ from crdtstream.region.links.link import (
     Resume,
     Welcomed,
 )
+from crdtstream.region.links.listeners import Heard
 from crdtstream.region.links.messages import (
     FromServer,
     Open,
     Progress,
     Publications,
     Received,
+    Stamps,
     Standing,
     ToServer,
     Welcome,
@@ -120,6 +123,7 @@ class Pull:
         self._own = own
         self._made_ms = now
         self._publications = Arrived()
+        self._listeners = Heard(peer, own.channels.elsewhere)
         self._logged_error = ""
         # Of the call.
         self._has_call = False
@@ -130,6 +134,7 @@ class Pull:
         self._ack_due = False
         self._acked_at = 0.0
         self._heard_at: float | None = None
+        self._stamps = Stamps()
         self._untaken_bytes = 0
         self._taken_bytes = 0
         self._must_reopen = False
@@ -167,9 +172,11 @@ class Pull:
             return 0
         if self.link.is_up:
             return self.stats.lag.newest
-        # A link that was never up has heard nothing since the node started.
-        heard_ms = self.stats.heard_ms or self._made_ms
-        return max(self.stats.lag.newest, now - heard_ms)
+        return max(self.stats.lag.newest, self.silent_ms(now))
+
+    def silent_ms(self, now: Millis) -> int:
+        """For how long the peer has said nothing; a peer that never did, since the node started."""
+        return max(0, now - (self.stats.heard_ms or self._made_ms))
 
     # --- What the region tells its links ------------------------------------------------------
 
@@ -257,9 +264,9 @@ class Pull:
                 case Received(batches):
                     self._take_batches(batches)
                 case Progress():
-                    self._take_progress(message, now)
+                    self._take_progress(message, now, at)
                 case Welcome():
-                    self._take_welcome(message, now)
+                    self._take_welcome(message, now, at)
                 case Publications():
                     self._take_publications(message)
                 case _:
@@ -288,10 +295,14 @@ class Pull:
         self._rejected = None
         self._untaken_bytes = self._taken_bytes = 0
         self._heard_at = at
+        self._stamps = Stamps()
         self.inbox.discard()
         self._publications.clear()
+        self._listeners.forget()
 
     def _end_call(self) -> None:
+        # Whether anybody listens there still is not known from here on.
+        self._listeners.forget()
         if self._has_call:
             self._has_call = False
             self._must_hang_up = True
@@ -381,7 +392,7 @@ class Pull:
         if at >= ack_at:
             self._ack_due = False
             self._acked_at = at
-            return Send(self._ack(now))
+            return Send(self._ack(now, at))
         return Sleep(min(ack_at, at + WATCH_SECONDS))
 
     def _ask_for_what_is_waited_for(self, now: Millis) -> None:
@@ -398,7 +409,7 @@ class Pull:
                 origins=sorted(waited_for),
             )
 
-    def _ack(self, now: Millis) -> Progress:
+    def _ack(self, now: Millis, at: float) -> Progress:
         own = self._own
         return Progress(
             durable_vv=own.outstanding.durable_vv,
@@ -407,11 +418,13 @@ class Pull:
             taken_bytes=self._taken_bytes,
             taken_publication_bytes=self._publications.taken_bytes,
             standing=own.standing(),
+            stamp_ms=to_ms(at),
+            echo_ms=self._stamps.echo_ms(at),
         )
 
     # --- Receiving ----------------------------------------------------------------------------
 
-    def _take_welcome(self, welcome: Welcome, now: Millis) -> None:
+    def _take_welcome(self, welcome: Welcome, now: Millis, at: float) -> None:
         if welcome.region != self.peer:
             raise RefusedError(
                 self.peer,
@@ -419,8 +432,10 @@ class Pull:
                 "correct the peer's address",
             )
         self.stats.peer_vv = welcome.vv
+        self._own.replication_lag.note_lost(self.peer, welcome.own_n)
         self._note_database(welcome.standing)
         opening = self._own.opening
+        self._own.lags.note(self.peer, welcome.vv, to_ms(at))
         opening.readiness.note_welcome(self.peer)
         if self._asked:
             answer = Answer(welcome.own_n, self.stats.peer_vv, welcome.told_vv)
@@ -428,7 +443,9 @@ class Pull:
         else:
             opening.note_own_n(self.peer, welcome.own_n)
         self._feed(Welcomed(), now)
+        opening.catching_up.note_answer(self.peer, welcome.run_id, welcome.vv)
         self._look_at_own_effects()
+        opening.note_time(now)
         self._peer_run = welcome.run_id
         opening.peer_runs.note_start(
             self.peer, self._peer_run, recovering=welcome.standing.recovering
@@ -439,12 +456,15 @@ class Pull:
         if refusal is not None:
             raise RefusedError(self.peer, refusal)
 
-    def _take_progress(self, progress: Progress, now: Millis) -> None:
+    def _take_progress(self, progress: Progress, now: Millis, at: float) -> None:
         own = self._own
+        self._stamps.note(progress, at)
+        own.lags.note(self.peer, progress.durable_vv, to_ms(at), progress.echo_ms)
         self.stats.heard_ms = now
         self._note_skew(progress.now - now)
         self.stats.peer_vv = progress.durable_vv
         own.learn(self.peer, progress.durable_vv)
+        own.replication_lag.note_durable(self.peer, progress.durable_vv.get(own.identity.region, 0))
         for region, vv in progress.others.items():
             own.learn(region, vv)
         self._note_database(progress.standing)
@@ -475,6 +495,7 @@ class Pull:
         if self._must_reopen:
             return
         stats = self.stats
+        applied = self._own.replica.vv
         for batch, encoded in batches:
             if batch.origin not in self.origins:
                 raise PeerError(
@@ -484,6 +505,8 @@ class Pull:
             stats.batches += 1
             stats.effects += batch.count
             stats.bytes_uncompressed += len(encoded)
+            if batch.last_n <= applied.get(batch.origin, 0):
+                stats.bytes_again += len(encoded)
             self.inbox.offer(batch, encoded)
             self._untaken_bytes += len(encoded)
         self._own.arrived()
@@ -501,6 +524,8 @@ class Pull:
     def _take_publications(self, message: Publications) -> None:
         if self._must_reopen:
             return
+        for told in message.listeners:
+            self._listeners.note(told)
         for publication in message.publications:
             if not self._publications.offer(publication):
                 raise PeerError(self.peer, "publications: more than their window allows")

@@ -24,11 +24,15 @@ from typing import Final, TypeAlias
 from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.database.listening import Kind
+from crdtstream.region.freshness import to_ms
 from crdtstream.region.links.errors import PeerError
+from crdtstream.region.links.listeners import Telling
 from crdtstream.region.links.messages import (
     Batches,
     Progress,
     Publications,
+    Stamps,
     Standing,
     ToPuller,
     Welcome,
@@ -123,7 +127,9 @@ class Serve:
         self._sent_bytes = 0
         self._taken_bytes = 0
         self._heard_at = at
+        self._stamps = Stamps()
         self.outbox = Outbox()
+        self._listeners = Telling(own.channels)
 
     # --- From the region ----------------------------------------------------------------------
 
@@ -141,6 +147,11 @@ class Serve:
             return False
         self.wake()
         return True
+
+    def note_listeners(self, kind: Kind, name: bytes) -> None:
+        """The number of those who listen to a name here has changed."""
+        self._listeners.note(kind, name)
+        self.wake()
 
     def end(self) -> None:
         """The link is over; what its outbox holds is lost."""
@@ -167,7 +178,7 @@ class Serve:
             return End()
         if at >= self._heartbeat_at:
             self._heartbeat_at = at + self._own.limits.heartbeat_interval_ms / 1000
-            return Send(self._heartbeat(now))
+            return Send(self._heartbeat(now, at))
         if self._batches:
             batches, self._batches = self._batches, []
             return Send(Batches(batches))
@@ -180,14 +191,16 @@ class Serve:
         return self._rest(at)
 
     def _rest(self, at: float) -> ServeAction:
-        """After the batches: what clients published, and then a little time."""
-        publications = self.outbox.take(self.sent_vv.get(self._own.identity.region, 0))
-        if publications or self._has_sent:
+        """After the batches: what clients published, who listens, and then a little time."""
+        region = self._own.identity.region
+        publications = self.outbox.take(self.sent_vv.get(region, 0))
+        listeners = self._listeners.take()
+        if publications or listeners or self._has_sent:
             self._has_sent = False
             self._send_at = at + SEND_SECONDS_MIN
-        if publications:
+        if publications or listeners:
             self.stats.publications += len(publications)
-            return Send(Publications(self._own.identity.region, publications))
+            return Send(Publications(region, publications, listeners))
         return Sleep(
             min(self._send_at, self._heartbeat_at) if at < self._send_at else self._heartbeat_at
         )
@@ -239,7 +252,10 @@ class Serve:
             self.wake()
         if self.outbox.note_taken(ack.taken_publication_bytes):
             self.wake()
+        self._stamps.note(ack, at)
+        own.lags.note(self.region, ack.durable_vv, to_ms(at), ack.echo_ms)
         own.learn(self.region, ack.durable_vv)
+        own.replication_lag.note_durable(self.region, ack.durable_vv.get(own.identity.region, 0))
         for region, vv in ack.others.items():
             own.learn(region, vv)
         self._take_standing(ack.standing)
@@ -266,11 +282,13 @@ class Serve:
             told_vv=self.told_vv,
         )
 
-    def _heartbeat(self, now: Millis) -> Progress:
+    def _heartbeat(self, now: Millis, at: float) -> Progress:
         own = self._own
         return Progress(
             durable_vv=own.outstanding.durable_vv,
             now=now,
             standing=own.standing(),
             others=dict(own.knowledge.vvs),
+            stamp_ms=to_ms(at),
+            echo_ms=self._stamps.echo_ms(at),
         )

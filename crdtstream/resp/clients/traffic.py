@@ -77,15 +77,16 @@ class Traffic:
     def counters(self) -> dict[str, int]:
         """INFO stats: since the start, or since the counters were reset."""
         before = self._counted_before
-        return {name: total - before.get(name, 0) for name, total in self._totals().items()}
+        return {name: total - before.get(name, 0) for name, total in self.totals().items()}
 
     def reset(self) -> None:
         """CONFIG RESETSTAT."""
         self._statistics.reset()
         self._samples.clear()
-        self._counted_before = self._totals()
+        self._counted_before = self.totals()
 
-    def _totals(self) -> dict[str, int]:
+    def totals(self) -> dict[str, int]:
+        """The counters since the start, whatever was reset."""
         here = self._connections.values()
         return {
             "total_connections_received": self.received,
@@ -103,7 +104,7 @@ class Traffic:
     def sample(self, now: Millis) -> None:
         """Remember how much was done until now; to be called when ``rates_due_ms`` has come."""
         self.rates_due_ms = now + RATE_SAMPLE_MS
-        totals = self._totals()
+        totals = self.totals()
         self._samples.append(
             _Sample(
                 now,

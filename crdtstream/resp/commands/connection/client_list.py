@@ -6,8 +6,8 @@ from typing import Final
 from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, parse_i64, shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis
-from crdtstream.database.channels import Kind
 from crdtstream.database.database import Database
+from crdtstream.database.listening import Kind
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.commands.connection.hello import DEFAULT_USER
 

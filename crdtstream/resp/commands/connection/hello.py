@@ -18,8 +18,6 @@ from crdtstream.database.session import (
     Talk,
 )
 
-# The Redis whose stream commands and replies these are; clients switch features by it.
-REDIS_VERSION: Final = "8.2.0"
 DEFAULT_USER: Final = b"default"
 
 WRONG_PASSWORD: Final = "WRONGPASS invalid username-password pair or user is disabled."
@@ -93,6 +91,7 @@ class ConnectionCommands:
         """RESET: as if the client had just connected."""
         self._database.end_transaction(session)
         self._database.channels.forget(session)
+        session.given = None
         self._on_reset(session)
         session.name = b""
         session.protocol = RESP2
@@ -137,7 +136,7 @@ class ConnectionCommands:
         return RespMap(
             [
                 (b"server", b"redis"),
-                (b"version", REDIS_VERSION.encode()),
+                (b"version", str(self._database.replica.redis_version).encode()),
                 (b"proto", protocol),
                 (b"id", session.id),
                 (b"mode", b"standalone"),

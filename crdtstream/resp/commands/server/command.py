@@ -3,7 +3,7 @@
 It tells what a command's page in the manual says.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -108,7 +108,7 @@ class Introspection:
 
     def _getkeysandflags(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """COMMAND GETKEYSANDFLAGS command argument …: and what the command does to them."""
-        return [[key, _statuses(spec.flags)] for key, spec in self._keys(argv[2:])]
+        return [[key, _statuses(_key_flags(spec, argv[2:]))] for key, spec in self._keys(argv[2:])]
 
     def _help(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """COMMAND HELP."""
@@ -160,6 +160,8 @@ class Introspection:
         found: list[tuple[bytes, KeySpec]] = []
         for spec in specs:
             keys = spec.find(argv)
+            if not keys and "no_mandatory_keys" in _page(command.name).flags:
+                continue
             if not keys:
                 raise CommandError("ERR Invalid arguments specified for command")
             found += [(key, spec) for key in keys]
@@ -216,18 +218,26 @@ def _argument(argument: Argument) -> Reply:
     )
 
 
+def _key_flags(spec: KeySpec, argv: Sequence[bytes]) -> tuple[str, ...]:
+    """What a request does to its keys: SET reads them only where it says GET."""
+    if "variable_flags" not in spec.flags:
+        return spec.flags
+    reads = b"GET" in [word.upper() for word in argv[3:]]
+    return ("RW", "access", "update") if reads else ("OW", "update")
+
+
 def _key_spec(spec: KeySpec) -> Reply:
     """How keys are found, in Redis's two steps: where they begin, and how far they go."""
     if spec.word:
         begin = _map(type="keyword", spec=_map(keyword=spec.word, startfrom=spec.start))
     else:
         begin = _map(type="index", spec=_map(index=spec.start))
-    reach = _map(lastkey=spec.last, keystep=1, limit=spec.share)
-    return _map(
-        flags=_statuses(spec.flags),
-        begin_search=begin,
-        find_keys=_map(type="range", spec=reach),
-    )
+    if spec.is_counted:
+        find = _map(type="keynum", spec=_map(keynumidx=0, firstkey=1, keystep=spec.step))
+    else:
+        reach = _map(lastkey=spec.last, keystep=spec.step, limit=spec.share)
+        find = _map(type="range", spec=reach)
+    return _map(flags=_statuses(spec.flags), begin_search=begin, find_keys=find)
 
 
 def _map(**fields: str | Reply) -> RespMap:

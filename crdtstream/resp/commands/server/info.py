@@ -21,12 +21,11 @@ from crdtstream.commands.reply import Reply, Verbatim
 from crdtstream.core.clock import format_vv, missing
 from crdtstream.core.ids import Millis
 from crdtstream.core.uid import shown_uid
-from crdtstream.database.channels import Kind
+from crdtstream.database.listening import Kind
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.engine import Engine
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.clients.traffic import Traffic
-from crdtstream.resp.commands.connection.hello import REDIS_VERSION
 from crdtstream.resp.commands.server.memory import (
     buffered_bytes,
     peak_bytes,
@@ -121,7 +120,7 @@ class Info:
         port = self._port()
         uptime_s = max(0, now - self._started_ms) // 1000
         return {
-            "redis_version": REDIS_VERSION,
+            "redis_version": str(self._region.replica.redis_version),
             "redis_git_sha1": "00000000",
             "redis_git_dirty": 0,
             "redis_build_id": 0,
@@ -294,7 +293,24 @@ class Info:
         told = f"keys={count},expires={replica.expiring_count},avg_ttl={mean_ms},subexpiry=0"
         return {"db0": told} if count else {}
 
-    def _about_crdt(self, _now: Millis) -> Fields:
+    def _about_lag(self, now: Millis) -> Fields:
+        """What would be lost with this region, and what bounds that."""
+        staleness = self._region.staleness
+        return {
+            "crdt_replication_lag_state": staleness.state,
+            "crdt_replication_lag_effects": staleness.lag.effects,
+            "crdt_replication_lag_ms": staleness.lag.ms(now),
+            "crdt_replication_acknowledged_per_sec": staleness.lag.acknowledged_per_second(now),
+            "crdt_max_replication_lag_effects": staleness.lag_effects_max,
+            "crdt_max_replication_lag_ms": staleness.lag_ms_max,
+            "crdt_replication_lag_action": staleness.action.value,
+            "crdt_replication_lag_exceeded": staleness.exceeded_count,
+            "crdt_replication_lag_refused_writes": staleness.refused,
+            "crdt_replication_lag_throttled_writes": staleness.throttled,
+            "crdt_replication_lag_waiting_clients": staleness.waiting_count,
+        }
+
+    def _about_crdt(self, now: Millis) -> Fields:
         """The regions: what is applied and durable here, and how far behind us each peer is."""
         region = self._region
         replica, durable_vv = region.replica, region.outstanding.durable_vv
@@ -306,6 +322,12 @@ class Info:
             "crdt_tombstones": replica.tombstone_count,
             "crdt_xadd_id_uniqueness_mode": replica.id_mode.value,
         }
+        fields |= self._about_lag(now)
+        drill = self._settings.drill
+        if drill.clock_offset_ms:
+            fields["crdt_drill_clock_offset_ms"] = drill.clock_offset_ms
+        if drill.plant != "none":
+            fields["crdt_drill_plant"] = drill.plant
         for peer, vv in sorted(region.knowledge.vvs.items()):
             behind = missing(vv, durable_vv)
             fields[f"crdt_peer_{peer}"] = f"effects_behind={behind},durable_vv={format_vv(vv)}"

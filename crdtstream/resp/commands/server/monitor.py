@@ -51,11 +51,19 @@ class Monitors:
 
     Args:
         connections: all clients, by session id; they come and go.
+        clock_offset_ms: by how much this node's clock is wrong in a rehearsal.
     """
 
-    def __init__(self, database: Database, connections: Mapping[int, Watched]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        connections: Mapping[int, Watched],
+        *,
+        clock_offset_ms: int = 0,
+    ) -> None:
         self._database = database
         self._connections = connections
+        self._clock_offset_ns = clock_offset_ms * 1_000_000
         self._watching: dict[int, Session] = {}
 
     def commands(self) -> list[SessionCommand]:
@@ -85,7 +93,7 @@ class Monitors:
         caller = connections.get(session.id)
         # A session that is not ours belongs to another caller of the database.
         address = "?:0" if caller is None else caller.address
-        line = monitor_line(time.time_ns(), address, argv)
+        line = monitor_line(time.time_ns() + self._clock_offset_ns, address, argv)
         for watcher_id in self._watching:
             connections[watcher_id].show(line)
 

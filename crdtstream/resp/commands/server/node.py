@@ -11,7 +11,6 @@ from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
-from crdtstream.resp.commands.connection.hello import REDIS_VERSION
 
 # DEBUG SLEEP stops the whole node: peers take it for dead after seconds, so nobody needs more.
 SLEEP_SECONDS_MAX: Final = 60.0
@@ -75,7 +74,7 @@ class NodeCommands:
         """LOLWUT [VERSION n …]: the version, and no picture."""
         if len(argv) > 2 and argv[1].lower() == b"version":
             integer(argv[2])
-        return Verbatim(f"crdtstream\nRedis ver. {REDIS_VERSION}\n".encode())
+        return Verbatim(f"crdtstream\nRedis ver. {self._replica.redis_version}\n".encode())
 
     def _shutdown(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]: stop as on SIGTERM; no reply but an error.

@@ -6,13 +6,15 @@ the value that tells the truth, and may be "set" to it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.replica import Replica
-from crdtstream.core.tuning import TUNABLES, Tunable
+from crdtstream.core.tuning import Tuned
+from crdtstream.region.region import Region
+from crdtstream.region.tuning import tunables_of
 from crdtstream.resp.clients.idle import IdleClients
 from crdtstream.resp.clients.limits import ConnectionLimits
 from crdtstream.resp.clients.pubsub import UNREAD_BYTES_MAX, UNREAD_BYTES_SOFT, UNREAD_SOFT_MS
@@ -20,6 +22,7 @@ from crdtstream.resp.commands.server.latency import LatencyMonitor
 from crdtstream.resp.commands.server.slowlog import Slowlog
 from crdtstream.resp.commands.server.slowness import Slowness
 from crdtstream.resp.commands.server.values import (
+    BadValueError,
     Parameter,
     memory,
     no_memory_limit,
@@ -70,7 +73,7 @@ class Parts:
     """
 
     settings: NodeSettings
-    replica: Replica
+    region: Region
     bounds: Bounds
     idle: IdleClients
     slowlog: Slowlog
@@ -86,7 +89,8 @@ def make_parameters(parts: Parts) -> dict[str, Parameter]:
         **_given_at_start(parts),
         **_of_connections(parts.bounds, parts.idle),
         **_of_observation(parts),
-        **_of_streams(parts.replica),
+        **{name: _tuned(tuned) for name, tuned in tunables_of(parts.region).items()},
+        **_of_streams(parts.region.replica),
     }
 
 
@@ -245,7 +249,6 @@ def _of_streams(replica: Replica) -> dict[str, Parameter]:
         replica.idmp_maxsize = value
 
     return {
-        **{tunable.name: _tunable(replica, tunable) for tunable in TUNABLES.values()},
         "stream-idmp-duration": number_parameter(
             lambda: replica.idmp_duration_s,
             set_idmp_duration,
@@ -269,11 +272,17 @@ def _of_streams(replica: Replica) -> dict[str, Parameter]:
     }
 
 
-def _tunable(replica: Replica, tunable: Tunable) -> Parameter:
-    def get() -> str:
-        return tunable.get(replica)
+def _tuned(tuned: Tuned[Any]) -> Parameter:
+    tunable = tuned.tunable
 
-    def change(value: str) -> None:
-        tunable.put(replica, value)
+    def check(text: str) -> Callable[[], None]:
+        if not tunable.takes(text):
+            raise BadValueError(f"argument must be {tunable.wanted}")
+        return lambda: tuned.put(text)
 
-    return Parameter(get, one_of(tunable.values, change), tunable.name, get)
+    takes = one_of(tunable.values, tuned.put) if tunable.values else check
+    return Parameter(tuned.get, takes, tunable.setting, lambda: _as_setting(tuned.get()))
+
+
+def _as_setting(text: str) -> int | str:
+    return int(text) if text.isdigit() else text

@@ -1,0 +1,150 @@
+"""What the pages say of a region: without sockets, by calling them as the server does."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from crdtstream.core.ids import RegionId
+from crdtstream.engine import Engine
+from crdtstream.http.app import make_app
+from crdtstream.http.parts import HttpParts
+from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.messages import Open, Standing
+from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.links.serve import Serve
+from crdtstream.region.region import Region
+from crdtstream.settings import NodeSettings
+from crdtstream.store.log import MemoryLog
+from tests.harness.driven import UID, make_region
+
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
+PLAIN = "/v1/bdbs/1/availability"
+LAG = PLAIN + "?extend_check=lag"
+
+
+async def no_metrics() -> bytes:
+    return b""
+
+
+class Pages:
+    """The pages of region 1."""
+
+    def __init__(self, region: Region, **settings: Any) -> None:
+        self.region = region
+        self._settings = NodeSettings(region=1, dir=Path("data"), **settings)
+
+    async def get(self, path: str, *, host: str = "127.0.0.1:8381") -> tuple[int, Any]:
+        parts = HttpParts(
+            settings=self._settings,
+            engine=Engine(self.region, MemoryLog()),
+            version="1",
+            metrics_text=no_metrics,
+        )
+        name, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": name,
+            "raw_path": name.encode(),
+            "root_path": "",
+            "scheme": "http",
+            "query_string": query.encode(),
+            "headers": [(b"host", host.encode("latin-1"))],
+            "server": ("127.0.0.1", 8381),
+        }
+        told: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            told.append(message)
+
+        await make_app(parts)(scope, receive, send)
+        body = b"".join(message.get("body", b"") for message in told[1:])
+        return told[0]["status"], json.loads(body) if body else None
+
+    def hears(self, peer: RegionId, *, n: int = 0, ago_seconds: float = 0.0) -> None:
+        """A peer links to the region, and says that it has ``n`` effects of its own."""
+        opening = Open(
+            peer,
+            "crdb",
+            1,
+            frozenset({R1}),
+            {peer: n} if n else {},
+            Standing(DatabaseIdentity(UID), recovering=False),
+        )
+        at = asyncio.get_running_loop().time() - ago_seconds
+        assert isinstance(self.region.links.accept(opening, at), Serve)
+
+
+async def test_who_hears_a_majority_and_lacks_nothing_is_available() -> None:
+    pages = Pages(make_region())
+    pages.hears(R2)
+    assert await pages.get(PLAIN) == (200, None)
+    assert await pages.get(LAG) == (200, None)
+
+
+async def test_who_hears_a_minority_is_available_unless_asked_for_the_lag() -> None:
+    pages = Pages(make_region())
+    assert await pages.get(PLAIN) == (200, None)
+    status, body = await pages.get(LAG)
+    assert (status, body["error_code"]) == (503, "no_quorum")
+    assert "hears 0 of its 2 peers" in body["description"]
+
+
+async def test_the_operator_may_say_that_the_others_are_lost() -> None:
+    pages = Pages(make_region(), availability_in_minority="available")
+    assert await pages.get(LAG) == (200, None)
+
+
+async def test_the_survivor_of_two_is_available() -> None:
+    assert await Pages(make_region(peers=[2])).get(LAG) == (200, None)
+
+
+async def test_who_is_behind_is_unavailable_to_who_tolerates_less() -> None:
+    pages = Pages(make_region(peers=[2]), availability_lag_tolerance_ms=0)
+    pages.hears(R2, n=1, ago_seconds=5.0)
+    status, body = await pages.get(LAG)
+    assert (status, body["error_code"]) == (503, "bdb_unavailable")
+    assert body["description"].startswith("BDB 1 is not available: region 1 is ")
+    assert "0 ms are tolerated" in body["description"]
+    assert await pages.get(LAG + "&availability_lag_tolerance_ms=600000") == (200, None)
+    assert await pages.get(PLAIN) == (200, None)
+    status, body = await pages.get("/v1/local/bdbs/1/endpoint/availability?extend_check=lag")
+    assert (status, body["error_code"]) == (503, "bdb_endpoint_unavailable")
+
+
+@pytest.mark.parametrize("path", [PLAIN, LAG, "/readyz", "/health"])
+async def test_who_refuses_writes_is_not_well(path: str) -> None:
+    pages = Pages(make_region(limits=RegionLimits(catch_up_answer_ms_max=1_000)))
+    pages.hears(R2)
+    status, body = await pages.get(path)
+    assert status == 503
+    assert "asks region 2, 3 what it missed" in json.dumps(body)
+    assert await pages.get("/healthz") == (200, {"alive": True})
+    _, bdb = await pages.get("/v1/bdbs/1")
+    assert bdb["status"] == "recovery"
+
+
+async def test_what_the_operator_announces_comes_first() -> None:
+    pages = Pages(
+        make_region(), announce_hosts=("redis.eu.example.org", "192.0.2.7"), announce_port=6379
+    )
+    _, (bdb,) = await pages.get("/v1/bdbs")
+    (endpoint,) = bdb["endpoints"]
+    assert endpoint["dns_name"] == "redis.eu.example.org"
+    assert endpoint["addr"] == ["redis.eu.example.org", "192.0.2.7", "127.0.0.1", "localhost"]
+    assert (endpoint["port"], bdb["port"]) == (6379, 6379)
+
+
+@pytest.mark.parametrize(
+    "host", ["[", "a]b", "[::1", "::1", "a:b:c", "h:99999", "", "\xff", "a@b/c?d"]
+)
+async def test_whatever_host_is_asked_for_is_answered(host: str) -> None:
+    status, _ = await Pages(make_region(peers=[2])).get("/v1/bdbs", host=host)
+    assert status == 200
