@@ -31,7 +31,7 @@ READ_COUNT = 50
 @contextmanager
 def regions(tree: Path, folder: Path, count: int, base_port: int) -> Iterator[int]:
     """Region nodes of a tree; the port of the first."""
-    command = [sys.executable, "-m", "crdtstream.cli.main", "up", "--regions", str(count)]
+    command = [sys.executable, "-m", "crdtstream", "up", "--regions", str(count)]
     command += ["--dir", str(folder), "--base-port", str(base_port)]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, cwd=tree)

@@ -44,7 +44,7 @@ def redis_server(folder: Path) -> Iterator[int]:
 @contextmanager
 def regions(folder: Path, count: int, base_port: int) -> Iterator[int]:
     """Region nodes; the port of the first."""
-    command = [sys.executable, "-m", "crdtstream.cli.main", "up", "--regions", str(count)]
+    command = [sys.executable, "-m", "crdtstream", "up", "--regions", str(count)]
     command += ["--dir", str(folder), "--base-port", str(base_port)]
     with running(command):
         for region in range(1, count + 1):

@@ -1,0 +1,481 @@
+"""Every metric of a node: its name, kind, unit, labels and meaning.  These stand nowhere else.
+
+``docs/metrics.md`` is written from this table (``tools/metrics.py``), ``figures.py`` says where the
+values come from, and tests compare all three with what a node serves.
+
+Names are as Prometheus wants them: a prefix, base units (seconds, bytes) at the end, ``_total``
+behind what only grows.  Every series has the label ``region`` besides those that stand here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from crdtstream.engine import COMMIT_RECORDS_BOUNDS, COMMIT_US_BOUNDS
+from crdtstream.region.links.stats import LAG_MS_BOUNDS
+
+PREFIX: Final = "crdtstream_"
+REGION: Final = "region"
+
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric.
+
+    Attributes:
+        name: with prefix, unit and, of a counter, ``_total``.
+        help: what it means; one or two sentences.
+        labels: besides ``region``, which all have.
+        bounds: of a histogram, in the unit of the name; the last one, +Inf, is left out.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert (self.kind == "counter") == self.name.endswith("_total")
+        assert (self.kind == "histogram") == bool(self.bounds)
+
+    @property
+    def unit(self) -> str:
+        """``seconds`` or ``bytes``; empty for what is counted."""
+        words = self.name.removesuffix("_total").split("_")
+        return words[-1] if words[-1] in ("seconds", "bytes") else ""
+
+    @property
+    def series_names(self) -> tuple[str, ...]:
+        """What its samples are called."""
+        if self.kind == "histogram":
+            return tuple(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
+        return (self.name,)
+
+
+def _counter(name: str, text: str, *labels: str) -> Definition:
+    return Definition(f"{PREFIX}{name}_total", "counter", text, labels)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Definition:
+    return Definition(PREFIX + name, "gauge", text, labels)
+
+
+def _histogram(name: str, text: str, bounds: Sequence[float], *labels: str) -> Definition:
+    return Definition(PREFIX + name, "histogram", text, labels, tuple(bounds))
+
+
+# In nanoseconds, as the node counts them.
+COMMAND_NS_BOUNDS: Final = tuple(
+    us * 1_000
+    for us in (25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000)
+)
+STALL_US_BOUNDS: Final = (
+    *(1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000),
+    *(1_000_000, 2_500_000, 10_000_000),
+)
+_NS, _US, _MS = 1_000_000_000, 1_000_000, 1_000
+
+# --- The node -----------------------------------------------------------------------------------
+
+BUILD_INFO: Final = _gauge(
+    "build_info",
+    "Always 1; its labels say which program this is, and of which database.",
+    *("version", "python", "database"),
+)
+WRITES_REFUSED: Final = _gauge(
+    "writes_refused",
+    "1 while writes are refused for this reason: `disk`: the log cannot be written; `stale`: the"
+    " region has still to hear from others what it must know before it writes, or to catch up;"
+    " `lagged`: for longer than a moment too much of it has been in no other region.",
+    "reason",
+)
+REFUSALS: Final = _counter(
+    "refusals",
+    "What was refused: commands because of the `disk`, because the region is `stale`, because too"
+    " much would be `lagged` or for want of a password (`no_auth`); connections beyond"
+    " `clients_max`; connections cut off because they left too much unread (`output_buffer`).",
+    "reason",
+)
+LOOP_STALL_SECONDS: Final = _histogram(
+    "loop_stall_seconds",
+    "How late the event loop woke a task that sleeps 20 ms at a time. What is shorter than that may"
+    " go unnoticed.",
+    [us / _US for us in STALL_US_BOUNDS],
+)
+LOOP_STALL_MAX_SECONDS: Final = _gauge(
+    "loop_stall_max_seconds", "The longest of these within the last 30 to 60 seconds."
+)
+
+# --- Commands and clients -----------------------------------------------------------------------
+
+COMMAND_DURATION_SECONDS: Final = _histogram(
+    "command_duration_seconds",
+    "How long commands ran, subcommands as `xgroup|create`; waiting for other commands and for the"
+    " disk is not in it. CONFIG RESETSTAT begins it anew.",
+    [ns / _NS for ns in COMMAND_NS_BOUNDS],
+    "command",
+)
+COMMANDS_FAILED: Final = _counter(
+    "commands_failed", "Commands that ran and answered an error.", "command"
+)
+COMMANDS_REJECTED: Final = _counter(
+    "commands_rejected",
+    "Commands that were refused before they ran: wrong arguments, no password, writes refused.",
+    "command",
+)
+ERRORS: Final = _counter(
+    "errors", "Error replies by their first word; after 128 kinds no further one is told.", "kind"
+)
+CLIENTS: Final = _gauge("clients", "Clients that are connected.")
+CLIENTS_MAX: Final = _gauge("clients_max", "How many may be; `maxclients`.")
+CLIENTS_BLOCKED: Final = _gauge(
+    "clients_blocked", "Clients whose command waits: for entries, for other regions, for a pause."
+)
+CLIENTS_SUBSCRIBED: Final = _gauge("clients_subscribed", "Clients that listen to a channel.")
+CONNECTIONS: Final = _counter("connections", "Clients that ever connected, refused ones too.")
+CLIENT_RECEIVED_BYTES: Final = _counter("client_received_bytes", "Bytes that clients sent.")
+CLIENT_SENT_BYTES: Final = _counter("client_sent_bytes", "Bytes that clients were sent.")
+
+# --- Links --------------------------------------------------------------------------------------
+
+LINK_UP: Final = _gauge(
+    "link_up", "1 while this region hears from the peer over the link by which it pulls.", "peer"
+)
+LINK_STATE: Final = _gauge(
+    "link_state",
+    "1 for the state that the link is in: `connecting`, `catching up`, `live`, `waiting` (for the"
+    " next attempt), `refused`, `paused`.",
+    *("peer", "state"),
+)
+LINK_LAG_SECONDS: Final = _gauge(
+    "link_lag_seconds",
+    "For how long this region may have been without something that the peer has. It grows while the"
+    " peer is silent, also if nothing is known to be missing, and while something of it lacks here."
+    " Measured by this region's clock alone; the time that messages take is in it.",
+    "peer",
+)
+REGION_LAG_SECONDS: Final = _gauge(
+    "region_lag_seconds",
+    "How far the region is behind the others: behind as many of those that it hears as make a"
+    " majority with it. Availability with `extend_check=lag` goes by this figure.",
+)
+PEERS_HEARD: Final = _gauge("peers_heard", "How many peers are heard, over either link.")
+LINK_LAG_EFFECTS: Final = _gauge(
+    "link_lag_effects",
+    "Effects that the peer is known to have, of the origins that the link is asked for, and that"
+    " are not applied here. A region that hears from nobody does not know of new ones.",
+    "peer",
+)
+LINK_SILENCE_SECONDS: Final = _gauge(
+    "link_silence_seconds", "Since when the peer's last heartbeat is over this link.", "peer"
+)
+LINK_DELAY_SECONDS: Final = _histogram(
+    "link_delay_seconds",
+    "From a batch's end at its origin until it was durable here, by both regions' clocks.",
+    [ms / _MS for ms in LAG_MS_BOUNDS],
+    "peer",
+)
+LINK_RECONNECTS: Final = _counter(
+    "link_reconnects", "How often the link was lost after it had worked.", "peer"
+)
+LINK_RECEIVED_EFFECTS: Final = _counter(
+    "link_received_effects", "Effects that came over the link, repeated ones too.", "peer"
+)
+LINK_RECEIVED_BATCHES: Final = _counter("link_received_batches", "Batches that came.", "peer")
+LINK_RECEIVED_BYTES: Final = _counter(
+    "link_received_bytes", "Bytes of batches that came, compressed as they were.", "peer"
+)
+LINK_RECEIVED_UNPACKED_BYTES: Final = _counter(
+    "link_received_unpacked_bytes", "The same before compression.", "peer"
+)
+LINK_SENT_EFFECTS: Final = _counter("link_sent_effects", "Effects that the peer pulled.", "peer")
+LINK_SENT_BATCHES: Final = _counter("link_sent_batches", "Batches that the peer pulled.", "peer")
+LINK_SENT_BYTES: Final = _counter(
+    "link_sent_bytes", "Bytes of batches that the peer pulled, compressed.", "peer"
+)
+LINK_SENT_UNPACKED_BYTES: Final = _counter(
+    "link_sent_unpacked_bytes", "The same before compression.", "peer"
+)
+LINK_PUBLICATIONS_LOST: Final = _counter(
+    "link_publications_lost",
+    "Publications that were not sent to the peer: there was no link, or a slow one.",
+    "peer",
+)
+INBOX_BATCHES: Final = _gauge(
+    "inbox_batches", "Batches that came over the link and wait for what they depend on.", "peer"
+)
+INBOX_BYTES: Final = _gauge("inbox_bytes", "The same in bytes.", "peer")
+PEER_LAG_EFFECTS: Final = _gauge(
+    "peer_lag_effects",
+    "Effects that are durable here and that the peer is not known to have durably: what would be"
+    " lost with this region if the peer were the only other one.",
+    "peer",
+)
+PEER_CLOCK_SKEW_SECONDS: Final = _gauge(
+    "peer_clock_skew_seconds",
+    "The peer's clock minus this region's at the last heartbeat, the way of the heartbeat in it.",
+    "peer",
+)
+
+# --- What would be lost with the region ---------------------------------------------------------
+
+REPLICATION_LAG_EFFECTS: Final = _gauge(
+    "replication_lag_effects",
+    "Effects of this region that no other region is known to have durably: what would be lost with"
+    " the region and its disk. After a start all of them, until a peer says what it has. Without"
+    " peers always 0.",
+)
+REPLICATION_LAG_SECONDS: Final = _gauge(
+    "replication_lag_seconds",
+    "For how long the oldest of them is in no other region, by this region's clock; of an earlier"
+    " run: since the start.",
+)
+REPLICATION_LAG_BOUND_EFFECTS: Final = _gauge(
+    "replication_lag_bound_effects",
+    "The tunable `max_replication_lag_effects`: how many there may be; 0: no bound.",
+)
+REPLICATION_LAG_BOUND_SECONDS: Final = _gauge(
+    "replication_lag_bound_seconds",
+    "The tunable `max_replication_lag_ms`, in seconds: how old they may be; 0: no bound.",
+)
+REPLICATION_LAG_ACTION: Final = _gauge(
+    "replication_lag_action",
+    "1 for what happens at a bound, the tunable `replication_lag_action`: `warn`, `throttle`,"
+    " `refuse`.",
+    "action",
+)
+REPLICATION_LAG_STATE: Final = _gauge(
+    "replication_lag_state",
+    "1 for how the region stands to its bounds: `alone` (no peers), `off` (no bound), `unknown` (it"
+    " started again and no peer has spoken yet), `within`, `exceeded` (the next write finds a bound"
+    " reached).",
+    "state",
+)
+REPLICATION_LAG_EXCEEDED: Final = _counter(
+    "replication_lag_exceeded",
+    "How often a bound was reached for longer than a moment; each time is a line in the log.",
+)
+CLIENTS_THROTTLED: Final = _gauge(
+    "clients_throttled", "Clients whose write waits because a bound is reached."
+)
+WRITES_THROTTLED: Final = _counter(
+    "writes_throttled", "Writes that had to wait because a bound was reached."
+)
+
+# --- Effects ------------------------------------------------------------------------------------
+
+EFFECTS_ISSUED: Final = _counter(
+    "effects_issued", "Effects that this region issued, by kind (`Append`, `Remove` …).", "kind"
+)
+EFFECTS_APPLIED: Final = _counter(
+    "effects_applied", "Effects that came from others and were applied here, by kind.", "kind"
+)
+VERSION_VECTOR: Final = _gauge(
+    "version_vector",
+    "How many effects of each origin are applied here. Where it is equal in two regions for all"
+    " origins, they hold the same.",
+    "origin",
+)
+DURABLE_VERSION_VECTOR: Final = _gauge(
+    "durable_version_vector", "The same of what a power cut cannot take back.", "origin"
+)
+TOMBSTONES: Final = _gauge(
+    "tombstones", "Destroys that are remembered until they are causally stable."
+)
+IDEMPOTENCY_RECORDS: Final = _gauge(
+    "idempotency_records", "Idempotent appends, and runs of rows, remembered in the same way."
+)
+
+# --- The log ------------------------------------------------------------------------------------
+
+COMMIT_DURATION_SECONDS: Final = _histogram(
+    "commit_duration_seconds",
+    "How long group commits took. With `appendfsync always` the disk's sync is in it.",
+    [us / _US for us in COMMIT_US_BOUNDS],
+)
+COMMIT_RECORDS: Final = _histogram(
+    "commit_records", "How many records each group commit had.", COMMIT_RECORDS_BOUNDS
+)
+COMMITTED_BATCHES: Final = _counter(
+    "committed_batches", "Batches of effects in all commits; the other records are local."
+)
+COMMITTED_BYTES: Final = _counter("committed_bytes", "Bytes of records in all commits.")
+COMMIT_FAILURES: Final = _counter(
+    "commit_failures", "Commits and syncs that the disk refused; each is tried again."
+)
+SYNC_DURATION_SECONDS: Final = _histogram(
+    "sync_duration_seconds",
+    "How long syncs took beside the commits: with `appendfsync everysec` or `no`.",
+    [us / _US for us in COMMIT_US_BOUNDS],
+)
+COMMIT_QUEUE_RECORDS: Final = _gauge(
+    "commit_queue_records", "Records that wait for the disk, those being committed included."
+)
+COMMIT_QUEUE_BYTES: Final = _gauge("commit_queue_bytes", "The same in bytes.")
+CONGESTED: Final = _gauge(
+    "congested", "1 while so much waits for the disk that nothing new is taken from clients."
+)
+LOG_RECORDS: Final = _gauge("log_records", "The number of the log's last record.")
+LOG_BYTES: Final = _gauge("log_bytes", "Size of the log's files.")
+
+# --- Keys and groups ----------------------------------------------------------------------------
+
+KEYS: Final = _gauge("keys", "Keys, those included whose time is over.")
+KEYS_EXPIRING: Final = _gauge("keys_expiring", "Keys with a deadline.")
+KEYS_EXPIRED: Final = _counter(
+    "keys_expired", "Keys that this region deleted because their time was over."
+)
+ENTRIES: Final = _gauge("entries", "Entries of all streams. From the last walk.")
+GROUPS: Final = _gauge("groups", "Groups of all streams. From the last walk.")
+CONSUMERS: Final = _gauge("consumers", "Consumers of all groups here. From the last walk.")
+PENDING_ENTRIES: Final = _gauge(
+    "pending_entries",
+    "Entries that were delivered here and not acknowledged, in all groups. From the last walk.",
+)
+GROUPS_LAG_ENTRIES: Final = _gauge(
+    "groups_lag_entries",
+    "Entries that groups have still to deliver here, all groups together; as XINFO GROUPS counts"
+    " them. From the last walk.",
+)
+GROUPS_LAG_UNKNOWN: Final = _gauge(
+    "groups_lag_unknown",
+    "Groups whose lag is not in that sum because deletions hide it, as in XINFO GROUPS. From the"
+    " last walk.",
+)
+STREAM_ENTRIES: Final = _gauge(
+    "stream_entries", "Entries of a stream; only of the longest streams. From the last walk.", "key"
+)
+GROUP_LAG_ENTRIES: Final = _gauge(
+    "group_lag_entries",
+    "Entries that a group has still to deliver here; only of the groups with the most to do. From"
+    " the last walk.",
+    *("key", "group"),
+)
+GROUP_PENDING_ENTRIES: Final = _gauge(
+    "group_pending_entries",
+    "Entries of a group that were delivered here and not acknowledged; of the same groups. From"
+    " the last walk.",
+    *("key", "group"),
+)
+GROUP_CONSUMERS: Final = _gauge(
+    "group_consumers", "Consumers of a group here; of the same groups. From the last walk.",
+    *("key", "group"),
+)  # fmt: skip
+WALK_AGE_SECONDS: Final = _gauge(
+    "walk_age_seconds", "How old the figures of the last walk over all streams are."
+)
+WALK_DURATION_SECONDS: Final = _gauge(
+    "walk_duration_seconds", "How long that walk took, its pauses included."
+)
+
+# --- The process --------------------------------------------------------------------------------
+
+# By prometheus-client, and called as in every other program; of each what stands in its docs.
+PROCESS_METRICS: Final = (
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "process_virtual_memory_bytes",
+    "process_start_time_seconds",
+    "process_open_fds",
+    "process_max_fds",
+)
+
+SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
+    "The node": (
+        BUILD_INFO,
+        WRITES_REFUSED,
+        REFUSALS,
+        LOOP_STALL_SECONDS,
+        LOOP_STALL_MAX_SECONDS,
+    ),
+    "Commands and clients": (
+        COMMAND_DURATION_SECONDS,
+        COMMANDS_FAILED,
+        COMMANDS_REJECTED,
+        ERRORS,
+        CLIENTS,
+        CLIENTS_MAX,
+        CLIENTS_BLOCKED,
+        CLIENTS_SUBSCRIBED,
+        CONNECTIONS,
+        CLIENT_RECEIVED_BYTES,
+        CLIENT_SENT_BYTES,
+    ),
+    "Links and peers": (
+        LINK_UP,
+        LINK_STATE,
+        REGION_LAG_SECONDS,
+        PEERS_HEARD,
+        LINK_LAG_SECONDS,
+        LINK_LAG_EFFECTS,
+        LINK_SILENCE_SECONDS,
+        LINK_DELAY_SECONDS,
+        LINK_RECONNECTS,
+        LINK_RECEIVED_EFFECTS,
+        LINK_RECEIVED_BATCHES,
+        LINK_RECEIVED_BYTES,
+        LINK_RECEIVED_UNPACKED_BYTES,
+        LINK_SENT_EFFECTS,
+        LINK_SENT_BATCHES,
+        LINK_SENT_BYTES,
+        LINK_SENT_UNPACKED_BYTES,
+        LINK_PUBLICATIONS_LOST,
+        INBOX_BATCHES,
+        INBOX_BYTES,
+        PEER_LAG_EFFECTS,
+        PEER_CLOCK_SKEW_SECONDS,
+    ),
+    "What would be lost with the region": (
+        REPLICATION_LAG_EFFECTS,
+        REPLICATION_LAG_SECONDS,
+        REPLICATION_LAG_BOUND_EFFECTS,
+        REPLICATION_LAG_BOUND_SECONDS,
+        REPLICATION_LAG_ACTION,
+        REPLICATION_LAG_STATE,
+        REPLICATION_LAG_EXCEEDED,
+        CLIENTS_THROTTLED,
+        WRITES_THROTTLED,
+    ),
+    "Effects": (
+        EFFECTS_ISSUED,
+        EFFECTS_APPLIED,
+        VERSION_VECTOR,
+        DURABLE_VERSION_VECTOR,
+        TOMBSTONES,
+        IDEMPOTENCY_RECORDS,
+    ),
+    "The log": (
+        COMMIT_DURATION_SECONDS,
+        COMMIT_RECORDS,
+        COMMITTED_BATCHES,
+        COMMITTED_BYTES,
+        COMMIT_FAILURES,
+        SYNC_DURATION_SECONDS,
+        COMMIT_QUEUE_RECORDS,
+        COMMIT_QUEUE_BYTES,
+        CONGESTED,
+        LOG_RECORDS,
+        LOG_BYTES,
+    ),
+    "Keys, streams and groups": (
+        KEYS,
+        KEYS_EXPIRING,
+        KEYS_EXPIRED,
+        ENTRIES,
+        GROUPS,
+        CONSUMERS,
+        PENDING_ENTRIES,
+        GROUPS_LAG_ENTRIES,
+        GROUPS_LAG_UNKNOWN,
+        STREAM_ENTRIES,
+        GROUP_LAG_ENTRIES,
+        GROUP_PENDING_ENTRIES,
+        GROUP_CONSUMERS,
+        WALK_AGE_SECONDS,
+        WALK_DURATION_SECONDS,
+    ),
+}
+DEFINITIONS: Final = tuple(definition for section in SECTIONS.values() for definition in section)

@@ -1,0 +1,358 @@
+"""Where the value of each metric comes from.
+
+Everything is read from what the node keeps anyway, at the time of the scrape.  A source is a
+generator: the page lets the event loop go on between two of its readings, so a source takes a
+list of what it walks over first.
+"""
+
+import asyncio
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha1
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+from crdtstream.core.clock import VersionVector, missing
+from crdtstream.database.statistics import CallStatistics
+from crdtstream.metrics import definitions as d
+from crdtstream.metrics.definitions import Definition
+from crdtstream.metrics.parts import ClientFigures, MetricsParts
+from crdtstream.metrics.stalls import StallWatch
+from crdtstream.metrics.walk import Found, Walker
+from crdtstream.region.freshness import Freshness, to_ms
+from crdtstream.region.histogram import Histogram
+from crdtstream.region.links.link import LinkState
+from crdtstream.region.links.pull import Pull
+from crdtstream.region.links.stats import ServeStats
+from crdtstream.region.region import REFUSED_AS_STALE, REFUSED_BY_DISK
+from crdtstream.region.staleness import LagAction, LagState
+
+# Longer names of keys and groups are cut.
+NAME_LENGTH_MAX: Final = 128
+NS_PER_SECOND: Final = 1_000_000_000
+US_PER_SECOND: Final = 1_000_000
+MS_PER_SECOND: Final = 1_000
+# Why writes are refused, besides the region's own words for it.
+REFUSED_AS_LAGGED: Final = "lagged"
+# The error reply for want of a password.
+NO_AUTH_KIND: Final = "NOAUTH"
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A histogram's value.
+
+    Attributes:
+        cumulated: how many values were within each bound, and how many there were at all.
+        total: all values added up, in the unit of the metric.
+    """
+
+    cumulated: list[int]
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One value of a metric, with the values of its labels."""
+
+    value: float | Distribution
+    labels: tuple[str, ...] = ()
+
+
+Source: TypeAlias = Callable[[], Iterable[Reading]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known before the first source is asked.
+
+    Attributes:
+        found: by the last walk.
+        log_bytes: looked up in a thread.
+        now_ns: by the walker's clock.
+    """
+
+    clients: ClientFigures
+    found: Found | None
+    log_bytes: int
+    now_ns: int
+
+
+class Figures:
+    """The sources of one node."""
+
+    def __init__(self, parts: MetricsParts, stalls: StallWatch, walker: Walker) -> None:
+        self._parts = parts
+        self._engine = parts.engine
+        self._region = parts.engine.region
+        self._replica = parts.engine.region.replica
+        self._stalls = stalls
+        self._walker = walker
+
+    def sources(self, snapshot: Snapshot) -> dict[Definition, Source]:
+        """Each metric's source, in the order of the page."""
+        found = snapshot.found
+        return {
+            **self._of_node(),
+            **self._of_clients(snapshot.clients),
+            d.REFUSALS: lambda: self._refusals(snapshot.clients),
+            **self._of_commands(),
+            **self._of_links(),
+            **self._of_replication_lag(),
+            **self._of_effects(),
+            **self._of_log(snapshot.log_bytes),
+            **self._of_keys(),
+            **({} if found is None else _of_walk(found, snapshot.now_ns)),
+        }
+
+    # --- The node -------------------------------------------------------------------------------
+
+    def _of_node(self) -> dict[Definition, Source]:
+        settings, stalls = self._parts.settings, self._stalls
+        about = (self._parts.version, platform.python_version(), settings.database_id)
+        return {
+            d.BUILD_INFO: lambda: [Reading(1, about)],
+            d.WRITES_REFUSED: lambda: [
+                Reading(self._region.fault is not None, (REFUSED_BY_DISK,)),
+                Reading(self._region.opening.obstacle is not None, (REFUSED_AS_STALE,)),
+                Reading(self._region.staleness.obstacle is not None, (REFUSED_AS_LAGGED,)),
+            ],
+            d.LOOP_STALL_SECONDS: lambda: [_scaled(stalls.stall_us, US_PER_SECOND)],
+            d.LOOP_STALL_MAX_SECONDS: lambda: [Reading(stalls.longest_us / US_PER_SECOND)],
+        }
+
+    def _refusals(self, clients: ClientFigures) -> Iterator[Reading]:
+        statistics = self._region.database.statistics
+        for reason in (REFUSED_BY_DISK, REFUSED_AS_STALE):
+            yield Reading(statistics.refused.get(reason, 0), (reason,))
+        yield Reading(self._region.staleness.refused, (REFUSED_AS_LAGGED,))
+        yield Reading(statistics.errors_by_kind().get(NO_AUTH_KIND, 0), ("no_auth",))
+        yield Reading(clients.rejected, ("clients_max",))
+        yield Reading(clients.cut_off_unread, ("output_buffer",))
+
+    # --- Commands and clients -------------------------------------------------------------------
+
+    def _of_clients(self, clients: ClientFigures) -> dict[Definition, Source]:
+        channels = self._region.database.channels
+        return {
+            d.CLIENTS: lambda: [Reading(clients.connected)],
+            d.CLIENTS_MAX: lambda: [Reading(clients.clients_max)],
+            d.CLIENTS_BLOCKED: lambda: [Reading(clients.blocked)],
+            d.CLIENTS_SUBSCRIBED: lambda: [Reading(channels.session_count)],
+            d.CONNECTIONS: lambda: [Reading(clients.connections)],
+            d.CLIENT_RECEIVED_BYTES: lambda: [Reading(clients.received_bytes)],
+            d.CLIENT_SENT_BYTES: lambda: [Reading(clients.sent_bytes)],
+        }
+
+    def _of_commands(self) -> dict[Definition, Source]:
+        statistics = self._region.database.statistics
+
+        def by_command(value: Callable[[CallStatistics], float | Distribution]) -> Source:
+            return lambda: (
+                Reading(value(calls), (name.decode(),)) for name, calls in statistics.used()
+            )
+
+        return {
+            d.COMMAND_DURATION_SECONDS: by_command(_durations),
+            d.COMMANDS_FAILED: by_command(lambda calls: calls.failed),
+            d.COMMANDS_REJECTED: by_command(lambda calls: calls.rejected),
+            d.ERRORS: lambda: [
+                Reading(count, (kind,)) for kind, count in statistics.errors_by_kind().items()
+            ],
+        }
+
+    # --- Links ----------------------------------------------------------------------------------
+
+    def _of_links(self) -> dict[Definition, Source]:
+        pulls = sorted(self._region.links.pulls.items())
+        served = self._region.links.serve_stats
+        now = self._engine.now
+
+        def by_pull(value: Callable[[Pull], float | Distribution]) -> Source:
+            return lambda: [Reading(value(pull), (str(peer),)) for peer, pull in pulls]
+
+        def by_serve(value: Callable[[ServeStats], float]) -> Source:
+            return lambda: [Reading(value(served[peer]), (str(peer),)) for peer, _ in pulls]
+
+        return {
+            d.LINK_UP: by_pull(lambda pull: pull.link.is_up),
+            d.LINK_STATE: lambda: [
+                Reading(pull.link.state is state, (str(peer), state.value))
+                for peer, pull in pulls
+                for state in LinkState
+            ],
+            d.REGION_LAG_SECONDS: lambda: [Reading(self._freshness().lag_ms / MS_PER_SECOND)],
+            d.PEERS_HEARD: lambda: [Reading(self._freshness().linked)],
+            d.LINK_LAG_SECONDS: by_pull(lambda pull: self._behind_ms(pull) / MS_PER_SECOND),
+            d.LINK_LAG_EFFECTS: by_pull(lambda pull: pull.lag_effects),
+            d.LINK_SILENCE_SECONDS: by_pull(lambda pull: pull.silent_ms(now()) / MS_PER_SECOND),
+            d.LINK_DELAY_SECONDS: by_pull(
+                lambda pull: _distribution(pull.stats.lag.all, MS_PER_SECOND)
+            ),
+            d.LINK_RECONNECTS: by_pull(lambda pull: pull.link.reconnects),
+            d.LINK_RECEIVED_EFFECTS: by_pull(lambda pull: pull.stats.effects),
+            d.LINK_RECEIVED_BATCHES: by_pull(lambda pull: pull.stats.batches),
+            d.LINK_RECEIVED_BYTES: by_pull(lambda pull: pull.stats.bytes_wire),
+            d.LINK_RECEIVED_UNPACKED_BYTES: by_pull(lambda pull: pull.stats.bytes_uncompressed),
+            d.LINK_SENT_EFFECTS: by_serve(lambda stats: stats.effects),
+            d.LINK_SENT_BATCHES: by_serve(lambda stats: stats.batches),
+            d.LINK_SENT_BYTES: by_serve(lambda stats: stats.bytes_wire),
+            d.LINK_SENT_UNPACKED_BYTES: by_serve(lambda stats: stats.bytes_uncompressed),
+            d.LINK_PUBLICATIONS_LOST: by_serve(lambda stats: stats.publications_lost),
+            d.INBOX_BATCHES: by_pull(lambda pull: len(pull.inbox)),
+            d.INBOX_BYTES: by_pull(lambda pull: pull.inbox.bytes_waiting),
+            d.PEER_LAG_EFFECTS: by_pull(self._lacked_by),
+            d.PEER_CLOCK_SKEW_SECONDS: by_pull(
+                lambda pull: pull.stats.clock_skew_ms / MS_PER_SECOND
+            ),
+        }
+
+    def _freshness(self) -> Freshness:
+        return self._region.freshness(asyncio.get_running_loop().time())
+
+    def _behind_ms(self, pull: Pull) -> int:
+        at = asyncio.get_running_loop().time()
+        lag_ms = self._region.lags.lag_ms(pull.peer, to_ms(at))
+        # Who was never heard is behind since the node started.
+        return pull.silent_ms(self._engine.now()) if lag_ms is None else lag_ms
+
+    def _lacked_by(self, pull: Pull) -> int:
+        region = self._region
+        return missing(region.knowledge.of(pull.peer), region.outstanding.durable_vv)
+
+    # --- What would be lost with the region -----------------------------------------------------
+
+    def _of_replication_lag(self) -> dict[Definition, Source]:
+        staleness, now = self._region.staleness, self._engine.now
+        lag = staleness.lag
+        return {
+            d.REPLICATION_LAG_EFFECTS: lambda: [Reading(lag.effects)],
+            d.REPLICATION_LAG_SECONDS: lambda: [Reading(lag.ms(now()) / MS_PER_SECOND)],
+            d.REPLICATION_LAG_BOUND_EFFECTS: lambda: [Reading(staleness.lag_effects_max)],
+            d.REPLICATION_LAG_BOUND_SECONDS: lambda: [
+                Reading(staleness.lag_ms_max / MS_PER_SECOND)
+            ],
+            d.REPLICATION_LAG_ACTION: lambda: [
+                Reading(action is staleness.action, (action.value,)) for action in LagAction
+            ],
+            d.REPLICATION_LAG_STATE: lambda: [
+                Reading(state is staleness.state, (state.value,)) for state in LagState
+            ],
+            d.REPLICATION_LAG_EXCEEDED: lambda: [Reading(staleness.exceeded_count)],
+            d.CLIENTS_THROTTLED: lambda: [Reading(staleness.waiting_count)],
+            d.WRITES_THROTTLED: lambda: [Reading(staleness.throttled)],
+        }
+
+    # --- Effects and the log --------------------------------------------------------------------
+
+    def _of_effects(self) -> dict[Definition, Source]:
+        replica, outstanding = self._replica, self._region.outstanding
+        return {
+            d.EFFECTS_ISSUED: lambda: _by_name(replica.issued_counts.by_kind()),
+            d.EFFECTS_APPLIED: lambda: _by_name(replica.applied_counts.by_kind()),
+            d.VERSION_VECTOR: lambda: self._by_origin(replica.vv),
+            d.DURABLE_VERSION_VECTOR: lambda: self._by_origin(outstanding.durable_vv),
+            d.TOMBSTONES: lambda: [Reading(replica.tombstone_count)],
+            d.IDEMPOTENCY_RECORDS: lambda: [Reading(replica.idempotency_record_count)],
+        }
+
+    def _by_origin(self, vv: VersionVector) -> list[Reading]:
+        """Of members that have issued nothing too: where one has nothing of an origin, it shows."""
+        origins = {self._replica.region, *self._region.links.pulls, *vv}
+        return [Reading(vv.get(origin, 0), (str(origin),)) for origin in sorted(origins)]
+
+    def _of_log(self, log_bytes: int) -> dict[Definition, Source]:
+        stats, outstanding = self._engine.stats, self._region.outstanding
+        return {
+            d.COMMIT_DURATION_SECONDS: lambda: [_scaled(stats.commit_us, US_PER_SECOND)],
+            d.COMMIT_RECORDS: lambda: [_scaled(stats.commit_records, 1)],
+            d.COMMITTED_BATCHES: lambda: [Reading(stats.batches_committed)],
+            d.COMMITTED_BYTES: lambda: [Reading(stats.bytes_committed)],
+            d.COMMIT_FAILURES: lambda: [Reading(stats.commit_failures)],
+            d.SYNC_DURATION_SECONDS: lambda: [_scaled(stats.sync_us, US_PER_SECOND)],
+            d.COMMIT_QUEUE_RECORDS: lambda: [Reading(outstanding.queued_records)],
+            d.COMMIT_QUEUE_BYTES: lambda: [Reading(outstanding.queued_bytes)],
+            d.CONGESTED: lambda: [Reading(self._region.is_congested)],
+            d.LOG_RECORDS: lambda: [Reading(outstanding.logged_seq)],
+            d.LOG_BYTES: lambda: [Reading(log_bytes)],
+        }
+
+    def _of_keys(self) -> dict[Definition, Source]:
+        replica = self._replica
+        return {
+            d.KEYS: lambda: [Reading(len(replica))],
+            d.KEYS_EXPIRING: lambda: [Reading(replica.expiring_count)],
+            d.KEYS_EXPIRED: lambda: [Reading(replica.expired_count)],
+        }
+
+
+# --- Streams and groups -------------------------------------------------------------------------
+
+
+def _of_walk(found: Found, now_ns: int) -> dict[Definition, Source]:
+    groups = [
+        (group, (shown_name(group.key), shown_name(group.name))) for group in found.busiest_groups
+    ]
+    return {
+        d.ENTRIES: lambda: [Reading(found.entries)],
+        d.GROUPS: lambda: [Reading(found.groups)],
+        d.CONSUMERS: lambda: [Reading(found.consumers)],
+        d.PENDING_ENTRIES: lambda: [Reading(found.pending)],
+        d.GROUPS_LAG_ENTRIES: lambda: [Reading(found.lag)],
+        d.GROUPS_LAG_UNKNOWN: lambda: [Reading(found.lag_unknown)],
+        d.STREAM_ENTRIES: lambda: [
+            Reading(stream.entries, (shown_name(stream.key),)) for stream in found.longest_streams
+        ],
+        d.GROUP_LAG_ENTRIES: lambda: [
+            Reading(group.lag, labels) for group, labels in groups if group.lag is not None
+        ],
+        d.GROUP_PENDING_ENTRIES: lambda: [
+            Reading(group.pending, labels) for group, labels in groups
+        ],
+        d.GROUP_CONSUMERS: lambda: [Reading(group.consumers, labels) for group, labels in groups],
+        d.WALK_AGE_SECONDS: lambda: [Reading((now_ns - found.ended_ns) / NS_PER_SECOND)],
+        d.WALK_DURATION_SECONDS: lambda: [
+            Reading((found.ended_ns - found.began_ns) / NS_PER_SECOND)
+        ],
+    }
+
+
+def shown_name(name: bytes) -> str:
+    r"""A key's or group's name as a label: UTF-8, other bytes as ``\xff``.
+
+    Two names never look the same: one that is long is cut, and has its checksum behind it.
+    """
+    text = name.replace(b"\\", rb"\\").decode(errors="backslashreplace")
+    if len(text) <= NAME_LENGTH_MAX:
+        return text
+    return f"{text[:NAME_LENGTH_MAX]}…{sha1(name, usedforsecurity=False).hexdigest()}"
+
+
+# --- Histograms ---------------------------------------------------------------------------------
+
+
+def _by_name(counts: Mapping[str, int]) -> list[Reading]:
+    return [Reading(count, (name,)) for name, count in sorted(counts.items())]
+
+
+def _scaled(histogram: Histogram, divisor: int) -> Reading:
+    return Reading(_distribution(histogram, divisor))
+
+
+def _distribution(histogram: Histogram, divisor: int) -> Distribution:
+    return Distribution(histogram.cumulated(), histogram.total / divisor)
+
+
+def _durations(calls: CallStatistics) -> Distribution:
+    """A command's durations: its levels, put between our bounds.
+
+    A level that lies across a bound counts as above it: one per cent too slow at most.
+    """
+    counts = [0] * (len(d.COMMAND_NS_BOUNDS) + 1)
+    at = 0
+    for level, count in calls.levels():
+        while at < len(d.COMMAND_NS_BOUNDS) and level > d.COMMAND_NS_BOUNDS[at]:
+            at += 1
+        counts[at] += count
+    return Distribution(list(accumulate(counts)), calls.ns / NS_PER_SECOND)

@@ -1,0 +1,58 @@
+"""How long the event loop was held up: a task that sleeps, and looks how late it wakes."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from crdtstream.metrics.definitions import STALL_US_BOUNDS
+from crdtstream.region.histogram import Histogram
+
+# Below a tenth of a per cent of a core.
+INTERVAL_SECONDS: Final = 0.02
+# The longest stall is told of for once to twice as long.
+WINDOW_NS: Final = 30_000_000_000
+
+
+class StallWatch:
+    """Stalls of the loop that ``run`` is a task of.
+
+    Attributes:
+        stall_us: how late the task woke, each time.
+    """
+
+    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.stall_us = Histogram(STALL_US_BOUNDS)
+        self._clock = clock
+        self._window_ends_ns = clock() + WINDOW_NS
+        self._longest_us = 0
+        self._longest_before_us = 0
+
+    async def run(self) -> None:
+        """Watch for as long as the node lives."""
+        while True:
+            due_ns = self._clock() + round(INTERVAL_SECONDS * 1e9)
+            await asyncio.sleep(INTERVAL_SECONDS)
+            self.note(self._clock() - due_ns)
+
+    def note(self, late_ns: int) -> None:
+        """The task woke so late; a timer that was early is not late."""
+        late_us = max(0, late_ns // 1000)
+        self.stall_us.note(late_us)
+        self._turn_over()
+        self._longest_us = max(self._longest_us, late_us)
+
+    @property
+    def longest_us(self) -> int:
+        """The longest within the last one to two windows."""
+        self._turn_over()
+        return max(self._longest_us, self._longest_before_us)
+
+    def _turn_over(self) -> None:
+        now = self._clock()
+        if now < self._window_ends_ns:
+            return
+        is_next = now < self._window_ends_ns + WINDOW_NS
+        self._longest_before_us = self._longest_us if is_next else 0
+        self._longest_us = 0
+        self._window_ends_ns = now + WINDOW_NS
