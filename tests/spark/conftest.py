@@ -41,32 +41,19 @@ SESSION_CONF = TEST_CONF | {"spark.sql.adaptive.enabled": "false"}
 
 # Of these files the tests that want Spark are for `make test-long` and CI, but for those named.
 LONG_FILES: dict[str, frozenset[str]] = {
-    "test_archive.py": frozenset(
-        {
-            "test_an_entry_is_archived_as_it_is",
-            "test_options_that_cannot_be_meant",
-        }
-    ),
-    "test_archive_files.py": frozenset(
-        {
-            "test_segments_become_visible_by_stream_and_day",
-            "test_what_was_not_written_whole_is_not_published",
-        }
-    ),
+    "test_archive.py": frozenset(),
+    "test_archive_files.py": frozenset({"test_what_was_not_written_whole_is_not_published"}),
     "test_audit.py": frozenset({"test_a_region_that_does_not_answer_is_named"}),
     "test_cluster.py": frozenset(),
-    "test_databases.py": frozenset(
-        {"test_an_archive_of_the_database_before_is_refused_and_stays_as_it_is"}
-    ),
+    "test_databases.py": frozenset(),
     "test_flights.py": frozenset(),
     "test_kills.py": frozenset(),
     "test_read_back.py": frozenset({"test_a_segment_that_is_not_as_it_was_written_is_refused"}),
     "test_replay.py": frozenset({"test_streams_come_back_as_they_were"}),
-    "test_report.py": frozenset({"test_windows_hold_what_was_written"}),
+    "test_report.py": frozenset(),
     "test_sink.py": frozenset(
         {
             "test_a_query_goes_on_from_its_checkpoint",
-            "test_a_write_that_failed_half_way_is_completed_when_it_is_run_again",
             "test_a_write_with_its_id_adds_nothing_when_it_is_run_again",
             "test_columns_are_fields_as_spark_casts_them",
             "test_many_rows_in_many_partitions",

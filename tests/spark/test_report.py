@@ -20,8 +20,8 @@ from crdtstream.spark.jobs.report import (
 from crdtstream.spark.options import NodesOptions, OptionsError, Security
 from crdtstream.v1 import admin_pb2
 from tests.live.cluster import Cluster, wait_until
+from tests.page.elements import HOSTILE, Elements
 from tests.spark.conftest import three_running
-from tests.spark.test_report_page import HOSTILE, Elements
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -3,44 +3,18 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 
 import pytest
 
-from crdtstream.spark.jobs.markup import Markup, element
-from crdtstream.spark.jobs.plots import Series, line_plot, round_step, short, time_text
 from crdtstream.spark.jobs.report_dead_letters import DeadLetter
 from crdtstream.spark.jobs.report_page import Page, page_of
 from crdtstream.spark.jobs.report_page_streams import FieldWindow, StreamPart
 from crdtstream.spark.jobs.report_samples import LinkSample, RegionSummary
 from crdtstream.spark.options import EntryId
+from tests.page.elements import HOSTILE, Elements
 
-HOSTILE = "</title></style><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;\u202e\x00"
 MINUTE_MS = 60_000
 START_MS = 1_700_000_040_000
-
-
-class Elements(HTMLParser):
-    """All elements of a page, as a browser takes it, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text: list[str] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, f"</{tag}> closes something else"
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 def window(at: int, *, numbers: int = 10, low: float = 1.0) -> FieldWindow:
@@ -222,92 +196,3 @@ def test_windows_without_entries_are_drawn_as_none() -> None:
         r"<tr><td class=\"text time\">[^<]+</td><td>(\d+)</td><td>(\d+)</td></tr>", text
     )
     assert rows[:10] == [(str(10 + at), "7" if at < 3 else "0") for at in range(10)]
-
-
-# --- Plots ----------------------------------------------------------------------------------------
-
-
-def lines_of(plot: Markup) -> list[list[tuple[float, float]]]:
-    paths = re.findall(r'<path d="([^"]+)" class="line', plot)
-    return [[point(text) for text in re.split("[ML ]+", path) if text] for path in paths]
-
-
-def point(text: str) -> tuple[float, float]:
-    x, y = map(float, text.split(","))
-    return x, y
-
-
-def test_a_line_is_where_its_values_are() -> None:
-    plot = line_plot("t", [0, 50, 100], [Series("a", [0.0, 10.0, 5.0])], unit="")
-
-    ((first, second, third),) = lines_of(plot)
-    assert first[0] < second[0] < third[0]
-    assert second[0] - first[0] == pytest.approx(third[0] - second[0])
-    # Upwards is less.
-    assert second[1] < third[1] < first[1]
-    assert first[1] - third[1] == pytest.approx(third[1] - second[1], abs=0.11)
-
-
-def test_a_line_is_interrupted_where_there_is_no_value() -> None:
-    series = Series("a", [1.0, 2.0, None, 3.0, None, 4.0, 5.0])
-
-    plot = line_plot("t", list(range(7)), [series], unit="")
-
-    (path,) = re.findall(r'<path d="([^"]+)" class="line', plot)
-    assert path.count("M") == 2
-    assert plot.count("<circle") == 1
-
-
-@pytest.mark.parametrize("values", [[0.0], [-5.0, -5.0], [1e-9, 2e-9], [1e300, 0.0], [-1e12, 1e12]])
-def test_any_values_can_be_drawn(values: list[float]) -> None:
-    plot = line_plot("t", list(range(len(values))), [Series("a", values)], unit="ms")
-
-    coordinates = [float(number) for number in re.findall(r'\b[xy][12]?="([^"]+)"', plot)]
-    assert all(0 <= number <= 720 for number in coordinates)
-
-
-@pytest.mark.parametrize(
-    ("rough", "step"), [(0.9, 1), (1, 1), (1.1, 2), (2.1, 5), (7, 10), (0.03, 0.05), (1234, 2000)]
-)
-def test_steps_are_round(rough: float, step: float) -> None:
-    assert round_step(rough) == pytest.approx(step)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (0.25, "0.25"),
-        (0.001, "1.0e-03"),
-        (7, "7"),
-        (1234, "1,234"),
-        (12_345, "12.3k"),
-        (1_234_000, "1.23M"),
-        (-5e9, "-5G"),
-    ],
-)
-def test_numbers_are_short(value: float, text: str) -> None:
-    assert short(value) == text
-
-
-@pytest.mark.parametrize(
-    ("step_ms", "text"),
-    [
-        (86_400_000, "2023-11-14"),
-        (3_600_000, "11-14 22:14"),
-        (60_000, "22:14"),
-        (1_000, "22:14:00"),
-        (1, "22:14:00.000"),
-    ],
-)
-def test_times_are_as_exact_as_needed(step_ms: float, text: str) -> None:
-    assert time_text(START_MS, step_ms) == text
-
-
-# --- Markup ---------------------------------------------------------------------------------------
-
-
-def test_text_is_escaped_and_markup_is_not() -> None:
-    assert element("b", "<i>", element("i", 1), title='"<') == (
-        '<b title="&quot;&lt;">&lt;i&gt;<i>1</i></b>'
-    )

@@ -1,7 +1,8 @@
 """The report as one HTML page: complete in itself, without scripts, light or dark as the reader is.
 
 What stands in it comes from strangers - names of streams, fields and groups, values - and becomes
-markup nowhere; see ``markup``.  The page's own policy forbids scripts and loading, besides.
+markup nowhere; see ``crdtstream.page.markup``.  The page's own policy forbids scripts and loading,
+besides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,9 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final
 
-from crdtstream.spark.jobs.markup import Child, Markup, element
-from crdtstream.spark.jobs.page_parts import (
+from crdtstream.page.document import document, tiles
+from crdtstream.page.markup import Child, Markup, element
+from crdtstream.page.parts import (
     name_of,
     numbers,
     scrolled,
@@ -20,13 +22,11 @@ from crdtstream.spark.jobs.page_parts import (
     texts,
     times,
 )
-from crdtstream.spark.jobs.plots import short, spark_line
+from crdtstream.page.plots import short, spark_line
 from crdtstream.spark.jobs.report_dead_letters import DeadLetter, moment_of, text_of
 from crdtstream.spark.jobs.report_page_streams import StreamPart, streams_section
 from crdtstream.spark.jobs.report_samples import LinkSample, RegionSummary
-from crdtstream.spark.jobs.report_style import STYLE
 
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 # More regions than this make a table of pairs too wide; the list has them all.
 MATRIX_REGIONS_MAX: Final = 12
 FIELDS_SHOWN_MAX: Final = 30
@@ -66,19 +66,8 @@ class Page:
 
 def page_of(page: Page) -> str:
     """The page's text."""
-    title = f"crdtstream report: {page.database_id}"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", title),
-        element("style", Markup(STYLE)),
-    )
-    body = element(
-        "body",
+    return document(
+        f"crdtstream report: {page.database_id}",
         _header(page),
         element(
             "main",
@@ -92,7 +81,6 @@ def page_of(page: Page) -> str:
         ),
         element("footer", _notes(page)),
     )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
 def _header(page: Page) -> Markup:
@@ -125,7 +113,7 @@ def _tiles(page: Page) -> Markup:
     worst = max((link.lag_ms_p99 for link in newest), default=0)
     behind = max((link.lag_effects for link in page.links), default=0)
     down = sum(link.state != "up" for link in newest)
-    tiles = [
+    found = [
         ("streams", f"{page.streams_count:,}", ""),
         ("entries", short(page.entries), ""),
         ("lag p99, worst pair", f"{worst:,} ms", "warn" if worst >= _LEVELS_MS[2] else ""),
@@ -134,16 +122,7 @@ def _tiles(page: Page) -> Markup:
         ("regions silent", f"{len(page.absent):,}", "bad" if page.absent else "good"),
         ("dead letters", f"{page.letters_count:,}", "bad" if page.letters_count else "good"),
     ]
-    return element(
-        "section",
-        [
-            element(
-                "div", element("b", value), element("span", name), class_=f"tile {kind}".strip()
-            )
-            for name, value, kind in tiles
-        ],
-        class_="tiles",
-    )
+    return tiles(found)
 
 
 # --- Regions --------------------------------------------------------------------------------------

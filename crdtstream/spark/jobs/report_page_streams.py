@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from crdtstream.spark.jobs.markup import Markup, element, joined
-from crdtstream.spark.jobs.page_parts import (
+from crdtstream.page.markup import Markup, element, joined
+from crdtstream.page.parts import (
     duration,
     folded,
     moment,
@@ -15,7 +15,7 @@ from crdtstream.spark.jobs.page_parts import (
     texts,
     times,
 )
-from crdtstream.spark.jobs.plots import Series, line_plot, short
+from crdtstream.page.plots import Series, line_plot, short
 
 # More than these in a plot cannot be told apart.
 ORIGINS_MAX: Final = 8

@@ -7,15 +7,19 @@
 
 A plot is drawn for a width of 720 units and grows and shrinks with the page.  There is no script:
 what a point says in numbers stands in the tables.
+
+What happened while it was measured can be marked: a span is shaded, a mark is a line with a number
+and, where there is room, its words.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeAlias
 
-from crdtstream.spark.jobs.markup import Markup, element
+from crdtstream.page.markup import Markup, element
 
 WIDTH: Final = 720.0
 HEIGHT: Final = 200.0
@@ -25,6 +29,12 @@ RIGHT: Final = 14.0
 TOP: Final = 24.0
 BOTTOM: Final = 26.0
 COLOURS: Final = 8
+# Between the numbers of two marks, so that a phone's large ones do not touch.
+MARK_GAP: Final = 22.0
+# Of a mark's words; a character of the label's font is about as wide.
+MARK_CHAR_WIDTH: Final = 5.2
+MARK_CHARS_MIN: Final = 6
+STRIP_HEIGHT: Final = 58.0
 
 _TICKS_UP: Final = 4
 _TICKS_ALONG: Final = 5
@@ -41,12 +51,58 @@ _STEPS_MS: Final = tuple(
 )
 
 
+# A time, and how far apart labels are, both in ms, as a label.
+TickText: TypeAlias = Callable[[float, float], str]
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line: a name, and per time (ms) a value; None: no value, the line is interrupted."""
+    """A line: a name, and per time (ms) a value; None: no value, the line is interrupted.
+
+    Attributes:
+        times_ms: ascending; None: the plot's.
+    """
 
     name: str
     values: Sequence[float | None]
+    times_ms: Sequence[float] | None = None
+
+
+class MarkStyle(StrEnum):
+    """How a mark looks: the name of a class of the page."""
+
+    BAD = "bad"
+    GOOD = "good"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class PlotMark:
+    """A moment: a line from top to bottom.
+
+    Attributes:
+        number: what tells it from others; the words beside it may be cut or left out.
+    """
+
+    at_ms: float
+    number: int
+    words: str
+    style: MarkStyle
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What is marked in a plot.
+
+    Attributes:
+        spans: times (first, last) that are shaded.
+    """
+
+    marks: Sequence[PlotMark] = ()
+    spans: Sequence[tuple[float, float]] = ()
+
+
+NO_MOMENTS: Final = Moments()
 
 
 def line_plot(
@@ -56,22 +112,29 @@ def line_plot(
     *,
     unit: str,
     band: tuple[int, int] | None = None,
+    moments: Moments = NO_MOMENTS,
+    tick_text: TickText | None = None,
 ) -> Markup:
     """A plot with its legend.
 
     Args:
         title: what is shown, for who cannot see it.
-        times_ms: ascending, alike for all series.
+        times_ms: ascending; of all series that have no own ones.  The plot is as wide as these.
         unit: of the values, beside the highest label.
-        band: two of the series, between which is shaded.
+        band: two of the series, between which is shaded; both with the plot's times.
+        tick_text: what stands below the times; None: times in UTC.
     """
-    assert all(len(one.values) == len(times_ms) for one in series)
+    timed = [(one, times_ms if one.times_ms is None else one.times_ms) for one in series]
+    assert all(len(one.values) == len(times) for one, times in timed)
     known = [value for one in series for value in one.values if value is not None]
     scale = _Scale.over(times_ms, known)
     marks = [
+        _spans(scale, moments.spans, HEIGHT - BOTTOM),
         _grid(scale, unit),
+        _time_labels(scale, HEIGHT - 8, tick_text or time_text),
         None if band is None else _band(scale, times_ms, series[band[0]], series[band[1]]),
-        *[_line(scale, times_ms, one, at) for at, one in enumerate(series)],
+        *[_line(scale, times, one, at) for at, (one, times) in enumerate(timed)],
+        _marks(scale, moments.marks, HEIGHT - BOTTOM),
     ]
     drawing = element(
         "svg",
@@ -82,6 +145,26 @@ def line_plot(
         aria_label=title,
     )
     return element("figure", drawing, _legend(series), class_="plot")
+
+
+def strip(
+    title: str, first_ms: float, last_ms: float, moments: Moments, tick_text: TickText
+) -> Markup:
+    """Only what is marked, and when: a plot without lines."""
+    scale = _Scale.over([first_ms, last_ms], [])
+    floor = STRIP_HEIGHT - BOTTOM
+    drawing = element(
+        "svg",
+        element("title", title),
+        _spans(scale, moments.spans, floor),
+        element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=floor, y2=floor, class_="grid"),
+        _time_labels(scale, STRIP_HEIGHT - 8, tick_text),
+        _marks(scale, moments.marks, floor),
+        viewBox=f"0 0 {WIDTH:g} {STRIP_HEIGHT:g}",
+        role="img",
+        aria_label=title,
+    )
+    return element("figure", drawing, class_="plot")
 
 
 def spark_line(title: str, values: Sequence[float]) -> Markup:
@@ -128,6 +211,10 @@ class _Scale:
         share = (time_ms - self.first_ms) / span if span else 0.5
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
+    def inside(self, time_ms: float) -> float:
+        """Where a time is drawn that may lie outside: at the edge."""
+        return self.x(min(max(time_ms, self.first_ms), self.last_ms))
+
     def y(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
@@ -153,15 +240,20 @@ def _grid(scale: _Scale, unit: str) -> list[Markup]:
         else:
             label = element("text", text, x=LEFT - 6, y=y + 3.5, class_="label end")
         found.append(label)
-    for time_ms, text in _time_ticks(scale.first_ms, scale.last_ms):
-        found.append(element("text", text, x=scale.x(time_ms), y=HEIGHT - 8, class_="label middle"))
     return found
 
 
-def _time_ticks(first_ms: float, last_ms: float) -> list[tuple[float, str]]:
+def _time_labels(scale: _Scale, y: float, tick_text: TickText) -> list[Markup]:
+    return [
+        element("text", text, x=scale.x(time_ms), y=y, class_="label middle")
+        for time_ms, text in _time_ticks(scale.first_ms, scale.last_ms, tick_text)
+    ]
+
+
+def _time_ticks(first_ms: float, last_ms: float, tick_text: TickText) -> list[tuple[float, str]]:
     span = last_ms - first_ms
     if span <= 0:
-        return [(first_ms, time_text(first_ms, span))]
+        return [(first_ms, tick_text(first_ms, span))]
     step = next((one for one in _STEPS_MS if span / one <= _TICKS_ALONG), _STEPS_MS[-1])
     step *= max(1, math.ceil(span / step / _TICKS_ALONG))
     first = math.ceil(first_ms / step) * step
@@ -169,7 +261,7 @@ def _time_ticks(first_ms: float, last_ms: float) -> list[tuple[float, str]]:
     # Labels are centred: one at the very edge would be cut.
     margin = span * 0.08
     inside = [tick for tick in ticks if first_ms + margin <= tick <= last_ms - margin]
-    return [(tick, time_text(tick, step)) for tick in inside]
+    return [(tick, tick_text(tick, step)) for tick in inside]
 
 
 def time_text(time_ms: float, step_ms: float) -> str:
@@ -184,6 +276,13 @@ def time_text(time_ms: float, step_ms: float) -> str:
     if step_ms >= 1_000:
         return moment.strftime("%H:%M:%S")
     return moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1_000:03}"
+
+
+def since_text(time_ms: float, step_ms: float) -> str:
+    """A time since the first one: 1.5 s, 20 s; 3 min where steps are as long."""
+    if step_ms >= 60_000 and step_ms % 60_000 == 0:
+        return f"{time_ms / 60_000:g} min"
+    return f"{time_ms / 1_000:g} s"
 
 
 def short(value: float) -> str:
@@ -231,6 +330,60 @@ def _band(scale: _Scale, times_ms: Sequence[float], lower: Series, upper: Series
         if len(below) > 1:
             pieces.append(_path([*below, *reversed(above)]) + "Z")
     return element("path", d=" ".join(pieces), class_="band")
+
+
+def _spans(scale: _Scale, spans: Sequence[tuple[float, float]], floor: float) -> list[Markup]:
+    found = []
+    for first_ms, last_ms in spans:
+        left, right = scale.inside(first_ms), scale.inside(last_ms)
+        # However short it was, it is seen.
+        width = max(right - left, 1.5)
+        found.append(element("rect", x=left, y=TOP, width=width, height=floor - TOP, class_="span"))
+    return found
+
+
+def _marks(scale: _Scale, marks: Sequence[PlotMark], floor: float) -> list[Markup]:
+    """Lines at the moments; a number above each that has room, and words if they have."""
+    placed = [(scale.inside(mark.at_ms), mark) for mark in marks]
+    lines = [
+        element(
+            "line",
+            element("title", f"{mark.number}: {mark.words}"),
+            x1=x,
+            x2=x,
+            y1=TOP - 6,
+            y2=floor,
+            class_=f"mark {mark.style}",
+        )
+        for x, mark in placed
+    ]
+    numbered: list[tuple[float, PlotMark]] = []
+    for x, mark in placed:
+        if not numbered or x - numbered[-1][0] >= MARK_GAP:
+            numbered.append((x, mark))
+    labels = []
+    for at, (x, mark) in enumerate(numbered):
+        end = numbered[at + 1][0] - 6 if at + 1 < len(numbered) else WIDTH
+        words = _fitting(mark.words, end - x - 2 * MARK_CHAR_WIDTH)
+        labels.append(
+            element(
+                "text",
+                element("tspan", mark.number),
+                element("tspan", f" {words}", class_="words") if words else None,
+                x=x,
+                y=TOP - 9,
+                class_=f"label mark-number {mark.style}",
+            )
+        )
+    return lines + labels
+
+
+def _fitting(words: str, width: float) -> str:
+    """Words that are cut to a width, or nothing where little of them would be left."""
+    chars = int(width / MARK_CHAR_WIDTH)
+    if len(words) <= chars:
+        return words
+    return words[: chars - 1] + "…" if chars >= MARK_CHARS_MIN else ""
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:

@@ -1,4 +1,4 @@
-"""How the report's page looks: light and dark, on a desk and on a phone."""
+"""How a page looks: light and dark, on a desk and on a phone."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -48,6 +48,8 @@ nav{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem}
 footer{margin-top:2.5rem;border-top:1px solid var(--line);padding-top:.8rem;font-size:.85rem}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.7rem;
 margin-top:1.2rem}
+article .tiles{grid-template-columns:repeat(auto-fit,minmax(7.4rem,1fr));margin-top:.7rem}
+article>h2:first-child{margin-top:0}
 .tile,article,.scroll{background:var(--card);border:1px solid var(--line);border-radius:10px}
 .tile{padding:.7rem .9rem;display:flex;flex-direction:column}
 .tile b{font-size:1.5rem;line-height:1.2;font-variant-numeric:tabular-nums}
@@ -56,6 +58,7 @@ margin-top:1.2rem}
 article{padding:1rem;margin:1rem 0;scroll-margin-top:.5rem}
 .scroll{overflow-x:auto;margin:.6rem 0;max-width:100%}
 article .scroll{max-height:26rem;overflow-y:auto}
+article .whole .scroll{max-height:none}
 table{border-collapse:collapse;width:100%;font-size:.85rem;font-variant-numeric:tabular-nums}
 th,td{padding:.35rem .7rem;text-align:right;border-bottom:1px solid var(--line);
 vertical-align:top;white-space:nowrap}
@@ -64,6 +67,7 @@ th{color:var(--quiet);font-weight:600;vertical-align:bottom}
 thead th{position:sticky;top:0;background:var(--card)}
 .text{text-align:left}
 td.text{white-space:normal;overflow-wrap:break-word;min-width:7rem;max-width:26rem}
+td.long{min-width:17rem}
 td.time{white-space:nowrap}
 td:empty{min-width:0}
 .matrix{width:auto;margin:.4rem}
@@ -79,6 +83,16 @@ svg.spark{width:96px;height:22px}
 .end{text-anchor:end}.middle{text-anchor:middle}
 path.line{fill:none;stroke-width:1.7;stroke-linejoin:round}
 .band{fill:var(--c0);opacity:.12}
+.span{fill:var(--bad);opacity:.1}
+.mark{stroke:var(--quiet);stroke-width:1;stroke-dasharray:3 3}
+.mark.bad{stroke:var(--bad);stroke-dasharray:none}
+.mark.good{stroke:var(--good);stroke-dasharray:none}
+.mark-number{font-weight:600}
+.mark-number.bad{fill:var(--bad)}.mark-number.good{fill:var(--good)}
+.words{font-weight:400}
+.passed{color:var(--good)}.failed{color:var(--bad)}.aborted{color:var(--warn)}
+.verdict{font-weight:600}
+.lines{white-space:pre-wrap}
 figcaption{display:flex;flex-wrap:wrap;gap:.1rem 1rem;font-size:.82rem;color:var(--quiet)}
 figcaption i{display:inline-block;width:.8em;height:.8em;border-radius:3px;margin-right:.4em}
 details{margin:.4rem 0}
@@ -86,13 +100,13 @@ summary{cursor:pointer;color:var(--link);font-size:.85rem}
 dl{display:grid;grid-template-columns:minmax(4rem,auto) 1fr;gap:0 .7rem;margin:0}
 dt{color:var(--quiet)}
 dd{margin:0;white-space:pre-wrap}
-@media (max-width:60rem){.label{font-size:12px}}
+@media (max-width:60rem){.label{font-size:12px}.words{display:none}}
 @media (max-width:40rem){
 body{padding:.9rem}
-.tiles{grid-template-columns:1fr 1fr}
+.tiles,article .tiles{grid-template-columns:1fr 1fr}
 .tile b{font-size:1.25rem}
 article{padding:.7rem}
-.label{font-size:20px}
+.label{font-size:18px}
 td.text{max-width:60vw}
 path.line{stroke-width:2.6}
 }

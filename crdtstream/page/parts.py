@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from crdtstream.spark.jobs.markup import Child, Markup, element
-from crdtstream.spark.jobs.plots import time_text
+from crdtstream.page.markup import Child, Markup, element
+from crdtstream.page.plots import time_text
 
 VALUE_CHARS_MAX: Final = 200
 
@@ -19,6 +19,11 @@ class Heading(NamedTuple):
 def texts(*names: str) -> list[Heading]:
     """Columns of text."""
     return [Heading(name, "text") for name in names]
+
+
+def long_texts(*names: str) -> list[Heading]:
+    """Columns of sentences, which a narrow screen must not squeeze."""
+    return [Heading(name, "text long") for name in names]
 
 
 def times(*names: str) -> list[Heading]:
@@ -47,6 +52,11 @@ def table(columns: Sequence[Heading], rows: Iterable[Sequence[Child]]) -> Markup
 def scrolled(table: Markup) -> Markup:
     """Wide tables scroll on their own; the page never does sideways."""
     return element("div", table, class_="scroll", tabindex="0")
+
+
+def whole(table: Markup) -> Markup:
+    """A table that is shown to its last row, however long it is."""
+    return element("div", table, class_="whole")
 
 
 def folded(title: str, content: Markup) -> Markup:

@@ -31,7 +31,12 @@ Child: TypeAlias = "Markup | str | int | Iterable[Child] | None"
 
 def escaped(text: str) -> Markup:
     """Text as HTML, in an element or in a quoted attribute."""
-    return Markup(html.escape(_UNSHOWABLE.sub("\ufffd", text)))
+    return Markup(html.escape(showable(text)))
+
+
+def showable(text: str) -> str:
+    """Text that may stand anywhere: on a page, in XML, on a terminal that it must not steer."""
+    return _UNSHOWABLE.sub("\ufffd", text)
 
 
 def element(tag: str, *children: Child, **attributes: str | float | None) -> Markup:
