@@ -1,6 +1,6 @@
 """``python -m crdtstream``: the same as ``crdtstream``."""
 
-from crdtstream.cli.main import main
+from crdtstream.cli.start import main
 
 if __name__ == "__main__":
     main()

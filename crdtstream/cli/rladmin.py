@@ -40,9 +40,9 @@ DatabaseArgument: TypeAlias = Annotated[
 def tune_db(
     database: DatabaseArgument,
     parameter: Annotated[
-        str, typer.Argument(help="crdt_xadd_id_uniqueness_mode, crdt_xgroup_create_mkstream …")
+        str, typer.Argument(help="crdt_xadd_id_uniqueness_mode, max_replication_lag_effects …")
     ],
-    value: Annotated[str, typer.Argument(help="strict, semi-strict, liberal …")],
+    value: Annotated[str, typer.Argument(help="strict, 10000 …")],
     every_region: Annotated[
         bool, typer.Option("--all", help="In every region, not only the one that is asked.")
     ] = False,

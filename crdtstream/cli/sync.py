@@ -81,8 +81,8 @@ def wait(
 
     Example: crdtstream sync wait --timeout 10
 
-    Exit status: 0 they are equal, 1 time was over (it says which region lacks what), a node did not
-    answer, or the nodes belong to several databases.
+    Exit status: 0 they are equal, 1 time was over (it says which region lacks what, and which links
+    are paused), a node did not answer, or the nodes belong to several databases.
     """
     addresses = addresses_of(folder, address)
     deadline = time.monotonic() + timeout_seconds
@@ -128,6 +128,14 @@ def _lacking_lines(found: Survey, region: int | None, peer: int | None) -> list[
         for lacker, counts in lacks.items()
         for origin, count in counts.items()
     ]
+    paused = [
+        f"{link.peer} → {lacker}"
+        for lacker in lacks
+        for link in found.replies[lacker].links
+        if link.paused
+    ]
+    if paused:
+        lines.append(f"  paused: {', '.join(paused)}; crdtstream sync resume lets them run again")
     return lines + [f"  {why}" for why in found.unreachable.values()]
 
 

@@ -16,7 +16,7 @@ from crdtstream.scenario.markdown import markdown
 from crdtstream.scenario.nodes import own_nodes
 from crdtstream.scenario.outcome import Outcome
 from crdtstream.scenario.parse import ScenarioError
-from crdtstream.scenario.scenario import Scenario
+from crdtstream.scenario.scenario import Scenario, scenario_files
 from crdtstream.scenario.simulated import Simulator
 from crdtstream.scenario.target import Target
 
@@ -117,7 +117,7 @@ def _load_all(paths: list[Path]) -> list[tuple[Path, Scenario]]:
 def _files(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            yield from sorted(path.rglob("*.yaml"))
+            yield from scenario_files(path)
         else:
             yield path
 

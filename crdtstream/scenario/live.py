@@ -25,6 +25,7 @@ _POLL_SECONDS: Final = 0.01
 
 _ID_MODE: Final = "crdt_xadd_id_uniqueness_mode"
 _MKSTREAM: Final = "crdt_xgroup_create_mkstream"
+_XREAD_MODE: Final = "crdt_xread_mode"
 
 
 class LiveError(Exception):
@@ -130,11 +131,17 @@ class LiveTarget:
         for node in self._nodes.values():
             self._tune(node, _ID_MODE, settings.id_mode.value)
             self._tune(node, _MKSTREAM, "implicit" if settings.implicit_mkstream else "explicit")
+            self._tune(node, _XREAD_MODE, settings.xread_mode.value)
             node.set_links(node.peers, paused=False)
         for region in self._nodes:
             self._expect_ok(region, b"FLUSHALL")
         self._wait_until_equal([list(self._nodes)])
         self._hold_links()
+        if settings.lag_effects_max or settings.lag_ms_max:
+            for node in self._nodes.values():
+                self._tune(node, "max_replication_lag_effects", str(settings.lag_effects_max))
+                self._tune(node, "max_replication_lag_ms", str(settings.lag_ms_max))
+                self._tune(node, "replication_lag_action", settings.lag_action.value)
         self.vv_before = self._nodes[min(self._nodes)].vv()
 
     def _tune(self, node: _Node, parameter: str, value: str) -> None:

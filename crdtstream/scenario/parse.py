@@ -12,6 +12,8 @@ from typing import Final
 import yaml
 
 from crdtstream.core.ids import REGION_MAX, IdMode, Millis, RegionId
+from crdtstream.core.xread_mode import XreadMode
+from crdtstream.region.staleness import LagAction
 from crdtstream.scenario.expected import Expected, NotationError, parse_expected
 from crdtstream.scenario.rows import (
     Call,
@@ -44,6 +46,10 @@ class ScenarioError(Exception):
         self.message = message
 
 
+_LAG_EFFECTS: Final = "max_replication_lag_effects"
+_LAG_MS: Final = "max_replication_lag_ms"
+_LAG_ACTION: Final = "replication_lag_action"
+_SETTINGS: Final = ("id_mode", "mkstream", "xread", _LAG_EFFECTS, _LAG_MS, _LAG_ACTION)
 _HEAD: Final = ("about", "source", "regions", "settings", "simulator only", "rows")
 _STEPS: Final = ("sync", "partition", "heal", "crash", "restart", "skew", "wait")
 _REMARKS: Final = ("t", "at", "explain")
@@ -118,7 +124,7 @@ def _columns(node: yaml.Node) -> dict[str, RegionId]:
 def _settings(node: yaml.Node | None) -> Settings:
     if node is None:
         return Settings()
-    given = _mapping(node, "settings", allowed=("id_mode", "mkstream"))
+    given = _mapping(node, "settings", allowed=_SETTINGS)
     modes = {mode.value: mode for mode in IdMode}
     id_mode = IdMode.STRICT
     if "id_mode" in given:
@@ -126,7 +132,32 @@ def _settings(node: yaml.Node | None) -> Settings:
     implicit = "mkstream" in given and (
         _one_of(given["mkstream"], "mkstream", ("explicit", "implicit")) == "implicit"
     )
-    return Settings(id_mode, implicit)
+    actions = {action.value: action for action in LagAction}
+    lag_action = LagAction.WARN
+    if _LAG_ACTION in given:
+        lag_action = actions[_one_of(given[_LAG_ACTION], _LAG_ACTION, actions)]
+    xread_modes = {mode.value: mode for mode in XreadMode}
+    xread_mode = XreadMode.BY_ID
+    if "xread" in given:
+        xread_mode = xread_modes[_one_of(given["xread"], "xread", xread_modes)]
+    return Settings(
+        id_mode,
+        implicit,
+        _bound(given, _LAG_EFFECTS),
+        _bound(given, _LAG_MS),
+        lag_action,
+        xread_mode,
+    )
+
+
+def _bound(given: Mapping[str, yaml.Node], name: str) -> int:
+    """A bound that is 0, none, or more."""
+    if name not in given:
+        return 0
+    bound = _integer(given[name], f"{name!r}")
+    if bound < 0:
+        raise ScenarioError(_line(given[name]), f"{name!r} is 0 (no bound) or more")
+    return bound
 
 
 # --- Rows -------------------------------------------------------------------------------------

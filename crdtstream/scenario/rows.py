@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from crdtstream.core.ids import IdMode, Millis, RegionId
+from crdtstream.core.xread_mode import XreadMode
+from crdtstream.region.staleness import LagAction
 from crdtstream.scenario.expected import Expected
 
 
@@ -19,10 +21,17 @@ class Settings:
 
     Attributes:
         implicit_mkstream: XGROUP CREATE makes a missing stream without MKSTREAM.
+        lag_effects_max, lag_ms_max, lag_action: the bounds on replication lag, 0: none, and what
+            happens there.
+        xread_mode: what an ID means to XREAD.
     """
 
     id_mode: IdMode = IdMode.STRICT
     implicit_mkstream: bool = False
+    lag_effects_max: int = 0
+    lag_ms_max: int = 0
+    lag_action: LagAction = LagAction.WARN
+    xread_mode: XreadMode = XreadMode.BY_ID
 
 
 @dataclass(frozen=True, slots=True)

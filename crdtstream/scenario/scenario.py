@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from crdtstream.core.ids import RegionId
 from crdtstream.scenario.outcome import Outcome
@@ -9,6 +10,18 @@ from crdtstream.scenario.parse import ScenarioError, parse
 from crdtstream.scenario.rows import Script
 from crdtstream.scenario.runner import run
 from crdtstream.scenario.target import Target
+
+# A folder of this name holds failover drills, which are another kind of file.
+DRILLS: Final = "drills"
+
+
+def scenario_files(folder: Path) -> list[Path]:
+    """The files of scenarios in a folder and those below it, by name."""
+    return sorted(
+        path
+        for path in folder.rglob("*.yaml")
+        if DRILLS not in path.relative_to(folder.parent).parent.parts
+    )
 
 
 @dataclass(frozen=True, slots=True)

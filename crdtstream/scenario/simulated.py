@@ -67,6 +67,10 @@ class Simulator:
             SimSettings(
                 id_mode=settings.id_mode,
                 implicit_mkstream=settings.implicit_mkstream,
+                lag_effects_max=settings.lag_effects_max,
+                lag_ms_max=settings.lag_ms_max,
+                lag_action=settings.lag_action,
+                xread_mode=settings.xread_mode,
                 limits=_LIMITS,
             ),
             clock=CLOCK_START,

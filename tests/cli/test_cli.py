@@ -244,6 +244,7 @@ def test_paused_links_carry_nothing_until_resumed(local: LocalRegions) -> None:
     late = run("crdtstream", "sync", "wait", "--timeout", "0.2", *where)
     assert late.exit_code == 1
     assert "region 2 lacks 1 effects of region 1" in late.stderr
+    assert "paused: 1 → 2, 3 → 2; crdtstream sync resume lets them run again" in late.stderr
     assert second.exists("held") == 0
 
     resumed = run("crdtstream", "sync", "resume", "--region", "2", *where)
@@ -281,6 +282,7 @@ def test_unknown_region_is_refused(local: LocalRegions, words: str) -> None:
 @pytest.mark.live
 def test_status_finds_all_regions_through_one(local: LocalRegions) -> None:
     client(local.regions[0]).xadd("statuses", {"a": "b"})
+    client(local.regions[0]).set("no-stream", "text")
     address = local.regions[1].grpc_address
     result = run("crdtstream", "status", "--address", address, "--streams")
     assert result.exit_code == 0
@@ -290,6 +292,7 @@ def test_status_finds_all_regions_through_one(local: LocalRegions) -> None:
     for link in ("2 → 1", "3 → 1", "1 → 2", "3 → 2", "1 → 3", "2 → 3"):
         assert link in result.stdout
     assert "statuses" in result.stdout
+    assert "no-stream" not in result.stdout
 
     shown = json.loads(run("crdtstream", "status", "--address", address, "--json").stdout)
     assert [region["region"] for region in shown["regions"]] == [1, 2, 3]
@@ -318,10 +321,29 @@ def test_tune_sets_the_mode_of_one_region_or_all(local: LocalRegions) -> None:
 
 
 @pytest.mark.live
+def test_tune_says_which_redis_a_region_is(local: LocalRegions) -> None:
+    first, second, _ = map(client, local.regions)
+    first.xadd("versioned", {"a": "b"})
+    where = ["--address", local.regions[0].grpc_address]
+    assert run("rladmin", "tune", "db", "crdb", "redis-version", "8.6.1", *where).exit_code == 0
+    assert first.info("server")["redis_version"] == "8.6.1"
+    assert "idmp-duration" in first.xinfo_stream("versioned")
+    assert second.info("server")["redis_version"] == "8.2.3"
+    assert run("rladmin", "tune", "db", "crdb", "redis-version", "8.2.3", *where).exit_code == 0
+    assert "idmp-duration" not in first.xinfo_stream("versioned")
+
+
+@pytest.mark.live
 @pytest.mark.parametrize(
     ("words", "status", "expected"),
     [
         ("crdb crdt_xadd_id_uniqueness_mode lax", 1, "allowed are strict, semi-strict, liberal"),
+        ("crdb crdt_xread_mode maybe", 1, "allowed are by-id, never-skip"),
+        (
+            "crdb redis-version 8.2",
+            1,
+            "must be a version of Redis from 7.4.0 to 8.10.x, in three parts, as 8.2.3",
+        ),
         ("crdb nonsense 1", 1, "crdt_xadd_id_uniqueness_mode"),
         ("other crdt_xadd_id_uniqueness_mode strict", 2, "no database other; there is crdb"),
     ],
@@ -401,7 +423,9 @@ def start_up(tmp_path: Path, base_port: int) -> Iterator[Callable[[int], Up]]:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_signal_stops_all_and_the_data_stays(
     start_up: Callable[[int], Up], number: signal.Signals
 ) -> None:
@@ -499,3 +523,30 @@ def test_settings_that_somebody_added_survive_the_next_start(tmp_path: Path) -> 
     assert (settings.resp_port, settings.appendfsync) == (6381, "no")
     own.config.write_text("no TOML [")
     assert "slowlog" not in settings_text(own, regions, {})
+
+
+def in_python(code: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+
+def test_a_node_starts_without_what_only_other_commands_want() -> None:
+    done = in_python(
+        "import sys; sys.argv = ['crdtstream', 'node', '--help']\n"
+        "from crdtstream.cli.start import main\n"
+        "try: main()\n"
+        "finally: print(sorted({'redis', 'requests', 'crdtstream.cli.main'} & set(sys.modules)))"
+    )
+    assert "Usage: crdtstream node" in done.stdout, done.stderr
+    assert done.stdout.rstrip().endswith("[]")
+
+
+def test_without_the_libraries_of_drills_all_else_goes_on() -> None:
+    hidden = "import sys; sys.modules['redis'] = None\n"
+    start = "from crdtstream.cli.start import main; main()"
+    done = in_python(f"{hidden}sys.argv = ['crdtstream', 'up', '--help']\n{start}")
+    assert done.returncode == 0, done.stderr
+    done = in_python(f"{hidden}sys.argv = ['crdtstream', 'drill', 'run', 'all']\n{start}")
+    assert done.returncode == 2
+    assert "pip install 'crdtstream[drill]'" in done.stderr

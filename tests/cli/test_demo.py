@@ -24,6 +24,7 @@ def regions(tmp_path: Path, base_port: int) -> Iterator[list[weather.Region]]:
 
 
 @pytest.mark.live
+@pytest.mark.long
 async def test_a_year_of_weather_is_everywhere_and_delivered_once(
     regions: list[weather.Region],
 ) -> None:

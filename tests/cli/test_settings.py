@@ -1,11 +1,16 @@
 """Settings: all problems at once, each naming its key and what to do."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from crdtstream.settings import SettingsError, load_settings, make_settings
+from crdtstream.drill.planted import PLANTS
+from crdtstream.region.staleness import LAG_EFFECTS_MAX_HIGHEST, LAG_MS_MAX_HIGHEST
+from crdtstream.region.tuning import LAG_EFFECTS, LAG_MS
+from crdtstream.settings import Drill, SettingsError, load_settings, make_settings
 
+DRILL_PLANTS = get_args(Drill.model_fields["plant"].annotation)
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = sorted((ROOT / "deploy").glob("region-*.toml"))
 
@@ -71,6 +76,8 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ({"region": 1024}, "region: input should be less than or equal to 1023"),
         ({"region": "two"}, "region: input should be a valid integer"),
         ({"database_id": ""}, "database_id: "),
+        ({"redis_version": "6.2.0"}, "redis_version: must be a version of Redis from 7.4.0 to"),
+        ({"crdt_xread_mode": "maybe"}, "crdt_xread_mode: input should be 'by-id' or 'never-skip'"),
         ({"resp_port": 70000}, "resp_port: input should be less than or equal to 65535"),
         ({"resp_port": 7382}, "grpc_port: 7382 is the resp_port already"),
         ({"http_port": 6382}, "http_port: 6382 is the resp_port already"),
@@ -119,11 +126,47 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
             },
             "query: 0.0.0.0 can be reached from other machines; set requirepass",
         ),
+        ({"max_replication_lag_ms": -1}, "max_replication_lag_ms: input should be greater"),
+        ({"max_replication_lag_ms": 1 << 31}, "max_replication_lag_ms: input should be less"),
+        ({"max_replication_lag_effects": "9k"}, "max_replication_lag_effects: input should be a"),
+        ({"replication_lag_action": "panic"}, "input should be 'warn', 'throttle' or 'refuse'"),
+        ({"drill": {"plants": "none"}}, "drill.plants: no such key; did you mean plant?"),
+        ({"drill": {"plant": "all"}}, "drill.plant: input should be 'none', 'ack-before-commit'"),
+        (
+            {"drill": {"plant": "ack-before-commit"}},
+            "a bug that loses data, for rehearsals only; to have it on a node whose data nobody",
+        ),
+        ({"drill": {"clock_offset_ms": 1 << 50}}, "drill.clock_offset_ms: input should be less"),
     ],
 )
 def test_wrong_value_is_refused(given: dict[str, object], expected: str) -> None:
     (problem,) = problems(given)
     assert expected in problem
+
+
+def test_a_planted_bug_wants_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRDTSTREAM_DRILL_PLANTS", "1")
+    given = {"region": 1, "dir": "data", "drill": {"plant": "frontier-too-far"}}
+    settings = make_settings(given, source="test")
+    assert settings.drill.plant == "frontier-too-far"
+
+
+def test_the_highest_bounds_are_those_that_can_be_tuned() -> None:
+    for tunable, highest in (
+        (LAG_EFFECTS, LAG_EFFECTS_MAX_HIGHEST),
+        (LAG_MS, LAG_MS_MAX_HIGHEST),
+    ):
+        given = {"region": 1, "dir": "data", tunable.setting: highest}
+        assert getattr(make_settings(given, source="test"), tunable.setting) == highest
+        assert len(problems({tunable.setting: highest + 1})) == 1
+        assert tunable.takes(str(highest))
+        assert not tunable.takes(str(highest + 1))
+
+
+@pytest.mark.parametrize("name", [name for name in DRILL_PLANTS if name != "none"])
+def test_every_plant_that_can_be_set_is_there(name: str) -> None:
+    assert PLANTS.keys() == set(DRILL_PLANTS) - {"none"}
+    assert PLANTS[name].patches()
 
 
 def test_password_opens_other_addresses() -> None:

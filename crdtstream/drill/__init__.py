@@ -1,0 +1,10 @@
+"""Failover drills: a fault is made, real clients go on, and their records say what they saw.
+
+    drill file ──> parse ──> Drill ──> runner ──┬─> deployment   nodes, proxies      (faults)
+                                                ├─> load         clients, another process (records)
+                                                └─> sampling     lag, memory, alerts (samples)
+                                   records ──> verdict ──> Run ──> report
+
+The verdict is a function of what clients recorded outside the nodes: a node's own figures never
+acquit it.
+"""

@@ -1,0 +1,265 @@
+"""One drill from nothing to nothing: regions, proxies, Prometheus, the run, and all away again."""
+
+import contextlib
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Final
+
+import redis
+
+from crdtstream.drill.deployment import (
+    Deployment,
+    DeploymentError,
+    free_base_port,
+    given_deployment,
+    local_deployment,
+)
+from crdtstream.drill.drill import Command, Drill
+from crdtstream.drill.faults import wants_own_processes
+from crdtstream.drill.judging import aborted
+from crdtstream.drill.outcome import Run
+from crdtstream.drill.processes import LoadError
+from crdtstream.drill.prometheus import POLL_SECONDS, Prometheus, PrometheusError
+from crdtstream.drill.proxies import ProxyError, Server, allow_all_files, own_server
+from crdtstream.drill.runner import INTERRUPTED, Runner, StopError, Watcher
+from crdtstream.local_regions import layout
+from crdtstream.settings import DRILL_PLANTS_VARIABLE
+
+# Nodes of a rehearsal notice and try again sooner than those of a production, so that a drill of
+# some seconds sees what takes a minute there.  A drill's own settings beat these.
+SETTINGS: Final[Mapping[str, Mapping[str, int]]] = {
+    "limits": {"link_silence_ms_max": 1_500, "backoff_ms_max": 500}
+}
+
+
+# What keeps a drill from being judged: its own troubles, and those of this machine.
+_TROUBLE: Final = (
+    *(DeploymentError, LoadError, ProxyError, PrometheusError, StopError),
+    *(redis.RedisError, OSError),
+)
+
+
+class Local:
+    """Rehearsals on regions that are started for each drill, in a folder of its own.
+
+    Args:
+        watches_alerts: with a Prometheus of the drill's own.
+        plant: a bug of ``crdtstream.drill.planted`` in every node; empty: none.
+        keep: where folders stay, with the nodes' logs and the clients' records; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        *,
+        stop: Callable[[], bool],
+        watches_alerts: bool,
+        plant: str = "",
+        keep: Path | None = None,
+    ) -> None:
+        # Nodes inherit it: a herd is more than the 1,024 that a shell often begins with.
+        allow_all_files()
+        self._stop = stop
+        self._watches_alerts = watches_alerts
+        self._plant = plant
+        self._keep = keep
+
+    def run(self, name: str, drill: Drill, watcher: Watcher) -> Run:
+        """Run a drill; what keeps it from beginning is in an aborted run."""
+        drill = self._prepared(drill)
+        environment = {DRILL_PLANTS_VARIABLE: "1"} if self._plant else {}
+        try:
+            with contextlib.ExitStack() as stack:
+                folder = stack.enter_context(_folder(name, self._keep))
+                server = stack.enter_context(own_server())
+                base_port = free_base_port(drill.regions)
+                targets = {
+                    r: own.http_address
+                    for r, own in enumerate(layout(drill.regions, folder, base_port=base_port), 1)
+                }
+                # It takes some seconds to start, and nodes do too.
+                watch = stack.enter_context(
+                    _watch(drill, targets, folder, is_wanted=self._watches_alerts)
+                )
+                deployment = stack.enter_context(
+                    local_deployment(
+                        drill,
+                        folder / "nodes",
+                        server,
+                        base_port=base_port,
+                        stop=self._stop,
+                        environment=environment,
+                    )
+                )
+                alert_watch = _started(watch, self._stop)
+                runner = Runner(
+                    name, drill, deployment, folder, watcher, self._stop, alert_watch=alert_watch
+                )
+                return runner.run()
+        except _TROUBLE as error:
+            return aborted(name, drill, INTERRUPTED if self._stop() else str(error))
+
+    def _prepared(self, drill: Drill) -> Drill:
+        settings = {
+            **drill.settings,
+            **{table: {**values, **_table(drill, table)} for table, values in SETTINGS.items()},
+        }
+        if self._plant:
+            settings["drill"] = {**_table(drill, "drill"), "plant": self._plant}
+        return drill.model_copy(update={"settings": settings})
+
+
+class Given:
+    """Rehearsals on a deployment that runs already, through its own toxiproxy-server.
+
+    What a drill adds there has keys of its own, which it deletes at its end.
+
+    Args:
+        keep: where clients' records stay; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        nodes: list[str],
+        server: Server,
+        *,
+        stop: Callable[[], bool],
+        password: str,
+        anyway: bool,
+        watches_alerts: bool,
+        keep: Path | None = None,
+    ) -> None:
+        allow_all_files()
+        self._keep = keep
+        self._nodes = nodes
+        self._server = server
+        self._stop = stop
+        self._password = password
+        self._anyway = anyway
+        self._watches_alerts = watches_alerts
+
+    def run(self, name: str, drill: Drill, watcher: Watcher) -> Run:
+        """Run a drill; what keeps it from beginning is in an aborted run."""
+        if why := unfit(drill):
+            return aborted(name, drill, why)
+        try:
+            deployment = given_deployment(
+                self._nodes,
+                self._server,
+                stop=self._stop,
+                password=self._password,
+                anyway=self._anyway,
+            )
+            if not set(range(1, drill.regions + 1)) <= set(deployment.regions):
+                raise DeploymentError(
+                    f"the drill wants regions 1 to {drill.regions}; --nodes names those of"
+                    f" {', '.join(map(str, deployment.regions))}"
+                )
+            with contextlib.ExitStack() as stack:
+                folder = stack.enter_context(_folder(name, self._keep))
+                # Last of all, so that nothing of a broken drill stays.
+                stack.callback(deployment.make_whole)
+                targets = {region: node.http for region, node in deployment.nodes.items()}
+                watch = stack.enter_context(
+                    _watch(drill, targets, folder, is_wanted=self._watches_alerts)
+                )
+                runner = Runner(
+                    name,
+                    drill,
+                    deployment,
+                    folder,
+                    watcher,
+                    self._stop,
+                    alert_watch=_started(watch, self._stop),
+                    key_prefix=f"drill:{secrets.token_hex(4)}",
+                )
+                stack.callback(_delete, deployment, runner.streams)
+                return runner.run()
+        except _TROUBLE as error:
+            return aborted(name, drill, INTERRUPTED if self._stop() else str(error))
+
+
+def unfit(drill: Drill) -> str:
+    """Why a drill cannot be run on a deployment that runs already; empty: it can."""
+    for number, step in enumerate(drill.steps, 1):
+        if not isinstance(step, Command) and wants_own_processes(step):
+            return (
+                f"step {number} ({step.do}) ends or changes a region's process, which a drill does"
+                " only to regions that it has started: run it without --nodes"
+            )
+    if drill.settings or drill.settings_of:
+        return "its regions want settings of their own: run it without --nodes"
+    return ""
+
+
+def _table(drill: Drill, name: str) -> Mapping[str, str | int]:
+    found = drill.settings.get(name, {})
+    assert isinstance(found, Mapping), f"{name} is a table of the settings"
+    return found
+
+
+@contextlib.contextmanager
+def _watch(
+    drill: Drill, targets: Mapping[int, str], folder: Path, *, is_wanted: bool
+) -> Iterator["Future[Prometheus] | None"]:
+    """A Prometheus that starts meanwhile, to be asked for when it is wanted; None: none is."""
+    if not is_wanted or drill.alerts is None:
+        yield None
+        return
+    prometheus = Prometheus(targets, folder=folder / "prometheus")
+
+    def start() -> Prometheus:
+        prometheus.start()
+        return prometheus
+
+    # The thread lives as long as the block, and the server no longer than the thread.
+    with ThreadPoolExecutor(1) as executor:
+        started = executor.submit(start)
+        try:
+            yield started
+        finally:
+            prometheus.give_up()
+            wait([started])
+            prometheus.stop()
+
+
+def _started(watch: "Future[Prometheus] | None", stop: Callable[[], bool]) -> Prometheus | None:
+    """The Prometheus that is starting, as soon as it has.
+
+    Raises:
+        PrometheusError: it does not start.
+        StopError: ``stop`` said to give up.
+    """
+    if watch is None:
+        return None
+    while not watch.done():
+        if stop():
+            raise StopError
+        wait([watch], POLL_SECONDS)
+    return watch.result()
+
+
+@contextlib.contextmanager
+def _folder(name: str, keep: Path | None) -> Iterator[Path]:
+    """For all that a drill writes; gone at the end, or ``keep/name``, which stays."""
+    if keep is None:
+        folder = Path(tempfile.mkdtemp(prefix=f"crdtstream-drill-{name}-"))
+    else:
+        folder = keep / name
+        folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _delete(deployment: Deployment, streams: tuple[str, ...]) -> None:
+    """Remove what the drill added, in the first region that lets us."""
+    for region in deployment.regions:
+        with contextlib.suppress(redis.RedisError), deployment.connect(region) as client:
+            client.delete(*streams)
+            return
