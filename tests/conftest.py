@@ -68,11 +68,20 @@ def program(name: str, *, hint: str = "") -> Path:
 
 _HINTS = {
     "toxiproxy-server": "run `make tools` (wants Go)",
+    "chaos": "run `make tools`",
     "iredis": "run `make tools`",
+    "prometheus": "apt-get install prometheus",
+    "prometheus-redis-exporter": "apt-get install prometheus-redis-exporter",
+    "promtool": "apt-get install prometheus",
     "redis-cli": "apt-get install redis-tools",
     "redis-benchmark": "apt-get install redis-tools",
     "redis-server": "apt-get install redis-server",
 }
+
+
+def examples(count: int) -> int:
+    """How many examples Hypothesis makes: all of them where all is required, else a third."""
+    return count if os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1" else max(1, count // 3)
 
 
 # --- Who runs what ----------------------------------------------------------------------------

@@ -66,16 +66,25 @@ ALLOWED: dict[str, frozenset[str]] = {
     "replication": frozenset({"core", "engine", "region", "settings", "v1"}),
     "admin": frozenset({"core", "commands", "engine", "region", "replication", "settings", "v1"}),
     "query": frozenset({"core", "commands", "engine", "region", "settings", "v1"}),
-    "spark": frozenset({"v1"}),
+    # What pages of figures are made of; it knows of nothing that is shown.
+    "page": frozenset(),
+    "metrics": frozenset({"core", "commands", "database", "engine", "region", "settings"}),
+    "http": frozenset({"core", "engine", "metrics", "region", "settings"}),
+    "spark": frozenset({"page", "v1"}),
     # Regions to experiment with: in one process, on this machine, as a table tells.
     "local_regions": frozenset({"core", "settings"}),
     "sim": frozenset({"core", "commands", "database", "folder", "region", "v1"}),
-    "scenario": frozenset({"core", "commands", "local_regions", "settings", "sim", "v1"}),
+    "scenario": frozenset({"core", "commands", "local_regions", "region", "settings", "sim", "v1"}),
     "demo": frozenset({"core", "settings", "spark", "v1"}),
+    # It plants bugs on real nodes, where the slip would be made.
+    "drill": frozenset(
+        {"core", "database", "local_regions", "page", "region", "settings", "sim", "store", "v1"}
+    ),
     "cli": frozenset(
         {
             "core",
             "demo",
+            "drill",
             "local_regions",
             "node",
             "scenario",

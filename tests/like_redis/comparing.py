@@ -15,17 +15,6 @@ LONG_MS = 5_000_000
 
 _IDLE_NAMES = (b"idle", b"inactive")
 _CLOCK_NAMES = (b"seen-time", b"active-time")
-# What XINFO tells of besides: Redis since 8.6 and 8.8, and, the last one, only ours.
-_NEWER_NAMES = (
-    b"idmp-duration",
-    b"idmp-maxsize",
-    b"pids-tracked",
-    b"iids-tracked",
-    b"iids-added",
-    b"iids-duplicates",
-    b"nacked-count",
-    b"undelivered",
-)
 
 
 def comparable(argv: Sequence[bytes], reply: Answer) -> Answer:
@@ -78,10 +67,7 @@ def _without_times(value: Read) -> Read:
     if not isinstance(value, list):
         return value
     items: list[Read] = []
-    for at, (name, item) in enumerate(zip([b"", *value], value, strict=False)):
-        # A name stands at an even place, what it names behind it.
-        if (name if at % 2 else item) in _NEWER_NAMES:
-            continue
+    for name, item in zip([b"", *value], value, strict=False):
         if name in _IDLE_NAMES:
             items.append(_idle(item))
         elif name in _CLOCK_NAMES:

@@ -17,7 +17,6 @@ SHOWN_ELSEWHERE = {
     "duplicate-ids": "scenarios/aa/duplicate-ids-go-together.yaml",
     "xread-skips": "scenarios/aa/xread-may-skip.yaml",
     "trimming-by-lane": "tests/like_redis/test_intended.py",
-    "xinfo-newer-fields": "tests/commands/test_idempotent_xadd.py",
 }
 
 

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.conftest import examples
 from tests.like_redis.oracles import PATIENCE_S, RealServer
 from tests.like_redis.script import Difference, Outcome, Runner, Step, command_words
 from tests.like_redis.sides import BLOCKED, OurSide, RealSide, Side
@@ -470,7 +471,7 @@ def _id(text: str) -> tuple[int, int]:
     return int(ms), int(seq or 0)
 
 
-def run_machine(machine: type[OneRegion], wanted: settings, *given: object) -> None:
+def run_machine(machine: type[RuleBasedStateMachine], wanted: settings, *given: object) -> None:
     class Machine(machine):  # type: ignore[valid-type,misc]
         def __init__(self) -> None:
             super().__init__(*given)
@@ -479,9 +480,9 @@ def run_machine(machine: type[OneRegion], wanted: settings, *given: object) -> N
 
 
 SEEDS = int(os.environ.get("CRDTSTREAM_SEEDS", "1000"))
-SHORT = settings(max_examples=100, stateful_step_count=40)
+SHORT = settings(max_examples=examples(100), stateful_step_count=40)
 LONG = settings(max_examples=SEEDS, stateful_step_count=60)
-LIVE = settings(max_examples=25, stateful_step_count=30)
+LIVE = settings(max_examples=examples(25), stateful_step_count=30)
 
 
 def test_random_commands(redis: RealServer) -> None:

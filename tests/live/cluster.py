@@ -29,18 +29,22 @@ heartbeat_interval_ms = 50
 link_silence_ms_max = 1000
 inbox_wait_ms_max = 300
 backoff_ms_max = 200
+catch_up_answer_ms_max = 500
 """
 
 
 class Node:
-    """One region as a process."""
+    """One region as a process; ``host`` is any of this machine's own addresses."""
 
-    def __init__(self, region: int, base_port: int, folder: Path) -> None:
+    def __init__(
+        self, region: int, base_port: int, folder: Path, *, host: str = "127.0.0.1"
+    ) -> None:
         self.region = region
+        self.host = host
         self.resp_port = base_port + region
         self.grpc_port = base_port + 1000 + region
         self.http_port = base_port + 2000 + region
-        self.grpc_address = f"127.0.0.1:{self.grpc_port}"
+        self.grpc_address = f"{host}:{self.grpc_port}"
         self.config = folder / f"region-{region}.toml"
         self.folder = folder / f"region-{region}"
         self.log = folder / f"region-{region}.log"
@@ -53,6 +57,7 @@ class Node:
         Its replies have the types that our tests ask for, and not all that some option may give.
         """
         return redis.Redis(
+            host=self.host,
             port=self.resp_port,
             socket_timeout=WAIT_SECONDS,
             retry=Retry(NoBackoff(), 0),
@@ -63,6 +68,7 @@ class Node:
         given = {
             "region": self.region,
             "dir": str(self.folder),
+            "host": self.host,
             "resp_port": self.resp_port,
             "grpc_port": self.grpc_port,
             "http_port": self.http_port,
@@ -102,9 +108,13 @@ class Node:
         def serves() -> bool:
             assert process.poll() is None, self.log.read_text()
             try:
-                return bool(self.client.ping()) and not (for_writes and self.status().fault)
+                self.client.ping()
+                return not (for_writes and self.status().fault)
             except (redis.ConnectionError, grpc.RpcError):
                 return False
+            except redis.ResponseError:
+                # It refuses writes, and says so.
+                return not for_writes
 
         wait_until(serves, f"region {self.region} serves")
 

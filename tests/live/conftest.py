@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,12 @@ def three_regions(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
-def toxiproxy_server() -> Iterator[Toxiproxy]:
-    """A toxiproxy-server of this test run's own."""
+@contextmanager
+def toxiproxy_running() -> Iterator[Toxiproxy]:
+    """A toxiproxy-server of its own, which toxiproxy-python asks inside the block.
+
+    The library keeps the address in a class, so of two servers only the inner one is asked.
+    """
     path = program("toxiproxy-server")
     port = free_base_port(1)
     with subprocess.Popen(
@@ -31,11 +35,22 @@ def toxiproxy_server() -> Iterator[Toxiproxy]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
+        outer = APIConsumer.host, APIConsumer.port
         APIConsumer.host, APIConsumer.port = "127.0.0.1", port
-        server = Toxiproxy()
-        wait_until(server.running, "toxiproxy-server listens")
+        try:
+            server = Toxiproxy()
+            wait_until(server.running, "toxiproxy-server listens")
+            yield server
+        finally:
+            APIConsumer.host, APIConsumer.port = outer
+            process.kill()
+
+
+@pytest.fixture(scope="session")
+def toxiproxy_server() -> Iterator[Toxiproxy]:
+    """A toxiproxy-server of this test run's own."""
+    with toxiproxy_running() as server:
         yield server
-        process.kill()
 
 
 @pytest.fixture

@@ -120,6 +120,7 @@ def test_groups_and_pending_entries_survive_a_kill(tmp_path: Path) -> None:
         assert [row["pending"] for row in after[1]] == [4]
 
 
+@pytest.mark.long
 def test_a_transaction_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     with cluster_of(1, tmp_path) as cluster:
         cluster.configure()
@@ -153,7 +154,8 @@ def test_a_transaction_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert node.client.xlen("a") == node.client.xlen("b") == node.client.xlen("c") > 0
 
 
-@pytest.mark.parametrize("fsync", ["everysec", "no"])
+@pytest.mark.long
+@pytest.mark.parametrize("fsync", ["no", "everysec"])
 def test_without_fsync_a_kill_loses_no_dots_that_left(tmp_path: Path, fsync: str) -> None:
     """A kill is no power cut: but the log may lack the end that a reply told of.  What a peer has
     is taken back before the region issues again (rule 18)."""

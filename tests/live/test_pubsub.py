@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,11 @@ def wait_until_linked(cluster: Cluster) -> None:
     """Until a publication of each region is heard in each other one."""
     for region, node in cluster.nodes.items():
         for peer in cluster.nodes.keys() - {region}:
-            wait_until(
-                lambda node=node, peer=peer: node.link(peer).state == pb.LinkStatus.State.UP,  # type: ignore[misc]
-                f"region {region} is linked to {peer}",
-            )
+            wait_until(partial(is_up, node, peer), f"region {region} is linked to {peer}")
+
+
+def is_up(node: Node, peer: int) -> bool:
+    return node.link(peer).state == pb.LinkStatus.State.UP
 
 
 class Listener:
@@ -86,8 +89,9 @@ def test_another_region_hears(two_regions: Cluster, protocol: int) -> None:
         listening(two_regions[1], "news", protocol) as here,
         listening(two_regions[2], "news", protocol) as there,
     ):
+        wait_until(lambda: publisher.pubsub_numsub("news") == [(b"news", 2)], "both are known")
         for index in range(200):
-            assert publisher.publish("news", index) == 1
+            assert publisher.publish("news", index) == 2
         for listener in (here, there):
             assert [int(listener.next()) for _ in range(200)] == list(range(200))
         two_regions[2].client.publish("news", "back")
@@ -136,6 +140,53 @@ async def test_another_region_hears_through_asyncio(two_regions: Cluster, protoc
         assert heard == list(range(100))
 
 
+@PROTOCOLS
+def test_who_listens_anywhere_is_counted_everywhere(two_regions: Cluster, protocol: int) -> None:
+    """What socket.io's fetchSockets() asks before it waits for answers."""
+    first, second = two_regions[1], two_regions[2]
+    with (
+        listening(first, "room", protocol),
+        listening(second, "room", protocol),
+        listening(second, "room", protocol),
+        contextlib.closing(
+            redis.Redis(port=second.resp_port, protocol=protocol, decode_responses=True)
+        ) as client,
+    ):
+        there = client.pubsub()
+        there.psubscribe("ro*")
+        there.ssubscribe("room")
+        for node in (first, second):
+            wait_until(lambda node=node: numbers(node.client) == (3, 1, 1), "all are known")  # type: ignore[misc]
+            assert node.client.pubsub_channels() == node.client.pubsub_shardchannels() == [b"room"]
+            assert node.client.publish("room", "hello") == 4
+            assert node.client.spublish("room", "hello") == 1
+        there.close()
+    for node in (first, second):
+        wait_until(lambda node=node: numbers(node.client) == (0, 0, 0), "nobody listens")  # type: ignore[misc]
+        assert node.client.pubsub_channels() == []
+        assert node.client.publish("room", "hello") == 0
+
+
+def numbers(client: Any) -> tuple[int, int, int]:
+    """Who listens to the channel, to the shard channel, to patterns."""
+    ((_, channel),) = client.pubsub_numsub("room")
+    ((_, shard),) = client.pubsub_shardnumsub("room")
+    return channel, shard, client.pubsub_numpat()
+
+
+def test_a_region_that_is_gone_counts_no_more(two_regions: Cluster) -> None:
+    first, second = two_regions[1], two_regions[2]
+    with listening(second, "room"):
+        wait_until(lambda: first.client.publish("room", "hello") == 1, "it is known")
+        second.end(signal.SIGKILL)
+        wait_until(lambda: numbers(first.client)[0] == 0, "it is forgotten")
+        assert first.client.publish("room", "hello") == 0
+    second.start()
+    wait_until_linked(two_regions)
+    with listening(second, "room"):
+        wait_until(lambda: first.client.publish("room", "hello") == 1, "it is known again")
+
+
 def test_who_hears_of_an_entry_finds_it_there(two_regions: Cluster) -> None:
     first, second = two_regions[1].client, two_regions[2].client
     with listening(two_regions[2], "added") as there:
@@ -156,7 +207,7 @@ def test_a_paused_link_carries_no_publications(two_regions: Cluster) -> None:
         assert there.next() == b"before"
         second.set_links(paused=True)
         assert second.link(1).state == pb.LinkStatus.State.PAUSED
-        assert first.client.publish("probe", "lost") == 0
+        wait_until(lambda: first.client.publish("probe", "lost") == 0, "the link carries nothing")
         second.set_links(paused=False)
         wait_until_linked(two_regions)
         first.client.publish("probe", "after")

@@ -47,7 +47,15 @@ def refusal(node: Node) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("way", ["as new files", "in place", "after a kill", "in another folder"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "as new files",
+        pytest.param("in place", marks=pytest.mark.long),
+        pytest.param("after a kill", marks=pytest.mark.long),
+        pytest.param("in another folder", marks=pytest.mark.long),
+    ],
+)
 def test_a_restored_folder_takes_no_write_while_a_member_is_away(
     two_regions: Cluster, tmp_path: Path, way: str
 ) -> None:

@@ -4,12 +4,18 @@ from typing import Final
 
 from tests.mutations.in_commands import COMMANDS
 from tests.mutations.in_core import CORE
+from tests.mutations.in_drills import DRILLS
 from tests.mutations.in_engine import ENGINE
 from tests.mutations.in_expiry import EXPIRIES
 from tests.mutations.in_groups import GROUPS
+from tests.mutations.in_health import HEALTH
+from tests.mutations.in_lag import LAG
+from tests.mutations.in_metrics import METRICS
 from tests.mutations.in_queries import QUERIES
 from tests.mutations.in_recovering import RECOVERIES
 from tests.mutations.in_replication import REPLICATION
+from tests.mutations.in_reports import REPORTS
+from tests.mutations.in_strings import STRING_BUGS
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
@@ -21,4 +27,10 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *REPLICATION,
     *RECOVERIES,
     *QUERIES,
+    *REPORTS,
+    *DRILLS,
+    *HEALTH,
+    *METRICS,
+    *LAG,
+    *STRING_BUGS,
 )

@@ -6,6 +6,8 @@ from tests.mutations.mutation import Mutation
 
 DATABASE: Final = "tests/database/test_database.py::"
 TIME_IS_OVER: Final = "tests/database/test_time_is_over.py::"
+VERSIONS: Final = "tests/commands/test_stream_commands_8x.py::"
+NEVER_SKIP: Final = "tests/commands/test_never_skip.py::"
 COMMANDS_TESTS: Final = "tests/commands/test_commands.py::"
 
 COMMANDS: Final = (
@@ -77,8 +79,8 @@ COMMANDS: Final = (
     Mutation(
         "writes-go-on-while-the-disk-refuses",
         "crdtstream/database/database.py",
-        "        if handler.writes and self.fault is not None:\n            return self._refusals.",
-        "        if handler.writes and self.fault == b'':\n            return self._refusals.",
+        "        if self.fault is not None and (handler.writes or",
+        "        if self.fault == b'' and (handler.writes or",
         (DATABASE + "test_only_writes_are_refused_while_the_disk_refuses",),
         "writes are taken that no disk holds",
     ),
@@ -129,5 +131,79 @@ COMMANDS: Final = (
         "return any(group.is_settled(lane, entry_id, alone=alone) for group in groups)",
         ("tests/commands/test_acked_by_every_group.py::test_acked_waits_for_every_group",),
         "XDELEX ACKED takes what another group has still to read",
+    ),
+    # --- XREAD that skips nothing ---
+    Mutation(
+        "late-entries-are-taken-for-given",
+        "crdtstream/commands/streams/never_skip.py",
+        "            n = min(n, lane.last_n_before(arrived))\n",
+        "            pass\n",
+        (NEVER_SKIP + "test_another_connection_is_given_what_arrived_later_than_its_id[False]",),
+        "a reader who connects again skips what came late",
+    ),
+    Mutation(
+        "what-arrived-before-is-taken-for-given",
+        "crdtstream/commands/streams/never_skip.py",
+        "            n = min(n, lane.last_n_before(arrived))\n",
+        "            n = lane.last_n_before(arrived)\n",
+        (NEVER_SKIP + "test_what_stands_above_the_id_is_given_though_it_arrived_before",),
+        "a reader with COUNT skips what he had not come to",
+    ),
+    Mutation(
+        "what-count-leaves-out-is-taken-for-given",
+        "crdtstream/commands/streams/never_skip.py",
+        "        after[region] = max(after.get(region, 0), node.n[index])\n",
+        "        after = dict(replica.vv)\n",
+        (NEVER_SKIP + "test_a_partial_reply_gives_only_what_it_holds",),
+        "a partial reply counts as all there was",
+    ),
+    Mutation(
+        "any-id-is-the-latest-one",
+        "crdtstream/commands/streams/never_skip.py",
+        "            had = _had_at(given, stream, entry_id)\n",
+        "            had = given.after\n",
+        (NEVER_SKIP + "test_an_id_stands_for_the_reply_that_had_it",),
+        "a reader who failed, and asks again, skips what he had failed with",
+    ),
+    Mutation(
+        "arrivals-go-back-with-the-clock",
+        "crdtstream/core/keyspace/keyspace.py",
+        "        if now > self.arrival:\n            self.arrival = now\n",
+        "        self.arrival = now\n",
+        (NEVER_SKIP + "test_a_clock_that_is_set_back_hides_nothing",),
+        "what comes after a clock was set back counts as there before",
+    ),
+    Mutation(
+        "a-gone-entry-never-was",
+        "crdtstream/commands/streams/never_skip.py",
+        "    return gone | found\n",
+        "    return found\n",
+        (NEVER_SKIP + "test_an_id_whose_entry_is_gone_skips_nothing[XDEL x 130-1-strict]",),
+        "a reader whose last entry was deleted skips what came late",
+    ),
+    Mutation(
+        "plus-is-the-last-of-what-comes-at-once",
+        "crdtstream/commands/streams/never_skip.py",
+        'shows_last=text == b"+" and not is_empty',
+        'shows_last=text == b"+"',
+        (NEVER_SKIP + "test_plus_of_an_empty_stream_skips_nothing_of_what_comes_at_once",),
+        "a reader who waits for the first entry skips it when two come at once",
+    ),
+    Mutation(
+        "a-string-is-an-empty-stream",
+        "crdtstream/commands/streams/never_skip.py",
+        "    stream = stream_or_none(replica, key)\n    if text in",
+        "    stream = replica.stream(key)\n    if text in",
+        (NEVER_SKIP + "test_a_string_is_no_stream",),
+        "a reader of a string waits for ever and is told nothing",
+    ),
+    # --- The announced version ---
+    Mutation(
+        "newer-fields-are-told",
+        "crdtstream/commands/streams/newer_fields.py",
+        "if SINCE.get(name, announced) <= announced]",
+        "if SINCE.get(name, announced) <= (9,)]",
+        (VERSIONS + "test_xinfo_has_the_keys_of_the_announced_version[8.2.3-stream1-group1]",),
+        "go-redis, and KEDA with it, ends in an error at a key that it does not know",
     ),
 )

@@ -245,8 +245,8 @@ CORE: Final = (
     Mutation(
         "persist-does-not-win",
         "crdtstream/core/keyspace/registers.py",
-        "            if deadline is None:\n                return None\n",
-        "            if deadline is None:\n                continue\n",
+        "        if deadline is None:\n            return None\n",
+        "        if deadline is None:\n            continue\n",
         (EXPIRY + "test_persist_beats_deadlines",),
         "rule 7: a key that was made to last is deleted",
     ),

@@ -11,6 +11,14 @@ HANGS: Final = EXPIRE + "test_what_hangs_on_a_create_goes_with_it"
 
 EXPIRIES: Final = (
     Mutation(
+        "flushall-knows-nothing-of-what-expired",
+        "crdtstream/commands/keys/keys.py",
+        "in replica.remembered_keys()",
+        "in replica.known_keys()",
+        (SCENARIO + "[0-keys/flushall-forgets-what-expired]",),
+        "rule 8: in an empty database a stream begins above IDs that nobody can see",
+    ),
+    Mutation(
         "expiry-deletes-as-a-user-does",
         "crdtstream/core/issuing/issuer.py",
         "        self.issue(ExpireKey(key))\n",

@@ -10,6 +10,7 @@ REFUSALS: Final = "tests/replication/test_refusals.py::"
 WIRE: Final = "tests/replication/test_wire.py::"
 DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
 SESSION: Final = "tests/replication/test_session.py::"
+LISTENERS: Final = "tests/region/test_listeners.py::"
 PUBLICATIONS: Final = "tests/region/test_publications.py::"
 
 REPLICATION: Final = (
@@ -172,5 +173,42 @@ REPLICATION: Final = (
         "        Failed: LinkState.WAITING,\n",
         (LINK + "test_an_operator_may_pause_a_link_in_any_state",),
         "a paused link comes up by itself",
+    ),
+    # --- Who listens in other regions ---
+    Mutation(
+        "listeners-outlive-their-link",
+        "crdtstream/region/links/listeners.py",
+        "        self._elsewhere.forget(self._peer)\n",
+        "        pass\n",
+        (LISTENERS + "test_a_region_is_forgotten_with_its_link_and_tells_all_again",),
+        "PUBSUB counts listeners of a region that is gone",
+    ),
+    Mutation(
+        "a-new-link-tells-changes-only",
+        "crdtstream/region/links/listeners.py",
+        "{kind: OrderedDict.fromkeys(channels.active(kind)) for kind in Kind}\n",
+        "{kind: OrderedDict[bytes, None]() for kind in Kind}\n",
+        (LISTENERS + "test_a_link_tells_all_when_it_opens_and_then_what_changes",),
+        "who listened before a link opened is not counted",
+    ),
+    Mutation(
+        "listeners-without-bound",
+        "crdtstream/region/links/listeners.py",
+        "            if len(name) > NAME_BYTES_MAX or size > NAMES_BYTES_MAX:\n"
+        "                return False\n",
+        "",
+        (LISTENERS + "test_names_beyond_the_bounds_are_not_told",),
+        "a client that subscribes to many names ends the links of its region",
+    ),
+    Mutation(
+        "publish-counts-whom-it-does-not-reach",
+        "crdtstream/region/links/links.py",
+        "            if serve is not None and serve.publish(publication):\n"
+        "                reached.append(peer)\n",
+        "            reached.append(peer)\n"
+        "            if serve is not None and serve.publish(publication):\n"
+        "                pass\n",
+        (LISTENERS + "test_who_is_told_nothing_is_not_counted_by_publish",),
+        "PUBLISH counts listeners who are told nothing",
     ),
 )

@@ -1,0 +1,69 @@
+"""Three regions as on machines of their own: an address each, the same HTTP port, proxied links."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from toxiproxy import Proxy, Toxiproxy
+
+from tests.conftest import free_base_port
+from tests.live.cluster import Cluster, Node
+
+
+class Regions:
+    """Three regions at 127.0.0.1 to 127.0.0.3; ``proxies[puller, peer]`` is on that link."""
+
+    def __init__(self, folder: Path, toxiproxy: Toxiproxy) -> None:
+        base_port = free_base_port(3)
+        self.http_port = base_port + 2000 + 1
+        self.cluster = Cluster(3, folder)
+        addresses = {}
+        self.proxies: dict[tuple[int, int], Proxy] = {}
+        for number in self.cluster.nodes:
+            node = Node(number, base_port, folder, host=f"127.0.0.{number}")
+            node.http_port = self.http_port
+            self.cluster.nodes[number] = node
+        for puller in self.cluster.nodes:
+            for peer, node in self.cluster.nodes.items():
+                if peer != puller:
+                    proxy = toxiproxy.create(node.grpc_address, f"apart-{puller}-{peer}")
+                    self.proxies[puller, peer] = proxy
+                    addresses[puller, peer] = proxy.listen
+        self.cluster.configure(addresses)
+
+    def __getitem__(self, region: int) -> Node:
+        return self.cluster[region]
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"{node.host}:{node.resp_port}" for node in self.cluster.nodes.values()]
+
+    def get(self, region: int, path: str) -> tuple[int, Any]:
+        """The status and the JSON of a page; None without a body."""
+        return get(f"http://{self[region].host}:{self.http_port}{path}")
+
+
+def get(url: str, *, method: str = "GET") -> tuple[int, Any]:
+    request = urllib.request.Request(url, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as page:
+            status, body = page.status, page.read()
+    except urllib.error.HTTPError as error:
+        status, body = error.code, error.read()
+    return status, json.loads(body) if body else None
+
+
+@contextmanager
+def regions_apart(folder: Path, toxiproxy: Toxiproxy) -> Iterator[Regions]:
+    regions = Regions(folder, toxiproxy)
+    try:
+        regions.cluster.start()
+        yield regions
+    finally:
+        regions.cluster.end()
+        for proxy in regions.proxies.values():
+            proxy.destroy()
