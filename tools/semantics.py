@@ -8,8 +8,8 @@ What stands between two comments is written by this program:
     …
     <!-- end -->
 
-It also refuses pages that leave a command out, and a stream command that no scenario of its
-section runs: the scenarios are tests, so what a page shows is what regions do.
+It also refuses pages that leave a command out, and a command on streams or strings that no
+scenario of its section runs: the scenarios are tests, so what a page shows is what regions do.
 
 Usage: python tools/semantics.py [--check]
 
@@ -32,7 +32,7 @@ SCENARIOS = ROOT / "scenarios"
 
 _BLOCK = re.compile(r"(<!-- (usage|scenario|commands): ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 # Groups of commands whose effects on other regions a scenario must show.
-_SHOWN_GROUPS = frozenset({"stream", "crdt"})
+_SHOWN_GROUPS = frozenset({"stream", "string", "crdt"})
 _NOTHING_TO_SHOW = frozenset({"help"})
 
 
