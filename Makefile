@@ -20,7 +20,9 @@ SLOW_TESTS := clients like_redis live mutations resp spark
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 IREDIS_STAMP := $(TOOLS)/iredis/.installed
+CHAOS_STAMP := $(TOOLS)/chaos/.installed
 NODE_STAMP := $(TOOLS)/node/.installed
+GO_REDIS_TESTS := $(TOOLS)/go-redis-tests/bin/go-redis-tests
 # Without npm the tests that want it are skipped, and say so.
 NODE_STAMP_IF_NPM := $(if $(shell command -v npm),$(NODE_STAMP))
 GENERATED := crdtstream/v1/effects_pb2.py
@@ -28,7 +30,7 @@ FORMATTED := $(wildcard crdtstream tests tools benchmarks)
 WORKERS := $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo pipeline-demo test test-fast test-long check format proto docs tools bench bench-pipeline soak clean
+.PHONY: help up demo pipeline-demo drills test test-fast test-long check format proto docs tools bench bench-pipeline soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
@@ -46,8 +48,11 @@ pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regio
 test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## tests of everything (ARGS='-k name' for some, JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "not soak and not long" --durations 20 $(WORKERS) $(ARGS)
 
-test-long: $(DEV_STAMP) $(GENERATED)  ## the drills on Spark that CI runs besides: kills, clusters, audits
+test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(GENERATED)  ## the drills that CI runs besides: on Spark, and on whole regions
 	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(WORKERS) $(ARGS)
+
+drills: $(DEV_STAMP) $(GENERATED) $(BIN)/toxiproxy-server  ## all failover drills; their report is in drill-report/ (wants Go)
+	$(BIN)/crdtstream drill run all --out drill-report $(ARGS)
 
 test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: under a minute
 	$(BIN)/python -m pytest -q -m "not soak and not long and not live" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
@@ -59,7 +64,10 @@ check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, 
 	$(BIN)/python tools/proto.py --check
 	$(BIN)/python tools/commands.py --check
 	$(BIN)/python tools/semantics.py --check
+	$(BIN)/python tools/drills.py --check
+	$(BIN)/python tools/metrics.py --check
 	$(BIN)/crdtstream scenario lint scenarios
+	$(BIN)/crdtstream drill lint scenarios/drills
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 format: $(DEV_STAMP)  ## bring the sources into shape
@@ -72,8 +80,10 @@ proto: $(DEV_STAMP)  ## generate crdtstream/v1 from proto/
 docs: $(DEV_STAMP)  ## write what the programs know of themselves into docs/
 	$(BIN)/python tools/commands.py
 	$(BIN)/python tools/semantics.py
+	$(BIN)/python tools/drills.py
+	$(BIN)/python tools/metrics.py
 
-tools: $(BIN)/toxiproxy-server $(IREDIS_STAMP) $(NODE_STAMP)  ## programs that some tests drive (wants Go, npm)
+tools: $(BIN)/toxiproxy-server $(GO_REDIS_TESTS) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP)  ## programs that some tests drive (wants Go, npm)
 
 bench: $(DEV_STAMP) $(GENERATED)  ## our throughput beside redis-server's, in one run
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -110,6 +120,13 @@ $(IREDIS_STAMP): | $(BIN)/python
 	$(TOOLS)/iredis/bin/python -m pip --disable-pip-version-check install --quiet 'iredis==1.16.1'
 	@touch $@
 
+# The Chaos Toolkit is a program of its own, and wants many packages that nothing else does.
+$(CHAOS_STAMP): | $(BIN)/python
+	$(BIN)/python -m venv $(TOOLS)/chaos
+	$(TOOLS)/chaos/bin/python -m pip --disable-pip-version-check install --quiet \
+		'chaostoolkit==1.19.0' 'chaostoolkit-toxiproxy==0.3.1'
+	@touch $@
+
 # Clients for Node.js; the copies keep what npm writes out of the sources.
 $(NODE_STAMP): tests/clients/node/package.json tests/clients/node/package-lock.json
 	@command -v npm >/dev/null || \
@@ -121,6 +138,9 @@ $(NODE_STAMP): tests/clients/node/package.json tests/clients/node/package-lock.j
 
 $(BIN)/toxiproxy-server: | $(BIN)/python
 	tools/toxiproxy.sh $@
+
+$(GO_REDIS_TESTS): $(wildcard tests/clients/go/*) | $(BIN)/python
+	tools/go_redis.sh $@
 
 # Checked in; made here only if someone removed it.  No prerequisite, as its tools would be
 # installed even where it is there.
