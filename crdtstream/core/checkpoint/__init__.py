@@ -1,0 +1,1 @@
+"""What a region's state is on disk: parts, their images, and which of them changed."""

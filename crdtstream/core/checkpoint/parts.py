@@ -1,0 +1,211 @@
+"""Parts: the pieces of the state that a checkpoint writes, and which of them changed.
+
+A checkpoint is a consistent cut of the state, written in the background while writers go on.  It
+writes only the parts that changed since the cut before:
+
+    changed since the last cut ──cut()──> to be written ──take()──> images, as at the cut
+             ^                                 │
+             └── a part changes: ``note`` ─────┘  if it was not written yet, it is encoded first
+
+So a cut costs nothing, whatever the size of the state, and a writer pays for one part at most:
+*before* it changes a part for the first time since the cut, it calls ``Changes.note``.  That part
+is encoded then, as it was at the cut.
+
+Always so:
+  * A part's ``epoch`` is that of the last cut before its last change.  Who finds another one than
+    ``Changes.epoch`` calls ``note`` before the change.
+  * A part that is small enough to be encoded in about a millisecond may stand in ``changed``; what
+    grows without bound is spread over parts.
+  * ``image`` is the number of the image that the newest cut in which the part was encoded gave it,
+    0 without any.  A number never names two images.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import ClassVar, Final, NamedTuple
+
+NO_IMAGE: Final = 0
+
+
+class Kind(IntEnum):
+    """What a part is; the numbers are in the files."""
+
+    ROOT = 0
+    KEY = 1
+    GROUP = 2
+    WINDOW = 3
+    PENDING = 4
+    NODE = 5
+
+
+class Encoded(NamedTuple):
+    """A part's content.
+
+    Attributes:
+        owner: of a GROUP or NODE or WINDOW the number of its key, of PENDING that of its group.
+        lane: of PENDING and NODE the origin region; else 0.
+        head: what is read at start, also of a NODE.
+        body: of a NODE its entries, read when they are first needed; else empty or read with it.
+    """
+
+    owner: int
+    lane: int
+    head: bytes
+    body: bytes
+
+
+class Image(NamedTuple):
+    """A part as a checkpoint keeps it, under a number that no other image ever has."""
+
+    number: int
+    kind: Kind
+    owner: int
+    lane: int
+    head: bytes
+    body: bytes
+
+
+class Part:
+    """A piece of the state.  Subclasses say what they are (``kind``) and encode themselves."""
+
+    __slots__ = ("epoch", "image")
+
+    kind: ClassVar[Kind]
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.image = NO_IMAGE
+
+    def encode(self) -> Encoded:
+        """What it is now, as bytes that stay as they are."""
+        raise NotImplementedError
+
+
+class Changes:
+    """Which parts changed since the last cut; one for a whole replica.
+
+    Attributes:
+        epoch: counts the cuts.
+        images_made: the number of the last image.
+    """
+
+    __slots__ = ("_changed", "_cut", "_dropped", "epoch", "images_made")
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.images_made = 0
+        self._changed: dict[Part, None] = {}
+        # Parts which are gone; of those that have an image it is not needed any more.
+        self._dropped: list[Part] = []
+        self._cut: Cut | None = None
+
+    @property
+    def count(self) -> int:
+        """How many parts changed or went since the last cut."""
+        return len(self._changed) + len(self._dropped)
+
+    def note(self, part: Part) -> None:
+        """The part is about to change, for the first time since the last cut, or is new."""
+        if part.epoch == self.epoch:
+            return
+        if self._cut is not None:
+            self._cut.keep(part)
+        part.epoch = self.epoch
+        self._changed[part] = None
+
+    def drop(self, part: Part) -> None:
+        """The part is gone: the state no longer has it.
+
+        It must not change any more while a cut may still need it.
+        """
+        self._changed.pop(part, None)
+        if part.image or (self._cut is not None and self._cut.needs(part)):
+            self._dropped.append(part)
+
+    def cut(self) -> "Cut":
+        """Begin to write what changed, as it is now.
+
+        O(1).  The one before must have been finished or abandoned.
+        """
+        assert self._cut is None
+        self._cut = Cut(self, self._changed, self._dropped)
+        self._changed = {}
+        self._dropped = []
+        self.epoch += 1
+        return self._cut
+
+    # --- What a cut calls ---------------------------------------------------------------------
+
+    def next_number(self) -> int:
+        self.images_made += 1
+        return self.images_made
+
+    def end(self) -> None:
+        self._cut = None
+
+    def put_back(self, parts: Iterable[Part], dropped: list[Part]) -> None:
+        """The cut failed: what it was to write has still to be written."""
+        gone = set(self._dropped)
+        for part in parts:
+            if part not in gone:
+                self._changed.setdefault(part)
+        self._dropped = dropped + self._dropped
+        self._cut = None
+
+
+class Cut:
+    """What one checkpoint has to write."""
+
+    __slots__ = ("_before", "_changes", "_dropped", "_kept", "_waiting", "epoch")
+
+    def __init__(self, changes: Changes, changed: dict[Part, None], dropped: list[Part]) -> None:
+        self.epoch = changes.epoch
+        self._changes = changes
+        self._waiting = changed
+        self._dropped = dropped
+        self._kept: list[tuple[Part, Image]] = []
+        # What was encoded, with the images that the checkpoint before has of it.
+        self._before: dict[Part, int] = {}
+
+    @property
+    def left(self) -> int:
+        """How many parts have still to be taken."""
+        return len(self._waiting) + len(self._kept)
+
+    def needs(self, part: Part) -> bool:
+        """Whether the part has still to be encoded, or was."""
+        return part in self._waiting or part in self._before
+
+    def keep(self, part: Part) -> None:
+        """The part is about to change: encode it as it is, if that has still to be done."""
+        if part in self._waiting:
+            del self._waiting[part]
+            self._kept.append((part, self._encode(part)))
+
+    def take(self) -> tuple[Part, Image] | None:
+        """The next part and its image; None when all were taken."""
+        if self._kept:
+            return self._kept.pop()
+        if not self._waiting:
+            return None
+        part, _ = self._waiting.popitem()
+        return part, self._encode(part)
+
+    def _encode(self, part: Part) -> Image:
+        owner, lane, head, body = part.encode()
+        self._before[part] = part.image
+        part.image = self._changes.next_number()
+        return Image(part.image, part.kind, owner, lane, head, body)
+
+    def finish(self) -> list[int]:
+        """All images are written: tell which earlier ones this checkpoint does not need."""
+        assert not self.left
+        self._changes.end()
+        replaced = [number for number in self._before.values() if number]
+        return replaced + [part.image for part in self._dropped if part.image]
+
+    def abandon(self) -> None:
+        """The checkpoint failed: the one before counts, and what changed has to be written."""
+        for part, number in self._before.items():
+            part.image = number
+        self._changes.put_back([*self._waiting, *self._before], self._dropped)

@@ -1,0 +1,20 @@
+"""Entries that are not in memory: what a command says that needs some.
+
+Columns of a macro node that is on disk only cannot be read.  Who tries gets a ``ColdError`` before
+it has changed anything (I10), the images it names are fetched, and it is run again.
+"""
+
+from collections.abc import Sequence
+
+
+class ColdError(Exception):
+    """Entries are needed that are on disk only; nothing has changed.
+
+    Attributes:
+        images: numbers of the images to be fetched, the one that is needed first in front; the
+            others are read ahead.
+    """
+
+    def __init__(self, images: Sequence[int]) -> None:
+        super().__init__(f"{len(images)} images to be fetched")
+        self.images = tuple(images)
