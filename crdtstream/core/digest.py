@@ -18,9 +18,10 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
 from crdtstream.core.keyspace.strings import StringRegister
+from crdtstream.core.lanes.blocks import DIGEST_BYTES as BLOCK_DIGEST_BYTES
 from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.reading import digest_of
 from crdtstream.core.stream import Stream
-from crdtstream.core.wire.codec import pack
 
 DIGEST_BYTES: Final = 20
 
@@ -89,25 +90,8 @@ def _values(register: "MultiValue[Millis | None] | MultiValue[int]") -> list[byt
 
 
 def _lane(lane: Lane) -> bytes:
-    """Column after column, so that the bounds of macro nodes leave no trace."""
-    hasher = blake2b(_number(lane.length), digest_size=DIGEST_BYTES)
-    for columns in (
-        (pack(node.ms) for node in lane.macro_nodes()),
-        (pack(node.seq) for node in lane.macro_nodes()),
-        (pack(node.n) for node in lane.macro_nodes()),
-        (pack(node.lengths) for node in lane.macro_nodes()),
-        (node.live_fields() for node in lane.macro_nodes()),
-    ):
-        for column in columns:
-            hasher.update(column)
-    for node in lane.macro_nodes():
-        for index in range(len(node)) if node.has_idempotent else ():
-            name = node.idempotent_at(index)
-            if name is not None:
-                hasher.update(
-                    b"id" + _number(node.n[index]) + _text(name.producer) + _text(name.id)
-                )
-    return hasher.digest()
+    """How many entries, and the sum over their blocks (``lanes/blocks.py``)."""
+    return _number(lane.length) + digest_of(lane).to_bytes(BLOCK_DIGEST_BYTES, "little")
 
 
 def _group(group: Group) -> bytes:

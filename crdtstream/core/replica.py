@@ -18,10 +18,14 @@ Always so:
   * Nothing here looks at a clock, a file or a socket: ``advance`` says what time it is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from crdtstream.core.applying.append_runs import checked_runs
 from crdtstream.core.applying.apply_batch import ReplayedChanges, apply_batch
+from crdtstream.core.applying.looking_ahead import needs_of, read_entries, read_for_effect
+from crdtstream.core.checkpoint.parts import Cut, Image
+from crdtstream.core.checkpoint.restoring import Restoring
 from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.digest import digest_key, digest_keyspace
 from crdtstream.core.effect_counts import EffectCounts
@@ -29,11 +33,14 @@ from crdtstream.core.effects import (
     EffectBatch,
     IdempotentId,
     Numbered,
+    RareEffect,
     Record,
 )
 from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, StreamId
 from crdtstream.core.issuing.issuer import Issuer
 from crdtstream.core.keyspace.strings import StringRegister
+from crdtstream.core.lanes.cold import ColdError
+from crdtstream.core.lanes.compaction import compact
 from crdtstream.core.lanes.lane import (
     NODE_BYTES_MAX_DEFAULT,
     NODE_ENTRIES_MAX_DEFAULT,
@@ -62,6 +69,7 @@ class Replica:
         xread_mode: what an ID means to XREAD; the tunable ``crdt_xread_mode``.
         redis_version: the Redis that clients are told they speak to; the tunable ``redis-version``.
         node_limits: how full macro nodes get.
+        residency: which macro nodes are in memory.
         idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
         now: what time it is, by the last ``advance``.
         touched: keys that changed since somebody last cleared the set; it drives blocked and
@@ -74,6 +82,7 @@ class Replica:
             What applying others' effects gives to tell waits until it may.
         expired_count: keys that existed and were deleted from here because their time was over,
             since the process started.
+        expiry_is_held: keys whose time is over wait for entries that are on disk.
         issued_counts, applied_counts: by kind the effects issued here, and those applied that
             others issued, since the process started.
     """
@@ -92,6 +101,8 @@ class Replica:
         self.node_limits = NodeLimits(entries_max=node_entries_max, bytes_max=node_bytes_max)
         self._state = State(region, peers, self.node_limits)
         self.vv = self._state.vv
+        self.residency = self._state.residency
+        self.residency.must_go_on = self._must_go_on
         self.id_mode = id_mode
         self.implicit_mkstream = implicit_mkstream
         self.redis_version: RedisVersion = DEFAULT
@@ -104,6 +115,8 @@ class Replica:
         self._records: list[Record] = []
         self._issuer = Issuer(self._state)
         self._section = self._issuer.section
+        self.expiry_is_held = False
+        self._is_on_trial = False
         # What a command calls to change something; not through a method here, as XADD is too often
         # called for that.
         self.append = self._issuer.append
@@ -112,6 +125,7 @@ class Replica:
         self.note = self._issuer.note
         self.see_consumer = self._issuer.see_consumer
         self.issue_frontiers = self._issuer.issue_frontiers
+        self.note_settled = self._issuer.note_settled
         # Every command looks at these; they are the same objects for good.
         self._keys = self._state.keys
         self._streams = self._keys.streams
@@ -259,7 +273,9 @@ class Replica:
             return None
         window = self._streams[key].window
         assert window is not None
-        window.note_retry(tracked)
+        if not self._is_on_trial:
+            self._state.parts.note_producers(key)
+            window.note_retry(tracked)
         return tracked.entry_id
 
     def find_idempotent(self, key: bytes, idempotent: IdempotentId) -> Tracked | None:
@@ -345,13 +361,23 @@ class Replica:
     @property
     def has_due(self) -> bool:
         """Whether ``expire_due`` has something to do: any ``advance`` may have found it."""
+        if self.expiry_is_held:
+            return False
         return self._expiry.has_due_here or self._keys.string_expiry.has_due_here
 
     def expire_due(self) -> None:
         """Issue the ExpireKeys and DeleteStrings that fall to this region, or as many as one tick
-        may take."""
+        may take.
+
+        A key whose groups have something to tell for which entries on disk are needed waits for
+        them: ``expiry_is_held`` until whoever runs the replica says otherwise.
+        """
         for key in self._expiry.next_due_here():
-            self._issuer.expire(key)
+            try:
+                self._issuer.expire(key)
+            except ColdError as error:
+                self._issuer.cold += error.images
+                self.expiry_is_held = True
         for key in self._keys.string_expiry.next_due_here():
             self._issuer.expire_string(key)
 
@@ -364,6 +390,59 @@ class Replica:
     @may_issue.setter
     def may_issue(self, may: bool) -> None:
         self._issuer.may_issue = may
+
+    @property
+    def has_unsettled_changes(self) -> bool:
+        """Whether what runs has changed something, so that it must run to its end."""
+        return self._issuer.has_unsettled_changes
+
+    def _must_go_on(self) -> bool:
+        return self._issuer.has_unsettled_changes
+
+    def take_cold(self) -> list[int]:
+        """Images that are needed to tell what was acknowledged, since the last call."""
+        cold, self._issuer.cold = self._issuer.cold, []
+        return cold
+
+    def needs_of(self, batch: EffectBatch) -> list[int]:
+        """The images of what applying a batch will read and is not in memory; it must be ready."""
+        return needs_of(self._state, batch)
+
+    def look_ahead(self, effect: RareEffect) -> None:
+        """Read what issuing the effect will read.
+
+        Raises:
+            ColdError: it is not in memory.
+        """
+        read_for_effect(self._state, effect, self.vv)
+
+    def read_entries(self, stream: Stream, ids: Sequence[StreamId]) -> None:
+        """Read the entries with these IDs, in whichever lanes they stand.
+
+        Raises:
+            ColdError: not all are in memory.
+        """
+        read_entries(self._state, stream, ids)
+
+    @contextlib.contextmanager
+    def on_trial(self) -> Iterator[None]:
+        """Run a command up to where it would change something; then it ends by TrialEndedError.
+
+        So what it reads is found out, and nothing else happens.
+        """
+        issuer = self._issuer
+        real = self.append, self.append_rows, self.issue, self.note, self.see_consumer
+        self.append = issuer.append_on_trial
+        self.append_rows = issuer.append_on_trial
+        self.issue = issuer.issue_on_trial
+        self.note = issuer.note_on_trial
+        self.see_consumer = issuer.see_consumer_on_trial
+        self._is_on_trial = True
+        try:
+            yield
+        finally:
+            self.append, self.append_rows, self.issue, self.note, self.see_consumer = real
+            self._is_on_trial = False
 
     @property
     def frontier_count(self) -> int:
@@ -401,7 +480,8 @@ class Replica:
 
         Must not be called between the commands of a transaction: it is one batch everywhere.
         """
-        self.issue_frontiers()
+        self._issuer.issue_warm_frontiers()
+        self._issuer.note_settled()
         if self.has_open_section:
             batch = self._section.batch
             self.issued_counts.note(batch.count, batch.others)
@@ -439,7 +519,8 @@ class Replica:
         runs = checked_runs(batch, self._state.lane_end)
         self.seal(now)
         self.advance(now)
-        apply_batch(self._state, batch, runs, Local(), arrived=now)
+        with self.residency.in_place():
+            apply_batch(self._state, batch, runs, Local(), arrived=now)
         self.applied_counts.note(batch.count, batch.others)
         if batch.origin == self.region:
             # Effects of this region that it had lost: numbering goes on behind them.
@@ -447,12 +528,59 @@ class Replica:
         local = encode_local(Local(arrived=now))
         self._queue(Record(batch.origin, batch.first_n, batch.last_n, encoded, local))
 
+    def cut(self) -> Cut:
+        """Begin a checkpoint of the state as it is now: everything that was taken as a record.
+
+        To be called when a tick has ended.
+        """
+        assert not self.has_open_section
+        assert not self._records
+        return self._state.cut()
+
+    def compact(self, is_over: Callable[[], bool]) -> bool:
+        """Put small macro nodes together, in steps of a millisecond or two, until ``is_over``.
+
+        Returns:
+            Whether nothing more is to be done.
+        """
+        while compact(self.node_limits):
+            if is_over():
+                return False
+        return True
+
+    def restore(self, images: Iterable[Image]) -> None:
+        """Make the state that a checkpoint has, before anything else happens.
+
+        Raises:
+            ContentError: the images do not fit together.
+        """
+        restoring = Restoring(self._state)
+        restoring.take(images)
+        restoring.finish()
+        self._section.begin(self.issued + 1)
+
+    @property
+    def images_made(self) -> int:
+        """The number of the last image that was made of a part."""
+        return self._state.changes.images_made
+
+    @property
+    def changed_parts(self) -> int:
+        """How many parts of the state changed since the last cut."""
+        return self._state.changes.count
+
     def replay(self, record: Record) -> None:
         """Live through a record again, when the log is read at start (I8).
 
         Raises:
             BatchError: the record does not follow what was replayed before.
         """
+        with self.residency.in_place():
+            self._replay(record)
+        self._state.grown_runs.clear()
+        self._section.begin(self.issued + 1)
+
+    def _replay(self, record: Record) -> None:
         local = Local() if record.local is None else decode_local(record.local)
         if record.batch is None:
             ReplayedChanges(self._state, local.changes).apply_upto(self.issued)
@@ -465,5 +593,3 @@ class Replica:
             runs = checked_runs(batch, self._state.lane_end)
             arrived = local.arrived or batch.issued_ms
             apply_batch(self._state, batch, runs, local, arrived=arrived)
-        self._state.grown_runs.clear()
-        self._section.begin(self.issued + 1)

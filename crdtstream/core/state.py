@@ -7,14 +7,20 @@ when; nothing here issues an effect or knows of batches.
 
 from collections.abc import Iterable
 
+from crdtstream.core.checkpoint.contents import RootContent, packed
+from crdtstream.core.checkpoint.key_parts import KeyPart, KeyParts, ProducersPart, RootPart
+from crdtstream.core.checkpoint.parts import Cut
 from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import Numbered
+from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MIN, RegionId, StreamId
 from crdtstream.core.issuing.grown_runs import GrownRuns
+from crdtstream.core.keyspace.encoding import encode_key
 from crdtstream.core.keyspace.floors import Floors
 from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.tombstones import Tombstones
 from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.producers.encoding import encode_producers
 from crdtstream.core.producers.idempotency import IdempotencyRecords
 from crdtstream.core.producers.numbered import NumberedRecords, Rows
 
@@ -28,6 +34,9 @@ class State:
         keys: streams, registers and deadlines.
         tombstones, idempotency, numbered: remembered until causally stable.
         floors: below which IDs this region must not append.
+        groups_made: the number of the last group that was made; none is given again.
+        changes, parts, root: what of this a checkpoint has yet to write (``checkpoint/parts.py``).
+        residency: which macro nodes are in memory.
         grown_runs: groups of which there may be something to tell the other regions.
         acknowledged_count: pending entries acknowledged here since the process started.
     """
@@ -35,12 +44,17 @@ class State:
     __slots__ = (
         "_peers",
         "acknowledged_count",
+        "changes",
         "floors",
+        "groups_made",
         "grown_runs",
         "idempotency",
         "keys",
         "numbered",
+        "parts",
         "region",
+        "residency",
+        "root",
         "tombstones",
         "vv",
     )
@@ -51,11 +65,22 @@ class State:
         self.region = region
         self._peers = frozenset(peers)
         self.vv: MutableVersionVector = {}
-        self.keys = Keyspace(region, node_limits)
+        self.residency = node_limits.residency
         self.tombstones = Tombstones()
         self.floors = Floors()
         self.idempotency = IdempotencyRecords()
         self.numbered = NumberedRecords()
+        self.groups_made = 0
+        self.changes = node_limits.changes
+        self.root = RootPart(self._encode_root)
+        self.parts = KeyParts(
+            self.changes,
+            encode_key=self._encode_key,
+            encode_producers=self._encode_producers,
+            keeps=self.keeps,
+            keeps_producers=self.keeps_producers,
+        )
+        self.keys = Keyspace(region, node_limits, self.parts)
         self.grown_runs = GrownRuns()
         self.acknowledged_count = 0
 
@@ -98,6 +123,63 @@ class State:
             return [(rows.row, rows.row + count)]
         return self.numbered.missing(key, rows, count)
 
+    def new_group(self, key: KeyPart, name: bytes, number: int = 0) -> Group:
+        """A group, with a number of its own or the one that a checkpoint has of it."""
+        if not number:
+            self.groups_made += 1
+            number = self.groups_made
+        return Group(self.region, self.changes, owner=key, name=name, number=number)
+
+    def keeps(self, key: bytes) -> bool:
+        """Whether anything is kept of the key."""
+        return (
+            self.keys.keeps(key)
+            or key in self.floors
+            or key in self.tombstones
+            or self.keeps_producers(key)
+        )
+
+    def keeps_producers(self, key: bytes) -> bool:
+        """Whether anything is kept of who appended to the key."""
+        stream = self.keys.streams.get(key)
+        has_window = stream is not None and stream.window is not None
+        return has_window or key in self.idempotency or key in self.numbered
+
+    # --- What a checkpoint has ------------------------------------------------------------------
+
+    def cut(self) -> Cut:
+        """Begin a checkpoint of the state as it is now; at the end of a tick."""
+        self.changes.note(self.root)
+        cut = self.changes.cut()
+        # It changes with every effect, and nobody notes it.
+        cut.keep(self.root)
+        return cut
+
+    def _encode_root(self) -> bytes:
+        return packed(
+            RootContent(
+                region=self.region,
+                vv=dict(self.vv),
+                arrival=self.keys.arrival,
+                key_number=self.parts.last_number,
+                group_number=self.groups_made,
+                order=self.parts.order,
+            )
+        )
+
+    def _encode_key(self, part: KeyPart) -> bytes:
+        return encode_key(part, keys=self.keys, tombstones=self.tombstones, floors=self.floors)
+
+    def _encode_producers(self, part: ProducersPart) -> bytes:
+        key = part.key.key
+        stream = self.keys.streams.get(key)
+        return encode_producers(
+            key,
+            window=None if stream is None else stream.window,
+            idempotency=self.idempotency,
+            numbered=self.numbered,
+        )
+
     # --- What is kept until it is causally stable -----------------------------------------------
 
     @property
@@ -113,10 +195,23 @@ class State:
 
     def forget_stable(self, stable: VersionVector) -> None:
         """Drop what is kept only for effects that can no longer arrive."""
-        self.tombstones.forget_stable(stable)
-        self.idempotency.forget_stable(stable)
-        self.numbered.forget_stable(stable)
+        changed: set[bytes] = set()
+
+        def note(key: bytes) -> None:
+            self.parts.note(key)
+            changed.add(key)
+
+        def note_producers(key: bytes) -> None:
+            self.parts.note_producers(key)
+            changed.add(key)
+
+        self.tombstones.forget_stable(stable, note)
+        self.idempotency.forget_stable(stable, note_producers)
+        self.numbered.forget_stable(stable, note_producers)
         for key in self.floors.stable_keys(stable):
             stream = self.keys.streams.get(key)
             if stream is None or not stream.groups:
+                note(key)
                 self.floors.forget(key)
+        for key in changed:
+            self.parts.settle(key)

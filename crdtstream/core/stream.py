@@ -4,9 +4,10 @@ Reads merge the lanes by ID; equal IDs come in region order.  Every change is ma
 effect or a local change (``applying``); the methods here know one key and nothing of batches.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 
+from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
@@ -26,12 +27,14 @@ class Stream:
         lost: by origin the highest dot number that a trim or a DEL removed; local, and rather too
             high than too low.  It outlives the stream (``keyspace/trimmed.py``).
         window: the idempotent ids that are recognised; None before the first one.
+        part: what a checkpoint writes of it, but for entries and groups.
     """
 
-    __slots__ = ("_limits", "groups", "lanes", "last_id", "last_ids", "lost", "window")
+    __slots__ = ("_limits", "groups", "lanes", "last_id", "last_ids", "lost", "part", "window")
 
-    def __init__(self, limits: NodeLimits) -> None:
+    def __init__(self, limits: NodeLimits, part: KeyPart) -> None:
         self._limits = limits
+        self.part = part
         self.lanes: dict[RegionId, Lane] = {}
         self.last_ids: dict[RegionId, LastId] = {}
         self.last_id = ID_MIN
@@ -86,13 +89,43 @@ class Stream:
         """Each lane's last ID as observed: where ``$`` stands."""
         return {region: register.id for region, register in self.last_ids.items()}
 
+    # --- What is to be there before a change --------------------------------------------------
+
+    def needs_for_remove(self, ids: Mapping[RegionId, Iterable[StreamId]]) -> list[int]:
+        """Images that :meth:`remove` needs and that are on disk only."""
+        return [
+            image
+            for region, lane_ids in ids.items()
+            if (lane := self.lanes.get(region)) is not None
+            for image in lane.needs_for_remove(lane_ids)
+        ]
+
+    def needs_for_trim(
+        self, up_to: Mapping[RegionId, StreamId], context: VersionVector
+    ) -> list[int]:
+        """Images that :meth:`trim` needs and that are on disk only: one a lane at most."""
+        return [
+            image
+            for region, limit in up_to.items()
+            if (lane := self.lanes.get(region)) is not None
+            for image in lane.needs_for_prefix(up_to=limit, n_max=context.get(region, 0))
+        ]
+
+    def needs_for_clear(self, context: VersionVector) -> list[int]:
+        """Images that :meth:`clear_covered_by` needs and that are on disk only."""
+        return self.needs_for_trim(dict.fromkeys(self.lanes, ID_MAX), context)
+
+    def _demand(self, images: list[int]) -> None:
+        """Before a change: a lane must not be refused when another one has changed."""
+        self._limits.residency.demand(images)
+
     # --- Changing -----------------------------------------------------------------------------
 
     def lane(self, region: RegionId) -> Lane:
         """The lane of an origin, made if it is new; the lanes stay in region order."""
         lane = self.lanes.get(region)
         if lane is None:
-            self.lanes[region] = lane = Lane(region, self._limits)
+            self.lanes[region] = lane = Lane(region, self._limits, self.part.number)
             if len(self.lanes) > 1:
                 self.lanes = dict(sorted(self.lanes.items()))
         return lane
@@ -113,7 +146,12 @@ class Stream:
             self.last_id = entry_id
 
     def clear_covered_by(self, context: VersionVector) -> None:
-        """What every delete does: entries and registers go whose dots the context covers."""
+        """What every delete does: entries and registers go whose dots the context covers.
+
+        Raises:
+            ColdError: as :meth:`needs_for_clear` tells.  So it is with all that changes lanes.
+        """
+        self._demand(self.needs_for_clear(context))
         for region, lane in list(self.lanes.items()):
             self._remove_prefix(lane, ID_MAX, context)
             if lane.length:
@@ -125,20 +163,29 @@ class Stream:
             if covers_dot(context, Dot(region, register.n)):
                 del self.last_ids[region]
         self.last_id = max((register.id for register in self.last_ids.values()), default=ID_MIN)
-        if self.window is not None:
-            self.window.clear_covered_by(context)
 
     def drop_creates(self, context: VersionVector) -> None:
         """ExpireKey: group creates that the context covers end, and groups without any other."""
         for name, group in list(self.groups.items()):
             group.drop_creates(context)
             if not group.creates:
-                del self.groups[name]
+                self.drop_group(name)
+
+    def drop_groups(self) -> None:
+        for name in list(self.groups):
+            self.drop_group(name)
+
+    def drop_group(self, name: bytes) -> None:
+        """A group goes, if it is there, with what is pending."""
+        group = self.groups.pop(name, None)
+        if group is not None:
+            group.drop()
 
     def remove(
         self, ids: Mapping[RegionId, tuple[StreamId, ...]], context: VersionVector, *, trims: bool
     ) -> None:
         """Remove: of the named entries those whose dot the context covers."""
+        self._demand(self.needs_for_remove(ids))
         for region, lane_ids in ids.items():
             lane = self.lanes.get(region)
             if lane is None:
@@ -165,6 +212,7 @@ class Stream:
 
     def trim(self, up_to: Mapping[RegionId, StreamId], context: VersionVector) -> None:
         """Trim: per lane what is not above the ID and covered by the context."""
+        self._demand(self.needs_for_trim(up_to, context))
         for region, limit in up_to.items():
             lane = self.lanes.get(region)
             if lane is not None:

@@ -28,6 +28,7 @@ class Tunable(Generic[Host]):
         put: lets another one hold, which ``takes`` takes.
         wanted: what it must be, in an error; empty: one of the words.
         check: whether a text that is none of the words will do.
+        refusal: why a value that it takes cannot be put just now; None: it can.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Tunable(Generic[Host]):
     put: Callable[[Host, str], None]
     wanted: str = ""
     check: Callable[[str], bool] = lambda _text: False
+    refusal: Callable[[Host, str], str | None] = lambda _host, _text: None
 
     @property
     def setting(self) -> str:
@@ -60,6 +62,10 @@ class Tuned(Generic[Host]):
 
     def get(self) -> str:
         return self.tunable.get(self.host)
+
+    def refusal(self, value: str) -> str | None:
+        """Why the value cannot be put just now; None: it can."""
+        return self.tunable.refusal(self.host, value)
 
     def put(self, value: str) -> None:
         assert self.tunable.takes(value)

@@ -133,7 +133,12 @@ FATES: Mapping[type[Effect], Fate] = {
 # What the digest must see (``rules`` 22); a copy of the whole state would hold all the facts.
 IN_THE_DIGEST = {"entries", "last IDs", "creates", "registers", "strings"}
 # What of the state no fact tells of, as no effect's meaning is in it.
-BESIDES = {"_peers", "region", "vv", "grown_runs", "acknowledged_count"}
+BESIDES = {
+    *("_peers", "region", "vv", "grown_runs", "acknowledged_count"),
+    # What a checkpoint has yet to write of all this.
+    *("changes", "groups_made", "parts", "root"),
+    "residency",
+}
 
 
 def facts(replica: Replica) -> dict[str, Any]:
@@ -175,9 +180,20 @@ def facts(replica: Replica) -> dict[str, Any]:
             (key, [(dot, value.data, value.expiry.values) for dot, value in string.values()])
             for key, string in state.keys.strings.items()
         ],
-        "tombstones": state.tombstones._by_name,
+        "tombstones": {
+            part.key: state.tombstones.of(part.key)
+            for part in state.parts
+            if part.key in state.tombstones
+        },
         "floors": state.floors._by_key,
-        "records": (state.idempotency._by_name, len(state.numbered)),
+        "records": (
+            {
+                part.key: list(state.idempotency.of(part.key))
+                for part in state.parts
+                if part.key in state.idempotency
+            },
+            len(state.numbered),
+        ),
     }
     return deepcopy(told)
 

@@ -3,9 +3,13 @@
 What Hypothesis finds in ``test_lane.py`` by chance, here for certain.
 """
 
+import random
+
 import pytest
 
-from crdtstream.core.ids import Millis, RegionId, make_id
+from crdtstream.core.ids import U64_MAX, Millis, RegionId, StreamId, make_id
+from crdtstream.core.lanes import lane as lanes
+from crdtstream.core.lanes.compaction import compact
 from crdtstream.core.lanes.lane import Lane, NodeLimits, Within
 
 # Two entries a node: 1-1 1-2 | 1-3 2-1 | 3-1, with dot numbers 1, 3, 5, 7, 9.
@@ -57,3 +61,35 @@ def test_an_entry_goes_from_its_dot_on(lane: Lane, at: int) -> None:
     assert lane.length == 5
     assert lane.remove(IDS[at], n_max=NS[at]) == NS[at]
     assert lane.find(IDS[at]) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_entries_above_are_counted_by_segments(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "SEGMENT_NODES", 2)
+    drawn = random.Random(seed)
+    limits = NodeLimits(entries_max=2)
+    lane = Lane(RegionId(1), limits)
+    ids: list[StreamId] = []
+    n = 0
+    for _ in range(120):
+        what = drawn.random()
+        if what < 0.5:
+            for _ in range(drawn.randrange(1, 8)):
+                n += 1
+                ids.append(StreamId(ids[-1] + 1 if ids else make_id(drawn.randrange(1, 9), 1)))
+                lane.append(ids[-1], n, b"x", Millis(0))
+        elif what < 0.8 and ids:
+            # Also the last one, and so on to the empty lane.
+            at = drawn.choice([drawn.randrange(len(ids)), len(ids) - 1])
+            assert lane.remove(ids.pop(at), n_max=U64_MAX)
+        elif what < 0.9 and ids:
+            at = drawn.randrange(min(10, len(ids)))
+            lane.remove_prefix(up_to=ids[at], n_max=U64_MAX)
+            del ids[: at + 1]
+        else:
+            limits.changes.cut().abandon()
+            while compact(limits):
+                pass
+        for at, entry_id in enumerate(ids):
+            assert lane.count_above(entry_id) == len(ids) - at - 1
+            assert lane.count_above(StreamId(entry_id - 1)) == len(ids) - at

@@ -1,6 +1,7 @@
 """Regions for tests of the core: commands in, batches carried by hand."""
 
 import shlex
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import hiredis
@@ -12,6 +13,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database, Waiting
 from crdtstream.database.session import Session
+from tests.harness.checkpoints import Checkpoints
 
 
 @dataclass(slots=True)
@@ -26,14 +28,20 @@ class Node:
     now: int = 1000
     replica: Replica = field(init=False)
     log: list[Record] = field(default_factory=list)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
     _database: Database = field(init=False)
     _session: Session = field(init=False)
+    reading: ExitStack = field(init=False)
 
     def __post_init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
         self.replica = Replica(RegionId(self.region), id_mode=self.mode, implicit_mkstream=True)
+        # What is on disk only is read in place: a region looks ahead, and these tests do not.
+        self.replica.residency.loader = self.checkpoints.load
+        self.reading = ExitStack()
+        self.reading.enter_context(self.replica.residency.in_place())
         self._database = Database(self.replica)
         self._session = self._database.open_session()
 
@@ -94,10 +102,19 @@ class Node:
         self._session = self._database.open_session()
 
     def restart(self) -> None:
-        """Lose everything but the log and replay it."""
+        """Lose everything but the folder: its newest checkpoint, and the log behind that one."""
         self._begin()
-        for record in self.log:
+        if len(self.log) < self.checkpoints.records:
+            # An earlier state of the folder was put back.
+            self.checkpoints.wipe()
+        self.checkpoints.restore(self.replica)
+        for record in self.log[self.checkpoints.records :]:
             self.replica.replay(record)
+
+    def cut(self) -> None:
+        """Begin a checkpoint."""
+        self.end_tick()
+        self.checkpoints.begin(self.replica, len(self.log))
 
     @property
     def digest(self) -> bytes:

@@ -119,10 +119,14 @@ UID = DatabaseUid(bytes(range(16)))
 WIPED = 12
 
 
+# What a restart may change: it is not worth a record, or it is how entries are spread over nodes.
+NOT_DURABLE = {"seen-time", "radix-tree-keys", "radix-tree-nodes"}
+
+
 def durable(facts: object) -> object:
-    """XINFO without seen-time, which is not worth a record and may be lost."""
+    """XINFO without what a restart may change."""
     if isinstance(facts, dict):
-        return {name: durable(value) for name, value in facts.items() if name != "seen-time"}
+        return {name: durable(value) for name, value in facts.items() if name not in NOT_DURABLE}
     return [durable(value) for value in facts] if isinstance(facts, list) else facts
 
 

@@ -14,13 +14,12 @@ from crdtstream.core.clock import Dot
 from crdtstream.core.digest import digest_key, digest_keyspace
 from crdtstream.core.effects import IdempotentId, Mode
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.ids import Millis, RegionId, StreamId, make_id
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import NodeLimits
-from crdtstream.core.stream import Stream
+from crdtstream.core.state import State
 
 R1, R2 = RegionId(1), RegionId(2)
 FIELDS = encode_fields([b"f", b"v"])
@@ -58,7 +57,8 @@ class Facts:
     string: tuple[Dot, bytes, tuple[Dot | None, Millis | None]] = (Dot(R1, 7), b"v", (None, None))
 
     def digest(self) -> bytes:
-        stream = Stream(NodeLimits())
+        state = State(R1, (), NodeLimits())
+        stream = state.keys.stream_or_new(b"x")
         lane = stream.lane(self.lane)
         lane.append(self.entry_id, self.n, self.fields, Millis(0))
         if self.idempotent is not None:
@@ -66,7 +66,7 @@ class Facts:
         region, last_id, last_n = self.last_id
         stream.set_last_id(region, StreamId(last_id), last_n)
 
-        group = stream.groups[self.group] = Group(R1)
+        group = stream.groups[self.group] = state.new_group(stream.part, self.group)
         start = StreamId(self.start) if isinstance(self.start, int) else self.start
         group.add_create(self.create, start, None, stream.lanes)
         context = {self.create.region: self.create.n}
@@ -140,7 +140,7 @@ def test_the_digest_sees_every_replicated_fact(what: str) -> None:
 
 
 def test_which_key_it_is_counts() -> None:
-    stream = Stream(NodeLimits())
+    stream = State(R1, (), NodeLimits()).keys.stream_or_new(b"x")
     stream.set_last_id(R1, StreamId(1), 1)
     assert digest_keyspace({b"x": stream}, {}, {}) != digest_keyspace({b"y": stream}, {}, {})
 

@@ -92,12 +92,12 @@ def positions(node: Node) -> object:
                 progress.skip_pending_until,
                 [
                     (nack.id, nack.consumer and nack.consumer.name, nack.delivery_count)
-                    for nack in progress.pel.values()
+                    for nack in progress.pel.nacks()
                 ],
             )
             for region, progress in lanes_of(node).items()
         ],
-        list(group.unowned),
+        [(nack.id, nack.lane) for nack in group.unowned()],
     )
 
 

@@ -26,13 +26,15 @@ def test_a_tombstone_stays_until_the_very_last_dot_is_stable() -> None:
 
 def test_a_later_destroy_is_remembered_when_an_earlier_one_is_stable() -> None:
     tombstones = Tombstones()
+    noted: list[bytes] = []
     tombstones.add(Dot(R1, 2), b"x", b"g")
     tombstones.add(Dot(R1, 5), b"x", b"g")
-    tombstones.forget_stable({R1: 4})
+    tombstones.forget_stable({R1: 4}, note=noted.append)
     assert not tombstones.observed_by({R1: 4}, b"x", b"g")
     assert tombstones.observed_by({R1: 5}, b"x", b"g")
-    tombstones.forget_stable({R1: 5})
+    tombstones.forget_stable({R1: 5}, note=noted.append)
     assert len(tombstones) == 0
+    assert noted == [b"x"]
 
 
 def test_a_create_must_have_observed_the_last_destroy_of_every_origin() -> None:

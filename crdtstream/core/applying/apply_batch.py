@@ -134,6 +134,7 @@ def _append(
 ) -> Stream:
     key, start, stop = run
     stream = state.keys.stream_or_new(key)
+    state.changes.note(stream.part)
     stream.lane(first.region).extend(
         ms=columns.ms[start:stop],
         seq=columns.seq[start:stop],

@@ -29,7 +29,6 @@ from crdtstream.core.effects import (
     Trim,
     counted,
 )
-from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import RegionId, StreamId
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
@@ -42,6 +41,7 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
         dot: of the effect; in ``state.vv`` it is not yet.
         context: what its issuer had observed; all of it has been applied here (I2).
     """
+    state.parts.note(effect.key)
     match effect:
         case Remove():
             _remove(state, effect, context)
@@ -73,6 +73,8 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
             _delete_string(state, effect.key, context)
         case _:
             assert_never(effect)
+    if effect.key not in state.keys.streams:
+        state.parts.settle(effect.key)
     state.keys.touched.add(effect.key)
 
 
@@ -134,19 +136,19 @@ def _delete_key(state: State, effect: DeleteKey, dot: Dot, context: VersionVecto
     _delete_string(state, key, context)
     state.tombstones.add(dot, key, None)
     state.floors.forget(key)
-    state.numbered.forget_covered_by(key, context)
+    _forget_producers(state, key, context)
     keys.drop_registers(key)
     stream = keys.streams.get(key)
     if stream is not None:
         stream.clear_covered_by(context)
-        stream.groups.clear()
+        stream.drop_groups()
         keys.drop_if_gone(key, stream)
 
 
 def _expire_key(state: State, effect: ExpireKey, dot: Dot, context: VersionVector) -> None:
     """Observed-remove of everything, so no tombstone is left."""
     key, keys = effect.key, state.keys
-    state.numbered.forget_covered_by(key, context)
+    _forget_producers(state, key, context)
     registers = keys.registers.get(key)
     if registers is not None:
         registers.forget_covered_by(context)
@@ -162,6 +164,17 @@ def _expire_key(state: State, effect: ExpireKey, dot: Dot, context: VersionVecto
         stream.clear_covered_by(context)
         stream.drop_creates(context)
         keys.drop_if_gone(key, stream)
+
+
+def _forget_producers(state: State, key: bytes, context: VersionVector) -> None:
+    """The key was deleted: retries of what the deleter had observed are new entries."""
+    if not state.keeps_producers(key):
+        return
+    state.parts.note_producers(key)
+    state.numbered.forget_covered_by(key, context)
+    stream = state.keys.streams.get(key)
+    if stream is not None and stream.window is not None:
+        stream.window.clear_covered_by(context)
 
 
 def _set_expiry(state: State, effect: SetExpiry, dot: Dot, context: VersionVector) -> None:
@@ -187,6 +200,7 @@ def _set_stream_config(
     after = keys.idmp_duration_of(key), keys.idmp_maxsize_of(key)
     stream = keys.streams.get(key)
     if before != after and stream is not None and stream.window is not None:
+        state.parts.note_producers(key)
         stream.window.clear()
 
 
@@ -223,7 +237,10 @@ def _create_group(state: State, effect: CreateGroup, dot: Dot, context: VersionV
     """It lives unless some destroy of it lies outside the context."""
     if state.tombstones.observed_by(context, effect.key, effect.group):
         stream = state.keys.stream_or_new(effect.key)
-        group = stream.groups.setdefault(effect.group, Group(state.region))
+        group = stream.groups.get(effect.group)
+        if group is None:
+            group = state.new_group(stream.part, effect.group)
+            stream.groups[effect.group] = group
         read = effect.entries_read
         group.add_create(dot, effect.start, None if read is None else counted(read), stream.lanes)
 
@@ -232,7 +249,7 @@ def _destroy_group(state: State, effect: DestroyGroup, dot: Dot) -> None:
     state.tombstones.add(dot, effect.key, effect.group)
     stream = state.keys.streams.get(effect.key)
     if stream is not None:
-        stream.groups.pop(effect.group, None)
+        stream.drop_group(effect.group)
         state.keys.drop_if_gone(effect.key, stream)
 
 

@@ -33,6 +33,7 @@ def settle_message(
 
     What stays is recognised from now on, as something that came at ``arrived``.
     """
+    state.parts.note_producers(key)
     stays, stays_id = _keep_smallest(
         state.idempotency, stream, key, idempotent, entry_id, dot, context
     )
@@ -91,6 +92,7 @@ def settle_rows(
     Returns:
         Whether anything went.
     """
+    state.parts.note_producers(key)
     lane = stream.lanes[first.region]
     lane.mark_numbered(first.n, count, rows)
     losers = state.numbered.add(key, rows, count, first, context)

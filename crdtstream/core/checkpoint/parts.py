@@ -20,7 +20,7 @@ Always so:
     0 without any.  A number never names two images.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
 
@@ -197,12 +197,19 @@ class Cut:
         part.image = self._changes.next_number()
         return Image(part.image, part.kind, owner, lane, head, body)
 
-    def finish(self) -> list[int]:
-        """All images are written: tell which earlier ones this checkpoint does not need."""
+    def replaced(self) -> Iterator[int]:
+        """All was taken: the earlier images that a checkpoint of this cut does not need.
+
+        The cut stays as it is from then on, so whoever goes through them may stop in between.
+        """
+        assert not self.left
+        yield from (number for number in self._before.values() if number)
+        yield from (part.image for part in self._dropped if part.image)
+
+    def finish(self) -> None:
+        """The checkpoint is committed."""
         assert not self.left
         self._changes.end()
-        replaced = [number for number in self._before.values() if number]
-        return replaced + [part.image for part in self._dropped if part.image]
 
     def abandon(self) -> None:
         """The checkpoint failed: the one before counts, and what changed has to be written."""

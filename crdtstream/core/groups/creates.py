@@ -11,7 +11,7 @@ the creates that their issuer had observed, and go with the last of these:
 So what is shown depends on the effects that were applied, and not on their order.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
@@ -61,6 +61,10 @@ class Creates:
         """Dots and starts, in that order."""
         return ((dot, create.start) for dot, create in self._by_dot.items())
 
+    def all(self) -> Iterator[tuple[Dot, Create]]:
+        """Dots and creates, in that order."""
+        return iter(self._by_dot.items())
+
     # --- Starts -------------------------------------------------------------------------------
 
     def start_of(self, region: RegionId) -> StreamId:
@@ -95,6 +99,15 @@ class Creates:
             return
         for dot in gone:
             del self._by_dot[dot]
+        self._unite_all()
+
+    def restore(self, creates: Iterable[tuple[Dot, Create]]) -> None:
+        """Put back what ``all`` told."""
+        self._by_dot.update(creates)
+        self._unite_all()
+
+    def _unite_all(self) -> None:
+        """What the creates show together."""
         self.intervals = {}
         self.mode = ModeRegister()
         for create in self._by_dot.values():

@@ -9,21 +9,28 @@ from it here; a local change changes ``reading`` and ``pel`` alone.
 
 What this region may tell the others of a lane is (run_from, just before the first pending], at most
 up to last-delivered: ``vouched_for``; the picture is in ``reading.py``.
+
+The group is a part of a checkpoint, and each chunk of its PEL is another one.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 
 from sortedcontainers import SortedDict
 
+from crdtstream.core.checkpoint.key_parts import KeyPart
+from crdtstream.core.checkpoint.parts import Changes, Encoded, Kind, Part
 from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release, SetGroupMode
 from crdtstream.core.groups import takeover
 from crdtstream.core.groups.creates import Creates, Start
+from crdtstream.core.groups.encoding import encode_group
 from crdtstream.core.groups.entries_read import entries_read_after
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.pel import Pel
-from crdtstream.core.groups.progress import Consumer, LaneProgress, Nack
+from crdtstream.core.groups.pel_chunk import Consumer, Nack, PelChunk
+from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
 from crdtstream.core.groups.undelivered import undelivered, undelivered_count
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
@@ -31,26 +38,69 @@ from crdtstream.core.intervals import Intervals
 from crdtstream.core.lanes.lane import Found, Lane, LastId
 
 
-class Group:
+class Group(Part):
     """See the module's text.
 
     Attributes:
+        owner, name: the key that it is a group of, and what it is called there.
+        number: what its parts call it; no other group that this replica ever had has it.
         creates: what is replicated.
         lanes: by lane how far it was read here; lanes not read yet are not in it.
         consumers: by name.
-        unowned: pending entries that nobody owns, in the order in which they are to be claimed.
     """
 
-    __slots__ = ("_here", "_pel", "_reading", "consumers", "creates", "lanes", "unowned")
+    __slots__ = (
+        "_changes",
+        "_here",
+        "consumers",
+        "creates",
+        "lanes",
+        "name",
+        "number",
+        "owner",
+        "pel",
+        "reading",
+    )
 
-    def __init__(self, here: RegionId) -> None:
+    kind = Kind.GROUP
+
+    def __init__(
+        self, here: RegionId, changes: Changes, *, owner: KeyPart, name: bytes, number: int
+    ) -> None:
+        super().__init__()
         self._here = here
+        self._changes = changes
+        self.owner = owner
+        self.name = name
+        self.number = number
         self.creates = Creates()
-        self._reading = Reading(here, self.creates)
-        self.lanes: dict[RegionId, LaneProgress] = self._reading.lanes
-        self._pel = Pel(self.lanes)
-        self.consumers: SortedDict[bytes, Consumer] = self._pel.consumers
-        self.unowned: OrderedDict[tuple[StreamId, RegionId], Nack] = self._pel.unowned
+        self.reading = Reading(here, self.creates)
+        self.lanes: dict[RegionId, LaneProgress] = self.reading.lanes
+        self.pel = Pel(self.lanes, changes, number)
+        self.consumers: SortedDict[bytes, Consumer] = self.pel.consumers
+
+    # --- As parts -----------------------------------------------------------------------------
+
+    def _note(self) -> None:
+        """What is no chunk is about to change."""
+        if self.epoch != self._changes.epoch:
+            self._changes.note(self)
+
+    def encode(self) -> Encoded:
+        """All but the chunks."""
+        head = encode_group(
+            self.name, self.number, creates=self.creates, reading=self.reading, pel=self.pel
+        )
+        return Encoded(self.owner.number, 0, head, b"")
+
+    def chunks(self) -> Iterator[PelChunk]:
+        """What is pending, as parts."""
+        return self.pel.chunks()
+
+    def drop(self) -> None:
+        """The group is gone, and all its parts.  It must not change any more."""
+        self.pel.drop_all()
+        self._changes.drop(self)
 
     # --- Replicated ---------------------------------------------------------------------------
 
@@ -76,21 +126,23 @@ class Group:
         self, dot: Dot, start: Start, entries_read: int | None, lanes: Collection[RegionId]
     ) -> None:
         """A create came.  The start becomes the pointwise minimum over all live creates."""
+        self._note()
         before = {region: self.start_of(region) for region in self.lanes}
         if not self.creates:
-            self._reading.take_read_hint(entries_read, lanes)
+            self.reading.take_read_hint(entries_read, lanes)
         self.creates.add(dot, start)
         for region, old_start in before.items():
             new_start = self.start_of(region)
             if new_start < old_start:
-                self._reading.go_back(region, new_start)
+                self.reading.go_back(region, new_start)
 
     def drop_creates(self, context: VersionVector) -> None:
         """End the creates that the context covers; without any the group is to go."""
+        self._note()
         self.creates.drop_covered_by(context)
         if self.creates:
             # The mode may have gone with them.
-            takeover.settle_who_hands_out(self._reading)
+            takeover.settle_who_hands_out(self.reading)
 
     def unite(
         self,
@@ -102,15 +154,17 @@ class Group:
         last_ids: Mapping[RegionId, LastId],
     ) -> None:
         """An AckFrontier's interval: what it newly covers is no longer pending or to be read."""
+        self._note()
         fresh = self.creates.unite(region, start, end, context)
-        progress = self._reading.keep(region)
+        progress = self.reading.keep(region)
         for low, high in fresh:
-            self._pel.drop_within(progress, low, high, keep={})
-        self._reading.skip_and_count(region, progress, lane, last_ids)
+            self.pel.drop_within(region, low, high, keep={})
+        self.reading.skip_and_count(region, progress, lane, last_ids)
 
     def set_mode(self, effect: SetGroupMode, issuer: RegionId, context: VersionVector) -> None:
         """A SetGroupMode, whether it wins or not."""
-        takeover.change_mode(self._reading, self._pel, effect, issuer, context)
+        self._note()
+        takeover.change_mode(self.reading, self.pel, effect, issuer, context)
 
     # --- What the other regions are told ------------------------------------------------------
 
@@ -135,12 +189,9 @@ class Group:
         # What is pending inside a known interval was taken up again here (XCLAIM FORCE, SETID); it
         # was acknowledged once, and does not hold back what follows.
         acknowledged = self.creates.intervals_of(region).run_end(start)
-        pel = progress.pel
-        at = pel.bisect_right(acknowledged)
-        if at < len(pel):
-            first_pending = pel.keys()[at]
-            if first_pending <= end:
-                end = ID_MIN if lane is None else lane.predecessor(first_pending)
+        first_pending = progress.pel.first_above(acknowledged)
+        if first_pending is not None and first_pending <= end:
+            end = ID_MIN if lane is None else lane.predecessor(first_pending)
         return (start, end) if end > acknowledged else None
 
     # --- Positions ----------------------------------------------------------------------------
@@ -150,29 +201,38 @@ class Group:
 
         Asking leaves no trace.
         """
-        return self._reading.progress(region)
+        return self.reading.progress(region)
+
+    def position_after(self, region: RegionId, position: StreamId) -> StreamId:
+        """Where a lane is read on that was read up to a position: behind what is to be skipped."""
+        for start, end in self.reading.to_skip(region, self.progress(region), position):
+            if start > position:
+                break
+            position = end
+        return position
 
     def last_delivered_id(self, lanes: Iterable[RegionId]) -> StreamId:
         """What XINFO shows: the maximum over the lanes, and over the start of lanes to come."""
-        return self._reading.last_delivered_id(lanes)
+        return self.reading.last_delivered_id(lanes)
 
     def entries_read(self, lanes: Collection[RegionId]) -> int | None:
         """Redis's entries-read, summed over the lanes; None if one lane's is unknown."""
-        return self._reading.entries_read(lanes)
+        return self.reading.entries_read(lanes)
 
     def undelivered(self, lanes: Iterable[Lane]) -> Iterator[Found]:
         """What ``>`` hands out next: beyond last-delivered in every lane, merged by ID."""
-        return undelivered(self._reading, lanes)
+        return undelivered(self.reading, lanes)
 
     def undelivered_count(self, lanes: Iterable[Lane]) -> int:
         """How many entries ``undelivered`` would give; see there for its cost."""
-        return undelivered_count(self._reading, lanes)
+        return undelivered_count(self.reading, lanes)
 
     def set_position(
         self, position: Start, lanes: Collection[RegionId], entries_read: int | None
     ) -> None:
         """XGROUP SETID.  Set back, a lane ignores the intervals known now until it passed them."""
-        self._reading.set_position(position, lanes, entries_read)
+        self._note()
+        self.reading.set_position(position, lanes, entries_read)
 
     # --- Delivery -----------------------------------------------------------------------------
 
@@ -180,102 +240,123 @@ class Group:
         self, change: Deliver, lanes: Mapping[RegionId, Lane], last_ids: Mapping[RegionId, LastId]
     ) -> None:
         """Entries were handed out to a consumer (created if it is new)."""
-        consumer = self._pel.consumer(change.consumer, change.now)
+        self._note()
+        consumer = self.pel.consumer(change.consumer, change.now)
         if not change.noack:
             consumer.active_ms = change.now
         for region, ids in change.ids.items():
-            progress = self._reading.keep(region)
+            progress = self.reading.keep(region)
             if not change.noack:
-                for entry_id in ids:
-                    self._pel.own(region, entry_id, consumer, change.now, 1)
+                self.pel.deliver(region, ids, consumer, delivered_ms=change.now, count=1)
             progress.entries_read = entries_read_after(
                 progress, lanes[region], last_ids[region].id, ids
             )
             progress.last_delivered = ids[-1]
-            self._reading.skip_and_count(region, progress, lanes[region], last_ids)
+            self.reading.skip_and_count(region, progress, lanes[region], last_ids)
 
     def redeliver(
         self, ids: Mapping[RegionId, tuple[StreamId, ...]], consumer_name: bytes, now: Millis
     ) -> None:
         """History was read again: the count goes up, the idle time to 0."""
-        self._pel.consumer(consumer_name, now)
-        self._pel.redeliver(ids, now)
+        self._note()
+        self.pel.consumer(consumer_name, now)
+        self.pel.redeliver(ids, now)
 
     def acknowledge(self, ids: Mapping[RegionId, tuple[StreamId, ...]]) -> None:
-        self._pel.acknowledge(ids)
+        self.pel.acknowledge(ids)
 
     def claim(self, change: Claim, lanes: Collection[RegionId]) -> None:
         """Pending entries get a new owner; some turned out to be gone; LASTID moves on."""
-        consumer = self._pel.consumer(change.consumer, change.now)
+        self._note()
+        consumer = self.pel.consumer(change.consumer, change.now)
         if change.nacks:
             consumer.active_ms = change.now
         if change.last_id is not None:
-            self._reading.jump_ahead(change.last_id, lanes)
+            self.reading.jump_ahead(change.last_id, lanes)
         for region, nacks in change.nacks.items():
-            self._reading.keep(region)
-            for entry_id, delivered_ms, count in nacks:
-                self._pel.own(region, entry_id, consumer, delivered_ms, count)
-        self._pel.acknowledge(change.dropped)
+            self.reading.keep(region)
+            for (then, count), alike in groupby(nacks, key=itemgetter(1, 2)):
+                ids = [entry_id for entry_id, _, _ in alike]
+                self.pel.deliver(region, ids, consumer, delivered_ms=then, count=count)
+        self.pel.acknowledge(change.dropped)
 
     def release(self, change: Release) -> None:
         """XNACK: the entries have no owner any more and wait, in this order, to be claimed.
 
         One that was not pending (FORCE) is from now on.
         """
+        self._note()
         for region, _, _ in change.nacks:
-            self._reading.keep(region)
-        self._pel.release(change)
+            self.reading.keep(region)
+        self.pel.release(change)
 
     def forget_pending(self, region: RegionId, entry_id: StreamId) -> bool:
         """An entry stops being pending, whoever owns it; whether it was."""
-        return self._pel.forget(region, entry_id)
+        return self.pel.forget(region, entry_id)
 
     # --- Consumers ----------------------------------------------------------------------------
 
     def consumer(self, name: bytes, now: Millis) -> Consumer:
         """The consumer of that name, created if it is new; it was seen now."""
-        return self._pel.consumer(name, now)
+        self._note()
+        return self.pel.consumer(name, now)
 
     def delete_consumer(self, name: bytes) -> None:
         """A consumer goes, with its pending entries: they are given up, and a new run begins."""
-        consumer = self.consumers[name]
-        for entry_id, region in list(consumer.pel):
-            progress = self.lanes[region]
-            self._reading.note_left_out(region, progress)
-            progress.give_up(entry_id)
-            self._pel.drop(progress.pel[entry_id])
-        del self.consumers[name]
+        self._note()
+        for nack in self.consumers[name].nacks():
+            progress = self.lanes[nack.lane]
+            self.reading.note_left_out(nack.lane, progress)
+            progress.give_up(nack.id)
+        self.pel.delete_consumer(name)
 
     # --- What is pending ----------------------------------------------------------------------
 
     @property
     def pending_count(self) -> int:
-        return len(self._pel)
+        return len(self.pel)
+
+    @property
+    def pending_bytes(self) -> int:
+        """What pending entries take in memory; O(chunks + consumers)."""
+        return self.pel.used_bytes
 
     def pending(self) -> Iterator[Nack]:
         """All pending entries, by ID, equal IDs by lane."""
-        return iter(self._pel)
+        return iter(self.pel)
 
     def pending_from(self, start: StreamId) -> Iterator[Nack]:
         """Pending entries whose ID is not below ``start``, by ID, equal IDs by lane."""
-        return self._pel.from_id(start)
+        return self.pel.from_id(start)
 
     def pending_in(self, region: RegionId, *, above: StreamId, count: int) -> list[Nack]:
         """The next pending entries of one lane, ascending: those whose IDs are above the given."""
-        return self._pel.in_lane(region, above=above, count=count)
+        return self.pel.in_lane(region, above=above, count=count)
 
     @property
     def claims_idle(self) -> bool:
         """Whether somebody ever waited for idle entries: who does must hear when some may be."""
-        return self._pel.claims_idle
+        return self.pel.claims_idle
 
     def note_idle_claims(self) -> None:
         """Somebody reads idle entries, or waits for some (XREADGROUP CLAIM)."""
-        self._pel.claims_idle = True
+        self.pel.claims_idle = True
 
-    def longest_idle(self) -> Iterable[Nack]:
-        """Pending entries that somebody owns, the longest idle first."""
-        return self._pel.longest_idle()
+    def longest_idle(self, latest: int | None = None) -> Iterator[Nack]:
+        """Pending entries that somebody owns, the longest idle first.
+
+        Args:
+            latest: those that were delivered after this time are left out.
+        """
+        return self.pel.longest_idle(latest)
+
+    def unowned(self) -> Iterator[Nack]:
+        """Pending entries that nobody owns, in the order in which they are to be claimed."""
+        return self.pel.unowned()
+
+    @property
+    def unowned_count(self) -> int:
+        return self.pel.nobody.pending_count
 
     # --- What is done with --------------------------------------------------------------------
 
@@ -309,7 +390,7 @@ class Group:
             return False
         if progress.was_handed_out(first, last):
             return True
-        hands_out_alone = alone or self._reading.hands_out_alone(region)
+        hands_out_alone = alone or self.reading.hands_out_alone(region)
         return last <= progress.last_delivered and hands_out_alone
 
     def settled_end(self, region: RegionId) -> StreamId:
@@ -324,7 +405,7 @@ class Group:
         progress = self.progress(region)
         end = self.frontier(region)
         if progress.pel:
-            end = min(end, StreamId(progress.pel.peekitem(0)[0] - 1))
+            end = min(end, StreamId(progress.pel.first_id - 1))
         if progress.ignore_until > progress.last_delivered:
             end = min(end, progress.last_delivered)
         return end

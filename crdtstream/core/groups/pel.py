@@ -1,27 +1,44 @@
 """The PEL: entries that were delivered here and not acknowledged yet, with whom and since when.
 
-A pending entry (NACK) stands in two lists.  One is its lane's, by ID (``LaneProgress.pel``).  The
-other is its consumer's, or, if nobody owns it, the group's:
+A lane's pending entries are in chunks (``pel_chunk.py``); each chunk is a part of a checkpoint.
+Everybody who owns some, and *nobody*, knows the chunks in which they are:
 
-    lane 1    10-1 ─┐      ┌─ alice    10-1/lane 1
-    lane 2    12-2 ─┼──────┼─ bob      12-2/lane 2
-    lane 1    14-1 ─┘      └─ unowned  14-1/lane 1
+    lane 1    [ 10-1 .. 14-1 ] [ 15-1 .. 31-7 ]         alice   -> both of lane 1
+    lane 2    [ 12-2 .. 12-2 ]                          bob     -> the second one of lane 1
+                                                        nobody  -> that of lane 2
 
-Always so: a NACK stands in the list of its lane and in exactly one of the others.  Whoever changes
-either list does it here.
+Always so:
+  * An entry has one owner: a consumer, or nobody.
+  * Chunks of a lane do not overlap, and none is empty.
+  * Whoever changes a chunk does it here, and before the first change since a cut says so.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
+from typing import Final
 
 from sortedcontainers import SortedDict
 
+from crdtstream.core.checkpoint.parts import NO_IMAGE, Changes, Image
 from crdtstream.core.effects import Release
-from crdtstream.core.groups.idle_order import IdleOrder
-from crdtstream.core.groups.progress import Consumer, LaneProgress, Nack, once_more
+from crdtstream.core.groups.claim_order import ClaimOrder
+from crdtstream.core.groups.lane_pel import LanePel
+from crdtstream.core.groups.pel_chunk import (
+    ENTRIES_MAX,
+    NOBODY,
+    Consumer,
+    Nack,
+    Owner,
+    PelChunk,
+    delivery_turn,
+    last_turn,
+)
+from crdtstream.core.groups.progress import LaneProgress, once_more
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
+
+# A chunk that is not this full is joined with a neighbour, if both together are at most twice that.
+_FEW: Final = 1 / 4
 
 
 class Pel:
@@ -29,20 +46,59 @@ class Pel:
 
     Attributes:
         consumers: by name.
-        unowned: pending entries that nobody owns, in the order in which they are to be claimed.
+        nobody: owner of the entries that were given back (XNACK), or taken over.
         claims_idle: whether somebody ever waited for idle entries (XREADGROUP CLAIM); then it must
             be told when some may be older.
+        consumers_made: the number of the last consumer; none is given again.
+        turns_taken: the turn of what was given back last; what comes later is claimed later.
     """
 
-    __slots__ = ("_idle_order", "_lanes", "claims_idle", "consumers", "unowned")
+    __slots__ = (
+        "_by_number",
+        "_changes",
+        "_claims",
+        "_entries_max",
+        "_few",
+        "_given_then",
+        "_group",
+        "_lanes",
+        "_latest_ms",
+        "_spare",
+        "claims_idle",
+        "consumers",
+        "consumers_made",
+        "nobody",
+        "turns_taken",
+    )
 
-    def __init__(self, lanes: Mapping[RegionId, LaneProgress]) -> None:
+    def __init__(
+        self,
+        lanes: Mapping[RegionId, LaneProgress],
+        changes: Changes,
+        group: int,
+        *,
+        entries_max: int = ENTRIES_MAX,
+    ) -> None:
+        self._entries_max = entries_max
+        self._few = int(entries_max * _FEW)
         self._lanes = lanes
+        self._changes = changes
+        self._group = group
         self.consumers: SortedDict[bytes, Consumer] = SortedDict()
-        self.unowned: OrderedDict[tuple[StreamId, RegionId], Nack] = OrderedDict()
-        # Made when somebody first asks for idle entries, None before: other groups do not pay.
-        self._idle_order: IdleOrder | None = None
+        self.nobody = Owner(NOBODY)
+        self._by_number: dict[int, Owner] = {NOBODY: self.nobody}
         self.claims_idle = False
+        self.consumers_made = 0
+        self.turns_taken = 0
+        # Of owned entries, and of nobody's.  Made when somebody first asks: other groups do not
+        # pay.
+        self._claims: dict[bool, ClaimOrder] = {}
+        # When something was delivered last, and how many turns of that millisecond were given.
+        self._latest_ms = Millis(0)
+        self._given_then = 0
+        # The chunk that went last, to be used again: a consumer that acknowledges one entry after
+        # the other empties one each time.
+        self._spare: PelChunk | None = None
 
     # --- Questions ----------------------------------------------------------------------------
 
@@ -55,138 +111,312 @@ class Pel:
 
     def from_id(self, start: StreamId) -> Iterator[Nack]:
         """Pending entries whose ID is not below ``start``, by ID, equal IDs by lane."""
-        pels = [progress.pel for progress in self._lanes.values() if progress.pel]
-        if len(pels) == 1:
-            (pel,) = pels
-            return (pel[entry_id] for entry_id in pel.irange(start))
-        keys = merge(*(_keys_with_lane(pel, start) for pel in pels))
-        return (self._lanes[region].pel[entry_id] for entry_id, region in keys)
+        lanes = [
+            progress.pel.nacks(start) for progress in self._lanes.values() if progress.pel.chunks
+        ]
+        return lanes[0] if len(lanes) == 1 else merge(*lanes)
 
     def in_lane(self, region: RegionId, *, above: StreamId, count: int) -> list[Nack]:
         """The next pending entries of one lane, ascending: those whose IDs are above the given."""
         progress = self._lanes.get(region)
         if progress is None:
             return []
-        pel = progress.pel
-        return [
-            pel[entry_id] for entry_id in islice(pel.irange(above, inclusive=(False, False)), count)
-        ]
+        return list(islice(progress.pel.nacks(StreamId(above + 1)), count))
 
-    def longest_idle(self) -> Iterable[Nack]:
+    def longest_idle(self, latest: int | None = None) -> Iterator[Nack]:
         """Pending entries that somebody owns, the longest idle first.
 
-        O(1) to begin, but O(n log n) for n entries where the order was lost (``idle_order.py``).
+        Those of one millisecond come as they were delivered, since it was first asked; before that
+        by ID.
+
+        Args:
+            latest: those that were delivered later are left out.
         """
-        if self._idle_order is None or not self._idle_order.is_in_order:
-            self._idle_order = IdleOrder(nack for nack in self if nack.consumer is not None)
-        return self._idle_order
+        return self._order(owned=True).nacks(None if latest is None else last_turn(latest))
+
+    def unowned(self) -> Iterator[Nack]:
+        """Pending entries that nobody owns, in the order in which they are to be claimed."""
+        return self._order(owned=False).nacks()
+
+    @property
+    def used_bytes(self) -> int:
+        """What pending entries take in memory; O(chunks + consumers)."""
+        owners = [owner for owner in self._by_number.values() if owner.chunks]
+        by_owner = sum(owner.used_bytes for owner in owners)
+        return by_owner + sum(chunk.used_bytes for chunk in self.chunks())
+
+    def chunks(self) -> Iterator[PelChunk]:
+        """The chunks of all lanes."""
+        for progress in self._lanes.values():
+            yield from progress.pel.chunks
+
+    def _order(self, *, owned: bool) -> ClaimOrder:
+        """O(n log n) for n stretches when it is first asked for."""
+        order = self._claims.get(owned)
+        if order is None:
+            order = self._claims[owned] = ClaimOrder(self.chunks(), owned=owned)
+        return order
 
     # --- Owners -------------------------------------------------------------------------------
 
-    def own(
-        self, region: RegionId, entry_id: StreamId, consumer: Consumer, now: Millis, count: int
+    def deliver(
+        self,
+        region: RegionId,
+        ids: Sequence[StreamId],
+        consumer: Consumer,
+        *,
+        delivered_ms: Millis,
+        count: int,
     ) -> None:
-        """An entry is pending with a consumer from now on, whoever had it before."""
-        pel = self._lanes[region].pel
-        nack = pel.get(entry_id)
-        if nack is None:
-            pel[entry_id] = nack = Nack(region, entry_id, consumer, now, count)
+        """Entries of one lane, ascending, are pending with a consumer, whoever had them before.
+
+        What is new and above all others costs O(1) an entry; what was delivered in a row and is
+        delivered in a row again too.
+        """
+        turn = self._turn_at(delivered_ms)
+        lane = self._lanes[region].pel
+        if not lane.chunks or ids[0] > lane.chunks[-1].last_id:
+            self._append(lane, region, ids, consumer, turn, count)
         else:
-            if nack.consumer is not consumer:
-                self._disown(nack)
-            nack.consumer = consumer
-            nack.delivered_ms = now
-            nack.delivery_count = count
-        consumer.pel[entry_id, region] = nack
-        if self._idle_order is not None:
-            self._idle_order.place(nack)
+            self._own(region, ids, consumer, turn, count)
+
+    def _turn_at(self, delivered_ms: Millis) -> int:
+        """The turn of what is delivered then: if somebody asks for idle entries, behind what was
+        delivered before in the same millisecond."""
+        if self._claims and True in self._claims:
+            is_same = delivered_ms == self._latest_ms
+            # Before it was asked for the first time all were the same one, 0.
+            self._given_then = self._given_then + 1 if is_same else 1
+            self._latest_ms = delivered_ms
+        return delivery_turn(delivered_ms, self._given_then)
+
+    def _own(
+        self, region: RegionId, ids: Sequence[StreamId], owner: Owner, turn: int, count: int
+    ) -> None:
+        lane = self._lanes[region].pel
+        at = 0
+        while at < len(ids):
+            if not lane.chunks or ids[at] > lane.last_id:
+                self._append(lane, region, ids[at:] if at else ids, owner, turn, count)
+                return
+            chunk = lane.chunks[lane.chunk_index(ids[at])]
+            start = chunk.index_from(ids[at])
+            matching = chunk.matching(start, ids, at)
+            if matching:
+                self._note(chunk)
+                chunk.assign(start, start + matching, owner, turn, count)
+            else:
+                chunk = self._insert(lane, chunk, ids[at], owner, turn, count)
+            if self._claims:
+                self._place(chunk, owner, turn)
+            at += matching or 1
+
+    def _append(
+        self,
+        lane: LanePel,
+        region: RegionId,
+        ids: Sequence[StreamId],
+        owner: Owner,
+        turn: int,
+        count: int,
+    ) -> None:
+        at = 0
+        while at < len(ids):
+            room = 0
+            if lane.chunks:
+                chunk = lane.chunks[-1]
+                room = self._entries_max - len(chunk)
+            if room <= 0:
+                chunk = self._new_chunk(region, ids[at])
+                room = self._entries_max
+                lane.chunks.append(chunk)
+            if chunk.epoch != self._changes.epoch:
+                self._changes.note(chunk)
+            taken = ids[at : at + room] if at or len(ids) > room else ids
+            chunk.append(taken, owner, turn, count)
+            if self._claims:
+                self._place(chunk, owner, turn)
+            at += len(taken)
+        lane.length += len(ids)
+
+    def _new_chunk(self, region: RegionId, first: StreamId) -> PelChunk:
+        spare = self._spare
+        if spare is None:
+            return PelChunk(self._group, region, first)
+        self._spare = None
+        spare.begin_again(region, first)
+        return spare
+
+    def _insert(
+        self,
+        lane: LanePel,
+        chunk: PelChunk,
+        entry_id: StreamId,
+        owner: Owner,
+        turn: int,
+        count: int,
+    ) -> PelChunk:
+        """Add one entry in the midst of others; returns the chunk in which it is."""
+        self._note(chunk)
+        if len(chunk) >= self._entries_max:
+            upper = chunk.split()
+            self._note(upper)
+            lane.chunks.insert(lane.chunk_index(chunk.first) + 1, upper)
+            for order in self._claims.values():
+                order.move(chunk, upper)
+            if entry_id >= upper.first:
+                chunk = upper
+        chunk.insert(chunk.index_from(entry_id), entry_id, owner, turn, count)
+        lane.length += 1
+        return chunk
 
     def redeliver(self, ids: Mapping[RegionId, tuple[StreamId, ...]], now: Millis) -> None:
         """History was read again: the count goes up, the idle time to 0."""
-        for nack in self._found(ids):
-            nack.delivered_ms = now
-            nack.delivery_count = once_more(nack.delivery_count)
-            if self._idle_order is not None and nack.consumer is not None:
-                self._idle_order.place(nack)
+        now_turn = self._turn_at(now)
+        for _, chunk, start, stop in self._spans(ids):
+            self._note(chunk)
+            for (owner, turn, count), first, end in chunk.values(start, stop):
+                new_turn = turn if owner is self.nobody else now_turn
+                chunk.assign(first, end, owner, new_turn, once_more(count))
+                self._place(chunk, owner, new_turn)
 
     def release(self, change: Release) -> None:
         """XNACK: the entries have no owner any more and wait, in this order, to be claimed.
 
         One that was not pending (FORCE) is from now on.
         """
-        for region, entry_id, count in change.nacks:
-            nack = self._lanes[region].pel.get(entry_id)
-            if nack is None:
-                self.add_unowned(region, entry_id, count)
-                continue
-            self._disown(nack)
-            nack.consumer = None
-            nack.delivered_ms = Millis(0)
-            nack.delivery_count = count
-            self.unowned[entry_id, region] = nack
+        self.give_back(change.nacks)
 
-    def add_unowned(self, region: RegionId, entry_id: StreamId, count: int) -> None:
-        """An entry that is not pending here is from now on, owned by nobody."""
-        nack = Nack(region, entry_id, None, Millis(0), count)
-        self._lanes[region].pel[entry_id] = nack
-        self.unowned[entry_id, region] = nack
+    def give_back(self, nacks: Iterable[tuple[RegionId, StreamId, int]]) -> None:
+        """Entries are pending with nobody, in this order; each with its lane and count."""
+        ids: list[StreamId] = []
+        before: tuple[RegionId, int] | None = None
+        for region, entry_id, count in nacks:
+            # Those with the same turn are claimed by ID.
+            if before is not None and (before != (region, count) or entry_id <= ids[-1]):
+                self._give_back(before[0], ids, before[1])
+                ids = []
+            before = region, count
+            ids.append(entry_id)
+        if before is not None:
+            self._give_back(before[0], ids, before[1])
 
-    def _disown(self, nack: Nack) -> None:
-        """Take a NACK out of all lists but the lane's."""
-        place = nack.id, nack.lane
-        if nack.consumer is None:
-            del self.unowned[place]
-        else:
-            del nack.consumer.pel[place]
-            if self._idle_order is not None:
-                self._idle_order.forget(nack)
+    def _give_back(self, region: RegionId, ids: list[StreamId], count: int) -> None:
+        self.turns_taken += 1
+        self._own(region, ids, self.nobody, self.turns_taken, count)
 
     # --- Ends ---------------------------------------------------------------------------------
 
-    def drop(self, nack: Nack) -> None:
-        """An entry is not pending any more."""
-        del self._lanes[nack.lane].pel[nack.id]
-        self._disown(nack)
-
     def acknowledge(self, ids: Mapping[RegionId, tuple[StreamId, ...]]) -> None:
-        for nack in self._found(ids):
-            self.drop(nack)
+        """Entries are not pending any more.
+
+        All were, except in a log of format 1, where handovers left other entries pending.
+        """
+        for region, lane_ids in ids.items():
+            progress = self._lanes.get(region)
+            if progress is None:
+                continue
+            lane = progress.pel
+            if len(lane_ids) == 1:
+                # Most clients acknowledge one by one.
+                found = lane.place_of(lane_ids[0])
+                if found is not None:
+                    chunk, index = found
+                    self._remove(lane, chunk, index, index + 1)
+                continue
+            for _, chunk, start, stop in lane.spans(lane_ids):
+                self._remove(lane, chunk, start, stop)
 
     def forget(self, region: RegionId, entry_id: StreamId) -> bool:
         """An entry stops being pending, whoever owns it; whether it was."""
         progress = self._lanes.get(region)
-        nack = None if progress is None else progress.pel.get(entry_id)
-        if nack is None:
+        if progress is None or entry_id not in progress.pel:
             return False
-        self.drop(nack)
+        self.acknowledge({region: (entry_id,)})
         return True
 
     def drop_within(
         self,
-        progress: LaneProgress,
+        region: RegionId,
         start: StreamId,
         end: StreamId,
         *,
         keep: Mapping[StreamId, int],
     ) -> None:
         """What is pending of a lane in (start, end] was acknowledged elsewhere, but ``keep``."""
-        pel = progress.pel
-        for entry_id in list(pel.irange(start, end, inclusive=(False, True))):
-            if entry_id not in keep:
-                self.drop(pel[entry_id])
+        lane = self._lanes[region].pel
+        if keep:
+            ids = tuple(one for one in lane.within(start, end) if one not in keep)
+            self.acknowledge({region: ids})
+            return
+        while (span := next(lane.spans_within(start, end), None)) is not None:
+            self._remove(lane, *span)
 
-    def _found(self, ids: Mapping[RegionId, tuple[StreamId, ...]]) -> Iterator[Nack]:
-        """Those of the entries that are pending.
+    def drop_all(self) -> None:
+        """The group is gone.  Its chunks stay as they are, for a cut may still need them."""
+        for chunk in self.chunks():
+            self._changes.drop(chunk)
 
-        All are, except in a log of format 1, where handovers left other entries pending.
-        """
+    def _spans(
+        self, ids: Mapping[RegionId, tuple[StreamId, ...]]
+    ) -> Iterator[tuple[LanePel, PelChunk, int, int]]:
+        """Those of the entries that are pending, neighbours together."""
         for region, lane_ids in ids.items():
             progress = self._lanes.get(region)
             if progress is not None:
-                for entry_id in lane_ids:
-                    nack = progress.pel.get(entry_id)
-                    if nack is not None:
-                        yield nack
+                lane = progress.pel
+                for _, chunk, start, stop in lane.spans(lane_ids):
+                    yield lane, chunk, start, stop
+
+    def _remove(self, lane: LanePel, chunk: PelChunk, start: int, stop: int) -> None:
+        self._note(chunk)
+        chunk.remove(start, stop)
+        lane.length -= stop - start
+        left = len(chunk)
+        if not left:
+            self._drop(lane, chunk)
+        elif left < self._few and len(lane.chunks) > 1:
+            self._join(lane, chunk)
+
+    def _drop(self, lane: LanePel, chunk: PelChunk) -> None:
+        """A chunk goes, which was noted as changing."""
+        if lane.chunks[-1] is chunk:
+            lane.chunks.pop()
+        else:
+            del lane.chunks[lane.chunk_index(chunk.first)]
+        for order in self._claims.values():
+            order.forget(chunk)
+        self._changes.drop(chunk)
+        # A cut that needs it has given it an image, when it was noted; and orders of claims may
+        # still name it.
+        if chunk.image == NO_IMAGE and not chunk.held and not self._claims:
+            self._spare = chunk
+
+    def _join(self, lane: LanePel, chunk: PelChunk) -> None:
+        """Join a small chunk with a neighbour, unless both would be much."""
+        at = lane.chunk_index(chunk.first)
+        for lower, upper in ((at - 1, at), (at, at + 1)):
+            if lower < 0 or upper >= len(lane.chunks):
+                continue
+            low, high = lane.chunks[lower], lane.chunks[upper]
+            if len(low) + len(high) <= 2 * self._few:
+                self._note(low)
+                for order in self._claims.values():
+                    order.move(high, low)
+                low.absorb(high)
+                self._drop(lane, high)
+                return
+
+    def _note(self, chunk: PelChunk) -> None:
+        """A chunk is about to change, or is new."""
+        if chunk.epoch != self._changes.epoch:
+            self._changes.note(chunk)
+
+    def _place(self, chunk: PelChunk, owner: Owner, turn: int) -> None:
+        """Entries of a chunk have this owner and turn from now on."""
+        order = self._claims.get(owner is not self.nobody)
+        if order is not None:
+            order.place(chunk, turn)
 
     # --- Consumers ----------------------------------------------------------------------------
 
@@ -194,14 +424,69 @@ class Pel:
         """The consumer of that name, created if it is new."""
         consumer = self.consumers.get(name)
         if consumer is None:
-            consumer = Consumer(name, now)
-            self.consumers[name] = consumer
+            self.consumers_made += 1
+            consumer = self._add_consumer(Consumer(self.consumers_made, name, now))
         consumer.seen_ms = max(consumer.seen_ms, now)
         return consumer
 
+    def delete_consumer(self, name: bytes) -> None:
+        """A consumer goes, and its entries are not pending any more."""
+        consumer = self.consumers.pop(name)
+        for region in list(consumer.chunks):
+            lane = self._lanes[region].pel
+            while region in consumer.chunks:
+                chunk = consumer.chunks[region][0]
+                self._remove(lane, chunk, *next(chunk.stretches_of(consumer, 0)))
+        del self._by_number[consumer.number]
 
-def _keys_with_lane(
-    pel: "SortedDict[StreamId, Nack]", start: StreamId
-) -> Iterator[tuple[StreamId, RegionId]]:
-    for entry_id in pel.irange(start):
-        yield entry_id, pel[entry_id].lane
+    def _add_consumer(self, consumer: Consumer) -> Consumer:
+        self.consumers[consumer.name] = consumer
+        self._by_number[consumer.number] = consumer
+        return consumer
+
+    # --- From a checkpoint --------------------------------------------------------------------
+
+    def restore_consumer(
+        self, number: int, name: bytes, *, seen_ms: Millis, active_ms: Millis | None
+    ) -> Consumer:
+        """A consumer as the group's part has it; before the chunks.
+
+        Raises:
+            ValueError: there is one of that name or number, or the number was never given.
+        """
+        if name in self.consumers or number in self._by_number:
+            raise ValueError(f"consumer {number}: its number or name is there twice")
+        if number > self.consumers_made:
+            raise ValueError(f"consumer {number}: only {self.consumers_made} were ever made")
+        consumer = self._add_consumer(Consumer(number, name, seen_ms))
+        consumer.active_ms = active_ms
+        return consumer
+
+    def restore_chunk(self, image: Image) -> None:
+        """A chunk as a checkpoint has it; in whichever order, but after lanes and consumers.
+
+        Raises:
+            ValueError: it is none of this group, or does not fit to the others; nothing has
+                changed then.
+        """
+        chunk = PelChunk.decode(image, self._by_number)
+        progress = self._lanes.get(chunk.region)
+        if image.owner != self._group or progress is None:
+            raise ValueError(
+                f"image {image.number}: of group {image.owner} and lane {image.lane}, which group "
+                f"{self._group} does not have"
+            )
+        lane = progress.pel
+        at = 0
+        if lane.chunks:
+            at = lane.chunk_index(chunk.first) + (chunk.first >= lane.first_id)
+        below, above = lane.chunks[:at][-1:], lane.chunks[at : at + 1]
+        if any(one.last_id >= chunk.first for one in below) or any(
+            one.first <= chunk.last_id for one in above
+        ):
+            raise ValueError(f"image {image.number}: it overlaps with another chunk")
+        lane.chunks.insert(at, chunk)
+        lane.length += len(chunk)
+        chunk.enter()
+        for order in self._claims.values():
+            order.place(chunk, 0)

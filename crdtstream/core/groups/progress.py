@@ -1,60 +1,13 @@
-"""What only this region knows of a group: how far it read each lane, and what is pending with whom.
-
-A pending entry (NACK) stands in two lists: in that of its lane by ID, and in that of its consumer,
-or, if nobody owns it, of the group (``pel.py`` keeps the lists in step).
-"""
+"""What only this region knows of a lane in a group: how far it read it, and what is pending."""
 
 from typing import Final
 
-from sortedcontainers import SortedDict
-
-from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
+from crdtstream.core.groups.lane_pel import LanePel
+from crdtstream.core.ids import ID_MIN, StreamId
 from crdtstream.core.intervals import Intervals
 
 # A delivery count is a signed 64-bit number to clients.
 DELIVERY_COUNT_MAX: Final = (1 << 63) - 1
-
-
-class Nack:
-    """One delivered, not yet acknowledged entry.
-
-    Attributes:
-        consumer: None when nobody owns it: given back (XNACK), or taken over from another region.
-    """
-
-    __slots__ = ("consumer", "delivered_ms", "delivery_count", "id", "lane")
-
-    def __init__(
-        self,
-        lane: RegionId,
-        entry_id: StreamId,
-        consumer: "Consumer | None",
-        now: Millis,
-        count: int,
-    ) -> None:
-        self.lane = lane
-        self.id = entry_id
-        self.consumer = consumer
-        self.delivered_ms = now
-        self.delivery_count = count
-
-
-class Consumer:
-    """A member of the group in this region.
-
-    Attributes:
-        seen_ms: last attempt (not logged by itself: an idle poll costs no disk write).
-        active_ms: last time it got something, None before that.
-        pel: its pending entries by (ID, lane): the order in which history is read.
-    """
-
-    __slots__ = ("active_ms", "name", "pel", "seen_ms")
-
-    def __init__(self, name: bytes, now: Millis) -> None:
-        self.name = name
-        self.seen_ms = now
-        self.active_ms: Millis | None = None
-        self.pel: SortedDict[tuple[StreamId, RegionId], Nack] = SortedDict()
 
 
 class LaneProgress:
@@ -92,7 +45,7 @@ class LaneProgress:
         self.has_left_out = False
         self.skip_pending_until = ID_MIN
         self.entries_read = entries_read
-        self.pel: SortedDict[StreamId, Nack] = SortedDict()
+        self.pel = LanePel()
 
     def jump(self, position: StreamId) -> None:
         """Read on from ``position``.  Within the current run everything stays accounted for."""

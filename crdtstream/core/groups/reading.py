@@ -34,29 +34,31 @@ class Reading:
         here: the region that reads.
         creates: what is replicated of the group.
         lanes: by lane how far it was read; lanes not read yet are not in it.
+        position_of_others: where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID
+            said so.
+        position_known: the creates that were here then.
+        position_is_left: whether it was a jump while others handed out too.
+        read_hint: ENTRIESREAD: how many were read, and of which lane; None: of all that will come.
     """
 
     __slots__ = (
-        "_position",
-        "_position_is_left",
-        "_position_known",
-        "_read_hint",
         "creates",
         "here",
         "lanes",
+        "position_is_left",
+        "position_known",
+        "position_of_others",
+        "read_hint",
     )
 
     def __init__(self, here: RegionId, creates: Creates) -> None:
         self.here = here
         self.creates = creates
         self.lanes: dict[RegionId, LaneProgress] = {}
-        # Where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID said so.
-        self._position: Start | None = None
-        # The creates that were here then, and whether it was a jump while others handed out too.
-        self._position_known: frozenset[Dot] = frozenset()
-        self._position_is_left = False
-        # ENTRIESREAD: how many were read, and of which lane; None: of all that will come.
-        self._read_hint: tuple[int, RegionId | None] | None = None
+        self.position_of_others: Start | None = None
+        self.position_known: frozenset[Dot] = frozenset()
+        self.position_is_left = False
+        self.read_hint: tuple[int, RegionId | None] | None = None
 
     def progress(self, region: RegionId) -> LaneProgress:
         """How far this region has read a lane; where it would begin, if it has not yet.
@@ -81,14 +83,14 @@ class Reading:
         The group's start; or what XGROUP SETID said, unless a create that came after it lowered
         the start, and then no higher than that.
         """
-        if self._position is None:
+        if self.position_of_others is None:
             return self.creates.start_of(region)
-        position = position_in(self._position, region)
+        position = position_in(self.position_of_others, region)
         starts = [(dot, position_in(start, region)) for dot, start in self.creates.items()]
-        known = [start for dot, start in starts if dot in self._position_known]
+        known = [start for dot, start in starts if dot in self.position_known]
         lowest = min(known, default=ID_MIN)
         for dot, start in starts:
-            if dot not in self._position_known and start < lowest:
+            if dot not in self.position_known and start < lowest:
                 lowest = start
                 position = min(position, start)
         return position
@@ -98,7 +100,9 @@ class Reading:
         return max(
             (self.progress(region).last_delivered for region in lanes),
             default=(
-                self.creates.scalar_start() if self._position is None else scalar(self._position)
+                self.creates.scalar_start()
+                if self.position_of_others is None
+                else scalar(self.position_of_others)
             ),
         )
 
@@ -124,9 +128,9 @@ class Reading:
 
     def _set_position_of_others(self, position: Start) -> None:
         """Where this region begins to read the lanes that are to come."""
-        self._position = position
-        self._position_known = frozenset(self.creates)
-        self._position_is_left = not self.hands_out_alone(self.here)
+        self.position_of_others = position
+        self.position_known = frozenset(self.creates)
+        self.position_is_left = not self.hands_out_alone(self.here)
 
     def jump_ahead(self, position: StreamId, lanes: Collection[RegionId]) -> None:
         """XCLAIM LASTID: read on from there, in the lanes that are not as far."""
@@ -168,32 +172,32 @@ class Reading:
     def settle_position_of_others(self) -> None:
         """The mode may have changed: who reads for others, too, reads all lanes from the start."""
         if not self.creates.mode.is_handed_out_by(self.here, self.here):
-            self._position_is_left = True
-        elif self._position_is_left:
+            self.position_is_left = True
+        elif self.position_is_left:
             # XGROUP SETID spoke of this region's own reading; now it reads for the others, too.
-            self._position = None
-            self._position_is_left = False
+            self.position_of_others = None
+            self.position_is_left = False
 
     # --- ENTRIESREAD --------------------------------------------------------------------------
 
     def take_read_hint(self, entries_read: int | None, lanes: Collection[RegionId]) -> None:
         """One number for the whole stream: what it says of a lane is clear only if there is one."""
         if entries_read is None or len(lanes) > 1:
-            self._read_hint = None
+            self.read_hint = None
         else:
-            self._read_hint = entries_read, next(iter(lanes), None)
+            self.read_hint = entries_read, next(iter(lanes), None)
 
     def _hinted(self, region: RegionId) -> int | None:
         """A lane's entries-read before anything was delivered; 0 for a lane that began later."""
-        if self._read_hint is None:
+        if self.read_hint is None:
             return None
-        count, of_lane = self._read_hint
+        count, of_lane = self.read_hint
         return count if of_lane in (None, region) else 0
 
     def entries_read(self, lanes: Collection[RegionId]) -> int | None:
         """Redis's entries-read, summed over the lanes; None if one lane's is unknown."""
         if not lanes:
-            return None if self._read_hint is None else self._read_hint[0]
+            return None if self.read_hint is None else self.read_hint[0]
         counts = [self.progress(region).entries_read for region in lanes]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
@@ -216,10 +220,19 @@ class Reading:
 
     def skip_covered(self, region: RegionId, progress: LaneProgress) -> None:
         """Move last-delivered to the end of an interval that contains it."""
+        if self.skips_nothing(region, progress):
+            return
         for start, end in self.to_skip(region, progress, progress.last_delivered):
             if start > progress.last_delivered:
                 return
             progress.last_delivered = end
+
+    def skips_nothing(self, region: RegionId, progress: LaneProgress) -> bool:
+        """Whether ``to_skip`` has nothing beyond last-delivered: mostly so, and told at once."""
+        if progress.handed_out:
+            return False
+        intervals = self.creates.intervals.get(region)
+        return intervals is None or intervals.end <= progress.last_delivered
 
     def to_skip(
         self, region: RegionId, progress: LaneProgress, position: StreamId

@@ -27,7 +27,7 @@ def handover_of(progress: LaneProgress) -> LaneHandover:
         last_delivered=progress.last_delivered,
         handed_out=tuple(progress.handed_out),
         ignore_until=progress.ignore_until,
-        pending=tuple((entry_id, nack.delivery_count) for entry_id, nack in progress.pel.items()),
+        pending=tuple((nack.id, nack.delivery_count) for nack in progress.pel.nacks()),
         entries_read=progress.entries_read,
     )
 
@@ -85,14 +85,16 @@ def _take_in_handed_out(
     pending = dict(handover.pending)
     for start, end in runs:
         # Acknowledged there, though not in a row.
-        pel.drop_within(progress, start, end, keep=pending)
+        pel.drop_within(region, start, end, keep=pending)
     known = reading.creates.intervals_of(region)
+    taken_over = []
     for entry_id, count in pending.items():
         if entry_id > handover.ignore_until and known.contains(entry_id):
             # Acknowledged in a third region, and the old home had not heard of it.
             continue
         if entry_id not in progress.pel:
-            pel.add_unowned(region, entry_id, count)
+            taken_over.append((region, entry_id, count))
+    pel.give_back(taken_over)
 
 
 def _continue_from(reading: Reading, region: RegionId, handover: LaneHandover) -> None:

@@ -27,7 +27,9 @@ def undelivered(reading: Reading, lanes: Iterable[Lane]) -> Iterator[Found]:
 def _undelivered_in(reading: Reading, lane: Lane, progress: LaneProgress) -> Iterator[Found]:
     region = lane.region
     position = progress.last_delivered
-    stretches = reading.to_skip(region, progress, position)
+    stretches: Iterable[tuple[StreamId, StreamId]] = ()
+    if not reading.skips_nothing(region, progress):
+        stretches = reading.to_skip(region, progress, position)
     for start, end in chain(stretches, [(ID_MAX, ID_MAX)]):
         if position < start:
             for entry_id, node, index in lane.scan(StreamId(position + 1), start):
@@ -60,9 +62,7 @@ def _undelivered_count_in(reading: Reading, lane: Lane, progress: LaneProgress) 
         if end > position:
             count -= lane.count_above(max(start, position)) - lane.count_above(end)
             position = end
-    for entry_id in progress.pel.irange(
-        progress.last_delivered, progress.skip_pending_until, inclusive=(False, True)
-    ):
+    for entry_id in progress.pel.within(progress.last_delivered, progress.skip_pending_until):
         is_counted = not _is_skipped(reading, lane.region, progress, entry_id)
         if is_counted and lane.find(entry_id) is not None:
             count -= 1

@@ -5,7 +5,7 @@ at.  At the end of a tick - or before something that would change the group - on
 each group says how far the runs reach.  So acknowledging one by one costs one effect a tick.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from crdtstream.core.effects import AckFrontier
@@ -43,21 +43,37 @@ class GrownRuns:
 
     def take(
         self, names: Iterable[GroupName], streams: Mapping[bytes, Stream]
-    ) -> Iterator[AckFrontier]:
+    ) -> list[AckFrontier]:
         """One AckFrontier for each group that can vouch for more than is known; they are noted no
-        more."""
-        for key, name in names:
-            regions = self.lanes.pop((key, name))
-            stream = streams.get(key)
-            group = None if stream is None else stream.groups.get(name)
-            if stream is None or group is None:
-                # A batch that removed references ended the group, too.
-                continue
-            intervals = {
-                region: interval
-                for region in sorted(regions)
-                if group.may_vouch_for(region)
-                and (interval := group.vouched_for(region, stream.lanes.get(region))) is not None
-            }
-            if intervals:
-                yield AckFrontier(key, name, intervals)
+        more.
+
+        Raises:
+            ColdError: entries are needed to tell how far a run reaches; all are still noted.
+        """
+        names = list(names)
+        frontiers = self.frontiers(names, streams)
+        for name in names:
+            del self.lanes[name]
+        return frontiers
+
+    def frontiers(
+        self, names: Iterable[GroupName], streams: Mapping[bytes, Stream]
+    ) -> list[AckFrontier]:
+        """As ``take``, and they stay noted."""
+        found = (self._frontier_of(name, streams) for name in names)
+        return [frontier for frontier in found if frontier is not None]
+
+    def _frontier_of(self, named: GroupName, streams: Mapping[bytes, Stream]) -> AckFrontier | None:
+        key, name = named
+        stream = streams.get(key)
+        group = None if stream is None else stream.groups.get(name)
+        if stream is None or group is None:
+            # A batch that removed references ended the group, too.
+            return None
+        intervals = {
+            region: interval
+            for region in sorted(self.lanes[named])
+            if group.may_vouch_for(region)
+            and (interval := group.vouched_for(region, stream.lanes.get(region))) is not None
+        }
+        return AckFrontier(key, name, intervals) if intervals else None

@@ -9,12 +9,15 @@ Always so:
   * An effect's context is what this region has applied, its own effects included (``rules`` 1).
   * A key whose time is over ends before it is written to, in the same batch (``rules`` 7).
   * What was acknowledged is told before an effect that changes or ends the group (``rules`` 12).
+  * What a change will read of entries is read before it is made (I10).
 """
 
 from array import array
+from typing import Final, NoReturn
 
 from crdtstream.core.applying.apply_change import apply_change, begins_new_run
 from crdtstream.core.applying.apply_effect import apply_effect
+from crdtstream.core.applying.looking_ahead import read_for_change, read_for_effect
 from crdtstream.core.applying.settling import settle_message, settle_rows
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import (
@@ -36,7 +39,15 @@ from crdtstream.core.effects import (
 from crdtstream.core.ids import SEQ_BITS, Millis, RegionId, StreamId
 from crdtstream.core.issuing.grown_runs import GroupName
 from crdtstream.core.issuing.section import OpenSection
+from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.state import State
+
+# Before these the other regions are told what was acknowledged in the groups of the key.
+ENDS_RUNS: Final = (DeleteKey, ExpireKey, CreateGroup, DestroyGroup, SetGroupMode)
+
+
+class TrialEndedError(Exception):
+    """A command on trial would change something now."""
 
 
 class Issuer:
@@ -49,17 +60,27 @@ class Issuer:
         frontier_count: AckFrontier effects issued since the process started.
         expired_count: keys that existed and were deleted from here because their time was over,
             since the process started.
+        changes, changes_settled: how many changes were made, appends not counted, and how many of
+            them by what has ended.  While they differ, something has changed that cannot be taken
+            back, and what is read must not fail.
+        cold: images that are needed to tell what was acknowledged; whoever runs the replica fetches
+            them.
     """
 
     __slots__ = (
+        "_changes",
         "_grown_runs",
         "_keys",
         "_region",
         "_registers",
+        "_residency",
         "_state",
         "_streams",
         "_touched",
         "_vv",
+        "changes",
+        "changes_settled",
+        "cold",
         "expired_count",
         "frontier_count",
         "may_issue",
@@ -71,9 +92,14 @@ class Issuer:
         self.section = OpenSection(1)
         self.frontier_count = 0
         self.expired_count = 0
+        self.changes = 0
+        self.changes_settled = 0
+        self.cold: list[int] = []
         self._state = state
-        # Every XADD looks at these; they are the same objects for good.
+        # Every XADD or XACK looks at these; they are the same objects for good.
         self._region: RegionId = state.region
+        self._changes = state.changes
+        self._residency = state.residency
         self._vv = state.vv
         self._keys = state.keys
         self._streams = state.keys.streams
@@ -95,6 +121,9 @@ class Issuer:
         stream = self._streams.get(key) or self._keys.stream_or_new(key)
         assert self.may_issue  # I3
         assert entry_id > stream.last_id  # I5
+        part = stream.part
+        if part.epoch != self._changes.epoch:
+            self._changes.note(part)
         n = self._vv.get(region, 0) + 1
         self._vv[region] = n
         lane = stream.lanes.get(region) or stream.lane(region)
@@ -137,6 +166,7 @@ class Issuer:
         # I5: and the IDs of a run ascend.
         assert (ms[0] << SEQ_BITS | seq[0]) > stream.last_id
         dot = Dot(self._region, self._state.issued + 1)
+        self._changes.note(stream.part)
         lane = stream.lane(self._region)
         lane.extend(
             ms=ms,
@@ -179,8 +209,9 @@ class Issuer:
 
     def expire(self, key: bytes) -> None:
         """End a key whose time is over, or what a key that is gone has left."""
-        self.expired_count += key in self._streams
+        exists = key in self._streams
         self.issue(ExpireKey(key))
+        self.expired_count += exists
 
     def expire_string(self, key: bytes) -> None:
         """End a string whose time is over."""
@@ -190,6 +221,8 @@ class Issuer:
     def _issue(self, effect: RareEffect) -> None:
         # I3: who has not recovered may have used this dot.
         assert self.may_issue, "rule 18: its dot may be in use"
+        read_for_effect(self._state, effect, self._vv)
+        self.changes += 1
         n = self._state.issued + 1
         apply_effect(self._state, effect, Dot(self._region, n), self._vv)
         self._vv[self._region] = n
@@ -199,6 +232,9 @@ class Issuer:
         """Apply a local change and remember it for the record."""
         if begins_new_run(change):
             self._issue_frontiers_of(change.key)
+        if self._residency.absent_count:
+            read_for_change(self._state, change)
+        self.changes += 1
         apply_change(self._state, change)
         self.section.note(change, after_n=self._state.issued)
 
@@ -213,16 +249,77 @@ class Issuer:
         else:
             known.seen_ms = now
 
+    # --- Having changed something -------------------------------------------------------------
+
+    @property
+    def has_unsettled_changes(self) -> bool:
+        """Whether what runs has changed something, so that it must run to its end.
+
+        Appends do not count, as XADD is called too often for that: nothing that appends reads
+        entries afterwards.
+        """
+        return self.changes != self.changes_settled
+
+    def note_settled(self) -> bool:
+        """What has run is at its end.
+
+        Returns:
+            Whether the open section has local changes, or acknowledgements yet to be told.
+        """
+        self.changes_settled = self.changes
+        return bool(self.section.changes or self._grown_runs.lanes)
+
+    # --- On trial: what a command calls in place of the others, see ``Replica.on_trial`` --------
+
+    def append_on_trial(self, *_args: object, **_keywords: object) -> NoReturn:
+        raise TrialEndedError
+
+    append_rows_on_trial = append_on_trial
+
+    def issue_on_trial(self, effect: Effect) -> NoReturn:
+        if not isinstance(effect, Append):
+            if isinstance(
+                effect, DeleteKey | ExpireKey | CreateGroup | DestroyGroup | SetGroupMode
+            ):
+                self._grown_runs.frontiers(self._grown_runs.of_key(effect.key), self._streams)
+            read_for_effect(self._state, effect, self._vv)
+        raise TrialEndedError
+
+    def note_on_trial(self, change: LocalChange) -> NoReturn:
+        if begins_new_run(change):
+            self._grown_runs.frontiers(self._grown_runs.of_key(change.key), self._streams)
+        read_for_change(self._state, change)
+        raise TrialEndedError
+
+    def see_consumer_on_trial(self, key: bytes, group: bytes, consumer: bytes, now: Millis) -> None:
+        """Nothing: it is noted before entries are read for it."""
+
+    # --- Frontiers ----------------------------------------------------------------------------
+
     def issue_frontiers(self) -> None:
-        """Issue now what acknowledgements have to tell; else it happens when the tick ends."""
+        """Issue now what acknowledgements have to tell; else it happens when the tick ends.
+
+        Raises:
+            ColdError: entries are needed to tell.
+        """
         if self._grown_runs.lanes and self.may_issue:
             self._issue_frontiers(self._grown_runs.all())
+
+    def issue_warm_frontiers(self) -> None:
+        """As ``issue_frontiers``; what needs entries from disk waits, and says so in ``cold``."""
+        if self._grown_runs.lanes and self.may_issue:
+            for name in self._grown_runs.all():
+                try:
+                    self._issue_frontiers([name])
+                except ColdError as error:
+                    self.cold += error.images
 
     def _issue_frontiers_of(self, key: bytes) -> None:
         if self._grown_runs.lanes:
             self._issue_frontiers(self._grown_runs.of_key(key))
 
     def _issue_frontiers(self, names: list[GroupName]) -> None:
+        # All of them are made before the first is issued (I10).
         for frontier in self._grown_runs.take(names, self._streams):
             self.frontier_count += 1
             self._issue(frontier)

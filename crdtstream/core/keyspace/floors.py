@@ -28,6 +28,9 @@ class Floors:
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._by_key
+
     def keys(self) -> Collection[bytes]:
         """The keys that have one."""
         return self._by_key.keys()
@@ -46,6 +49,14 @@ class Floors:
     def forget(self, key: bytes) -> None:
         """No group can be left that has read the key's lanes."""
         self._by_key.pop(key, None)
+
+    def facts_of(self, key: bytes) -> tuple[StreamId, VersionVector] | None:
+        """The floor and the expiries that it is for."""
+        return self._by_key.get(key)
+
+    def restore(self, key: bytes, floor: StreamId, expiries: VersionVector) -> None:
+        """Put back what ``facts_of`` told."""
+        self._by_key[key] = floor, dict(expiries)
 
     def stable_keys(self, stable: VersionVector) -> list[bytes]:
         """Keys all of whose expiries are causally stable."""

@@ -20,6 +20,7 @@ from collections.abc import Container, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
+from crdtstream.core.checkpoint.key_parts import KeyParts
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.keyspace.expiry import Expiry
 from crdtstream.core.keyspace.key_order import KeyOrder
@@ -45,11 +46,12 @@ class Keyspace:
             before, though a clock was set back.
         touched: keys that changed since somebody last cleared the set.
         idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
+        node_limits: what all lanes share.
     """
 
     __slots__ = (
-        "_node_limits",
         "_order",
+        "_parts",
         "_trimmed",
         "arrival",
         "due",
@@ -57,6 +59,7 @@ class Keyspace:
         "expiry",
         "idmp_duration_s",
         "idmp_maxsize",
+        "node_limits",
         "now",
         "registers",
         "streams",
@@ -65,8 +68,9 @@ class Keyspace:
         "touched",
     )
 
-    def __init__(self, region: RegionId, node_limits: NodeLimits) -> None:
-        self._node_limits = node_limits
+    def __init__(self, region: RegionId, node_limits: NodeLimits, parts: KeyParts) -> None:
+        self.node_limits = node_limits
+        self._parts = parts
         self.streams: dict[bytes, Stream] = {}
         self.registers: dict[bytes, KeyRegisters] = {}
         self.expiry = Expiry(region)
@@ -133,6 +137,15 @@ class Keyspace:
         """The keys that exist and of which nothing is shown."""
         return _Hidden(self) if self.strings else self.due
 
+    def keeps(self, key: bytes) -> bool:
+        """Whether anything is kept of the key."""
+        return (
+            key in self.streams
+            or key in self.strings
+            or key in self.registers
+            or key in self._trimmed
+        )
+
     # --- Deadlines ----------------------------------------------------------------------------
 
     def advance(self, now: Millis) -> None:
@@ -176,7 +189,9 @@ class Keyspace:
     def stream_or_new(self, key: bytes) -> Stream:
         stream = self.streams.get(key)
         if stream is None:
-            self.streams[key] = stream = Stream(self._node_limits)
+            part = self._parts.note(key)
+            part.stream_order = self._parts.next_order()
+            self.streams[key] = stream = Stream(self.node_limits, part)
             stream.lost = self._trimmed.take(key)
             if key not in self.strings:
                 self._order.add(key)
@@ -186,10 +201,38 @@ class Keyspace:
     def drop_if_gone(self, key: bytes, stream: Stream) -> None:
         if not stream.exists:
             del self.streams[key]
-            self._trimmed.keep(key, stream.lost)
+            self._keep_lost(key, stream.lost)
             if key not in self.strings:
                 self._order.remove(key)
             self.expiry.note_gone(key)
+
+    def _keep_lost(self, key: bytes, lost: dict[RegionId, int]) -> None:
+        """The stream is gone; what it lost is remembered, and of another key not any more."""
+        if not lost:
+            return
+        forgotten = self._trimmed.to_forget
+        if forgotten is not None:
+            self._parts.note(forgotten)
+        self._trimmed.keep(key, lost)
+        self._parts.note(key).gone_order = self._parts.next_order()
+        if forgotten is not None:
+            self._parts.settle(forgotten)
+
+    def restore_stream(self, key: bytes, stream: Stream) -> None:
+        """Put back a stream that a checkpoint has, the earliest first."""
+        self.streams[key] = stream
+        self._order.add(key)
+
+    def restore_string(self, key: bytes, string: StringRegister) -> None:
+        """Put back a string, the earliest first, when all streams are there; call ``note_string``
+        then."""
+        self.strings[key] = string
+        if key not in self.streams:
+            self._order.add(key)
+
+    def restore_lost(self, key: bytes, lost: dict[RegionId, int]) -> None:
+        """Put back what a stream that is gone had lost, the earliest first."""
+        self._trimmed.restore(key, lost)
 
     # --- Strings that begin and end -----------------------------------------------------------
 
@@ -197,6 +240,7 @@ class Keyspace:
         """The string of a key; who gets a new one sets a value, and calls ``note_string``."""
         string = self.strings.get(key)
         if string is None:
+            self._parts.note(key).string_order = self._parts.next_order()
             self.strings[key] = string = StringRegister()
             if key not in self.streams:
                 self._order.add(key)

@@ -87,3 +87,10 @@ class StringRegister:
             self._values = {
                 dot: value for dot, value in self._values.items() if not covers_dot(context, dot)
             }
+
+    # --- What a checkpoint has ----------------------------------------------------------------
+
+    def restore(self, dot: Dot, data: bytes, expiry: dict[Dot, Millis | None]) -> None:
+        """Put back a value that ``values`` told."""
+        self._values[dot] = value = StringValue(data)
+        value.expiry.values = expiry

@@ -30,6 +30,11 @@ class TrimmedKeys:
     def of(self, key: bytes) -> dict[RegionId, int]:
         return self._by_key.get(key, {})
 
+    @property
+    def to_forget(self) -> bytes | None:
+        """The key that the next one to be kept pushes out."""
+        return next(iter(self._by_key)) if len(self._by_key) >= KEYS_MAX else None
+
     def keep(self, key: bytes, lost: dict[RegionId, int]) -> None:
         """The stream is gone; what it knew of its lost entries is kept here."""
         if lost:
@@ -40,3 +45,7 @@ class TrimmedKeys:
     def take(self, key: bytes) -> dict[RegionId, int]:
         """The stream is there again, and keeps it from now on."""
         return self._by_key.pop(key, {})
+
+    def restore(self, key: bytes, lost: dict[RegionId, int]) -> None:
+        """Put back what was kept, the key that is gone the longest first."""
+        self._by_key[key] = lost

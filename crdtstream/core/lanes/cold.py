@@ -5,6 +5,11 @@ it has changed anything (I10), the images it names are fetched, and it is run ag
 """
 
 from collections.abc import Sequence
+from typing import Final
+
+# Who still needs more after so many fetches is given its entries in place: with little memory the
+# first ones may be gone again before the last ones come.
+TRIES_MAX: Final = 24
 
 
 class ColdError(Exception):

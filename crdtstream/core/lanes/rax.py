@@ -16,7 +16,7 @@ stores what they share once.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 V = TypeVar("V")
 
@@ -31,13 +31,27 @@ class _Node(Generic[V]):
     def __init__(self, label: bytes, value: V | None) -> None:
         self.label = label
         self.value = value
-        self.firsts = bytearray()  # first byte of each child's label, ascending
-        self.children: list[_Node[V]] = []
+        # First byte of each child's label, ascending.  Leaves, nearly all of a tree, share one
+        # empty one, and nothing is put into it.
+        self.firsts = _NO_FIRSTS
+        self.children: list[_Node[V]] = _NO_CHILDREN
+
+    @classmethod
+    def branch(cls, label: bytes) -> "_Node[V]":
+        """One that is to adopt children."""
+        node = cls(label, None)
+        node.firsts = bytearray()
+        node.children = []
+        return node
 
     def adopt(self, child: "_Node[V]") -> None:
         at = bisect_left(self.firsts, child.label[0])
         self.firsts.insert(at, child.label[0])
         self.children.insert(at, child)
+
+
+_NO_FIRSTS: Final = bytearray()
+_NO_CHILDREN: Final[list[Any]] = []
 
 
 class Rax(Generic[V]):
@@ -75,10 +89,12 @@ class Rax(Generic[V]):
             if depth == KEY_BYTES:
                 node.value = value
                 return
-            at = bisect_left(node.firsts, key[depth])
-            if at == len(node.firsts) or node.firsts[at] != key[depth]:
+            first = key[depth]
+            at = bisect_left(node.firsts, first)
+            if at == len(node.firsts) or node.firsts[at] != first:
                 leaf: _Node[V] = _Node(key[depth:], value)
-                node.adopt(leaf)
+                node.firsts.insert(at, first)
+                node.children.insert(at, leaf)
                 self.node_count += _cost(leaf, is_root=False)
                 self._length += 1
                 return
@@ -87,7 +103,7 @@ class Rax(Generic[V]):
         # The key leaves the label half-way: a branch takes the common part, the old node and a
         # new leaf hang below it.
         common = _common_length(node.label, key, depth)
-        branch: _Node[V] = _Node(node.label[:common], None)
+        branch: _Node[V] = _Node.branch(node.label[:common])
         self.node_count -= _cost(node, is_root=parent is None)
         if parent is None:
             self._root = branch
@@ -103,29 +119,29 @@ class Rax(Generic[V]):
 
     def remove(self, key: bytes) -> None:
         """Forget ``key``, which must be present."""
-        path: list[_Node[V]] = []
         node = self._root
-        depth = 0
-        while True:
-            assert node is not None, "no such key"
+        assert node is not None, "no such key"
+        assert key.startswith(node.label), "no such key"
+        parent: _Node[V] | None = None
+        depth = len(node.label)
+        at = 0
+        while depth < KEY_BYTES:
+            parent = node
+            at = bisect_left(parent.firsts, key[depth])
+            assert at < len(parent.firsts), "no such key"
+            node = parent.children[at]
             assert key.startswith(node.label, depth), "no such key"
             depth += len(node.label)
-            if depth == KEY_BYTES:
-                break
-            path.append(node)
-            node = _child(node, key[depth])
 
         self._length -= 1
-        if not path:
+        if parent is None:
             self._root = None
             self.node_count = 1
             return
-        parent = path.pop()
-        at = bisect_left(parent.firsts, node.label[0])
         del parent.firsts[at], parent.children[at]
         self.node_count -= _cost(node, is_root=False)
         if len(parent.children) == 1:
-            self._merge_with_only_child(parent, is_root=not path)
+            self._merge_with_only_child(parent, is_root=parent is self._root)
 
     def _merge_with_only_child(self, parent: _Node[V], *, is_root: bool) -> None:
         child = parent.children[0]
@@ -198,13 +214,6 @@ def _first_value(node: _Node[V]) -> V:
 def _cost(node: _Node[V], *, is_root: bool) -> int:
     """Nodes in Redis's count: below a branch the first byte of the label is the branch's own."""
     return 1 + (len(node.label) > (0 if is_root else 1))
-
-
-def _child(node: _Node[V], first: int) -> _Node[V] | None:
-    at = bisect_left(node.firsts, first)
-    if at == len(node.firsts) or node.firsts[at] != first:
-        return None
-    return node.children[at]
 
 
 def _common_length(label: bytes, key: bytes, depth: int) -> int:

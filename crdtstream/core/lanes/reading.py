@@ -18,7 +18,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.effects import IdempotentId
 from crdtstream.core.ids import U64_MAX, StreamId
-from crdtstream.core.lanes.lane import Lane, MacroNode, Slice, Within
+from crdtstream.core.lanes.blocks import DIGEST_MASK, block_of, sum_of_joined
+from crdtstream.core.lanes.columns import widened
+from crdtstream.core.lanes.lane import Lane, Slice, Within
+from crdtstream.core.lanes.node import MacroNode
 
 # Of fewer neighbouring rows the names are made one by one.
 SHORT: Final = 32
@@ -69,15 +72,17 @@ class Columns:
 
     @property
     def seq(self) -> bytes:
-        return b"".join([node.seq[start:stop] for node, start, stop in self._slices])
+        return b"".join([widened("Q", node.seq[start:stop]) for node, start, stop in self._slices])
 
     @property
     def n(self) -> bytes:
-        return b"".join([node.n[start:stop] for node, start, stop in self._slices])
+        return b"".join([widened("Q", node.n[start:stop]) for node, start, stop in self._slices])
 
     @property
     def lengths(self) -> bytes:
-        return b"".join([node.lengths[start:stop] for node, start, stop in self._slices])
+        return b"".join(
+            [widened("I", node.lengths[start:stop]) for node, start, stop in self._slices]
+        )
 
     @property
     def fields(self) -> bytes:
@@ -113,22 +118,56 @@ def ends(lane: Lane, within: Within, *, nodes_max: int) -> list[tuple[int, int]]
     Cost: O(log n + their number).
     """
     slices = lane.slices(within, entries_max=U64_MAX, nodes_max=nodes_max)
-    return [(node.n[stop - 1], stop - start) for node, start, stop in slices]
+    return [
+        (node.last_n if stop == len(node) else node.n[stop - 1], stop - start)
+        for node, start, stop in slices
+    ]
 
 
 def dot_range(lane: Lane) -> tuple[int, int] | None:
     """The dot numbers of the first and the last entry; None of an empty lane."""
     if lane.head is None or lane.tail is None:
         return None
-    return lane.head.n[0], lane.tail.n[-1]
+    return lane.head.first_n, lane.tail.last_n
 
 
 def dot_numbers(lane: Lane, within: Within) -> "array[int]":
     """The dot numbers of all entries within the bounds, ascending."""
     ns = array("Q")
     for node, start, stop in lane.slices(within, entries_max=U64_MAX):
-        ns += node.n[start:stop]
+        ns.extend(node.n[start:stop])
     return ns
+
+
+def digest_of(lane: Lane) -> int:
+    """The sum of the digests of all blocks of a lane (``blocks.py``).
+
+    Macro nodes that share a block with a neighbour are read; of the others each closed one is read
+    once at most, while it is warm.
+
+    Raises:
+        ColdError: entries are needed that are on disk only.
+    """
+    total = 0
+    joined: list[MacroNode] = []
+    last_block = -1
+    for node in lane.macro_nodes():
+        first_n, last_n = node.short_ends()
+        if not first_n:
+            total += node.own_digest()
+            continue
+        if joined and block_of(first_n) != last_block:
+            total += _digest_of(joined)
+            joined.clear()
+        joined.append(node)
+        last_block = block_of(last_n)
+    if joined:
+        total += _digest_of(joined)
+    return total & DIGEST_MASK
+
+
+def _digest_of(joined: list[MacroNode]) -> int:
+    return sum_of_joined(joined) if len(joined) > 1 else joined[0].own_digest()
 
 
 def _fields(node: MacroNode, start: int, stop: int) -> bytes | bytearray:

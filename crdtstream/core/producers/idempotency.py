@@ -20,6 +20,7 @@ Source: ``rules`` 20.
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
@@ -149,6 +150,18 @@ class Window:
         self.added = self.id_count = sum(map(len, self._by_producer.values()))
         self.duplicates = 0
 
+    # --- What a checkpoint has ----------------------------------------------------------------
+
+    def items(self) -> Iterator[tuple[bytes, Iterator[tuple[bytes, Tracked]]]]:
+        """The ids of each producer, in their order."""
+        for producer, ids in self._by_producer.items():
+            yield producer, iter(ids.items())
+
+    def restore(self, producer: bytes, ids: Iterator[tuple[bytes, Tracked]]) -> None:
+        """Put back what ``items`` told, one producer after the other."""
+        self._by_producer[producer] = OrderedDict(ids)
+        self.id_count += len(self._by_producer[producer])
+
 
 def _is_over(tracked: Tracked, now: Millis, duration_s: int) -> bool:
     return now - tracked.arrived >= duration_s * 1000
@@ -168,23 +181,43 @@ class Collapsed(NamedTuple):
     stays_id: StreamId
 
 
-class IdempotencyRecords:
-    """Every idempotent append that is not causally stable yet, of all keys."""
+class _KeyRecords:
+    """The records of one key.
 
-    __slots__ = ("_by_name", "_collapsed", "_queues")
+    Attributes:
+        by_name: by idempotent id the entries that have it, by dot.
+        collapsed: by ID those of them that lost: for people who ask where an entry went.
+    """
+
+    __slots__ = ("by_name", "collapsed")
 
     def __init__(self) -> None:
-        # Those of them that lost, by their IDs: for people who ask where an entry went.
-        self._collapsed: dict[tuple[bytes, StreamId], dict[Dot, Collapsed]] = {}
-        self._by_name: dict[tuple[bytes, IdempotentId], dict[Dot, StreamId]] = {}
+        self.by_name: dict[IdempotentId, dict[Dot, StreamId]] = {}
+        self.collapsed: dict[StreamId, dict[Dot, Collapsed]] = {}
+
+
+class IdempotencyRecords:
+    """Every idempotent append that is not causally stable yet, by key."""
+
+    __slots__ = ("_by_key", "_queues")
+
+    def __init__(self) -> None:
+        self._by_key: dict[bytes, _KeyRecords] = {}
         # In the order of each origin's dots, so that forgetting costs what is forgotten.
         self._queues: dict[RegionId, deque[tuple[int, bytes, IdempotentId]]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
+    def __contains__(self, key: bytes) -> bool:
+        """Whether there are any of the key."""
+        return key in self._by_key
+
     def add(self, dot: Dot, key: bytes, idempotent: IdempotentId, entry_id: StreamId) -> None:
-        self._by_name.setdefault((key, idempotent), {})[dot] = entry_id
+        records = self._by_key.get(key)
+        if records is None:
+            records = self._by_key[key] = _KeyRecords()
+        records.by_name.setdefault(idempotent, {})[dot] = entry_id
         self._queues.setdefault(dot.region, deque()).append((dot.n, key, idempotent))
 
     def concurrent(
@@ -194,31 +227,66 @@ class IdempotencyRecords:
 
         That they had not observed it either is certain: it would have been applied before them.
         """
-        records = self._by_name.get((key, idempotent), {})
+        records = self._by_key.get(key)
+        found = {} if records is None else records.by_name.get(idempotent, {})
         return sorted(
-            (dot, entry_id) for dot, entry_id in records.items() if not covers_dot(context, dot)
+            (dot, entry_id) for dot, entry_id in found.items() if not covers_dot(context, dot)
         )
 
     def note_collapsed(self, key: bytes, entry_id: StreamId, collapsed: Collapsed) -> None:
-        self._collapsed.setdefault((key, entry_id), {})[collapsed.dot] = collapsed
+        rows = self._by_key[key].collapsed
+        rows.setdefault(entry_id, {})[collapsed.dot] = collapsed
 
     def collapsed(self, key: bytes, entry_id: StreamId) -> list[Collapsed]:
         """The entries with this ID that went, for as long as their records are kept."""
-        return [row for _, row in sorted(self._collapsed.get((key, entry_id), {}).items())]
+        records = self._by_key.get(key)
+        rows = {} if records is None else records.collapsed.get(entry_id, {})
+        return [row for _, row in sorted(rows.items())]
 
-    def _forget_collapsed(self, key: bytes, entry_id: StreamId, dot: Dot) -> None:
-        rows = self._collapsed.get((key, entry_id), {})
-        if rows.pop(dot, None) is not None and not rows:
-            del self._collapsed[key, entry_id]
+    def forget_stable(self, stable: VersionVector, note: Callable[[bytes], object]) -> None:
+        """Drop the records that the causally stable version vector covers.
 
-    def forget_stable(self, stable: VersionVector) -> None:
-        """Drop the records that the causally stable version vector covers."""
+        Args:
+            note: told of each key, before something of it goes.
+        """
         for region, queue in self._queues.items():
             n_stable = stable.get(region, 0)
             while queue and queue[0][0] <= n_stable:
                 n, key, idempotent = queue.popleft()
-                records = self._by_name[key, idempotent]
-                dot = Dot(region, n)
-                self._forget_collapsed(key, records.pop(dot), dot)
-                if not records:
-                    del self._by_name[key, idempotent]
+                note(key)
+                self._forget(key, idempotent, Dot(region, n))
+
+    def _forget(self, key: bytes, idempotent: IdempotentId, dot: Dot) -> None:
+        records = self._by_key[key]
+        entries = records.by_name[idempotent]
+        entry_id = entries.pop(dot)
+        rows = records.collapsed.get(entry_id)
+        if rows is not None and rows.pop(dot, None) is not None and not rows:
+            del records.collapsed[entry_id]
+        if not entries:
+            del records.by_name[idempotent]
+            if not records.by_name:
+                del self._by_key[key]
+
+    # --- What a checkpoint has ----------------------------------------------------------------
+
+    def of(self, key: bytes) -> Iterator[tuple[Dot, IdempotentId, StreamId]]:
+        """The records of a key."""
+        records = self._by_key.get(key)
+        if records is not None:
+            for idempotent, entries in records.by_name.items():
+                for dot, entry_id in entries.items():
+                    yield dot, idempotent, entry_id
+
+    def collapsed_of(self, key: bytes) -> Iterator[tuple[StreamId, Collapsed]]:
+        """The entries of a key that went, with their IDs."""
+        records = self._by_key.get(key)
+        if records is not None:
+            for entry_id, rows in records.collapsed.items():
+                for collapsed in rows.values():
+                    yield entry_id, collapsed
+
+    def restore_order(self) -> None:
+        """All records of all keys were added, in any order."""
+        for region, queue in self._queues.items():
+            self._queues[region] = deque(sorted(queue, key=lambda row: row[0]))

@@ -21,7 +21,7 @@ Source: ``rules`` 20 and 21.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Final, TypeAlias
@@ -53,7 +53,7 @@ class Losing:
     count: int
 
 
-class _Run:
+class Run:
     """Rows that one batch of effects brought: row ``start + i`` has the dot ``first.n + i``.
 
     Attributes:
@@ -73,7 +73,7 @@ class _Run:
         return Dot(self.first.region, self.first.n + self.stop - self.start - 1)
 
 
-class _Batch:
+class Batch:
     """What is here of one batch.
 
     Attributes:
@@ -86,13 +86,13 @@ class _Batch:
 
     def __init__(self) -> None:
         self.known: Ranges[int] = Ranges()
-        self.runs: dict[RegionId, deque[_Run]] = {}
+        self.runs: dict[RegionId, deque[Run]] = {}
 
     @property
     def is_empty(self) -> bool:
         return not self.known and not any(self.runs.values())
 
-    def concurrent(self, run: _Run, context: VersionVector) -> Iterator[_Run]:
+    def concurrent(self, run: Run, context: VersionVector) -> Iterator[Run]:
         """Runs of other origins that the context does not cover: of each origin the last ones.
 
         Either the whole run was observed or nothing of it, as batches are never split.
@@ -103,11 +103,11 @@ class _Batch:
                     lambda rival: not covers_dot(context, rival.last), reversed(runs)
                 )
 
-    def live_runs(self) -> list[_Run]:
+    def live_runs(self) -> list[Run]:
         return [run for run in chain.from_iterable(self.runs.values()) if run.known]
 
 
-class _Producer:
+class Producer:
     """The batches of one producer: the last two, and what is not causally stable of older ones.
 
     Attributes:
@@ -117,7 +117,7 @@ class _Producer:
     __slots__ = ("batches", "newest")
 
     def __init__(self) -> None:
-        self.batches: dict[int, _Batch] = {}
+        self.batches: dict[int, Batch] = {}
         self.newest = -1
 
     @property
@@ -129,8 +129,8 @@ class _Producer:
     def has_runs(self) -> bool:
         return any(any(batch.runs.values()) for batch in self.batches.values())
 
-    def add(self, number: int, run: _Run) -> None:
-        batch = self.batches.setdefault(number, _Batch())
+    def add(self, number: int, run: Run) -> None:
+        batch = self.batches.setdefault(number, Batch())
         batch.runs.setdefault(run.first.region, deque()).append(run)
         if number >= self.oldest_known:
             batch.known.add(run.start, run.stop)
@@ -171,9 +171,9 @@ class NumberedRecords:
     __slots__ = ("_by_key", "_queues")
 
     def __init__(self) -> None:
-        self._by_key: dict[bytes, OrderedDict[bytes, _Producer]] = {}
+        self._by_key: dict[bytes, OrderedDict[bytes, Producer]] = {}
         # What is not stable, in the order of each origin's dots.
-        self._queues: dict[RegionId, deque[tuple[bytes, Numbered, _Run]]] = {}
+        self._queues: dict[RegionId, deque[tuple[bytes, Numbered, Run]]] = {}
 
     def __len__(self) -> int:
         """Runs that are not causally stable."""
@@ -207,9 +207,9 @@ class NumberedRecords:
             What goes of them, and of concurrent appends of the same rows.
         """
         producers = self._by_key.setdefault(key, OrderedDict())
-        producer = producers.setdefault(rows.producer, _Producer())
+        producer = producers.setdefault(rows.producer, Producer())
         producers.move_to_end(rows.producer)
-        run = _Run(rows.row, rows.row + count, first)
+        run = Run(rows.row, rows.row + count, first)
         batch = producer.batches.get(rows.batch)
         rivals = () if batch is None else batch.concurrent(run, context)
         lost = [
@@ -222,7 +222,7 @@ class NumberedRecords:
         self._forget_the_silent(producers)
         return lost
 
-    def _forget_the_silent(self, producers: OrderedDict[bytes, _Producer]) -> None:
+    def _forget_the_silent(self, producers: OrderedDict[bytes, Producer]) -> None:
         while len(producers) > PRODUCERS_MAX:
             name = next(iter(producers))
             if producers[name].has_runs:
@@ -236,10 +236,13 @@ class NumberedRecords:
             producer.forget_covered_by(context)
             self._drop_if_empty(key, name)
 
-    def forget_stable(self, stable: VersionVector) -> None:
+    def forget_stable(self, stable: VersionVector, note: Callable[[bytes], object]) -> None:
         """Keep only the numbers of the rows whose runs are causally stable.
 
         At most ``FORGOTTEN_RUNS_MAX`` runs of each origin; the next call goes on.
+
+        Args:
+            note: told of each key, before something of it goes.
         """
         for region, queue in self._queues.items():
             n_stable = stable.get(region, 0)
@@ -247,6 +250,7 @@ class NumberedRecords:
                 if not queue or queue[0][2].last.n > n_stable:
                     break
                 key, rows, run = queue.popleft()
+                note(key)
                 producer = self._by_key[key][rows.producer]
                 first = producer.batches[rows.batch].runs[region].popleft()
                 assert first is run, "an origin's runs become stable in the order of their dots"
@@ -260,13 +264,36 @@ class NumberedRecords:
             if not producers:
                 del self._by_key[key]
 
+    # --- What a checkpoint has ----------------------------------------------------------------
 
-def _overlap(run: _Run, other: _Run) -> Rows | None:
+    def __contains__(self, key: bytes) -> bool:
+        """Whether there are any rows of the key."""
+        return key in self._by_key
+
+    def of(self, key: bytes) -> Iterator[tuple[bytes, Producer]]:
+        """The producers of a key; those that have been silent the longest come first."""
+        return iter(self._by_key.get(key, {}).items())
+
+    def restore(self, key: bytes, name: bytes, producer: Producer) -> None:
+        """Put back what ``of`` told, one producer after the other."""
+        self._by_key.setdefault(key, OrderedDict())[name] = producer
+        for number, batch in producer.batches.items():
+            for region, runs in batch.runs.items():
+                queue = self._queues.setdefault(region, deque())
+                queue.extend((key, Numbered(name, number, run.start), run) for run in runs)
+
+    def restore_order(self) -> None:
+        """All producers of all keys were put back."""
+        for region, queue in self._queues.items():
+            self._queues[region] = deque(sorted(queue, key=lambda row: row[2].first.n))
+
+
+def _overlap(run: Run, other: Run) -> Rows | None:
     start, stop = max(run.start, other.start), min(run.stop, other.stop)
     return (start, stop) if start < stop else None
 
 
-def _loser(run: _Run, rival: _Run, rows: Rows) -> Losing:
+def _loser(run: Run, rival: Run, rows: Rows) -> Losing:
     """Of two concurrent runs the part of the one with the greater dots that both have."""
     loser = max(run, rival, key=lambda one: one.first)
     n = loser.first.n + rows[0] - loser.start

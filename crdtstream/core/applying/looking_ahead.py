@@ -1,0 +1,137 @@
+"""What a change will read of the entries that are stored, read before the change is made.
+
+Applying must not fail half-way, and must not wait for the disk.  So what it is going to look at is
+looked at first, and nothing else: who finds that it is not in memory raises ColdError, and nothing
+has changed (I10).
+
+    Remove         the entries that it names
+    Trim, deletes  the macro node in which what goes ends; nodes that go as a whole are not read
+    AckFrontier    where the group stands afterwards, to count what it skips
+    Deliver        the same, if something behind what is delivered is to be skipped
+
+    Append         concurrent ones of the same idempotent id; for those of numbered rows nothing is
+                   looked for: they are rare, and what they need is read in place
+"""
+
+from collections.abc import Sequence
+
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.effects import (
+    AckFrontier,
+    DeleteKey,
+    Deliver,
+    EffectBatch,
+    ExpireKey,
+    LocalChange,
+    RareEffect,
+    Remove,
+    Trim,
+)
+from crdtstream.core.groups.group import Group
+from crdtstream.core.ids import ID_MAX, RegionId, StreamId
+from crdtstream.core.lanes.cold import ColdError
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.state import State
+from crdtstream.core.stream import Stream
+
+
+def read_for_effect(state: State, effect: RareEffect, context: VersionVector) -> None:
+    """Read what applying the effect will read.
+
+    Raises:
+        ColdError: it is not in memory.
+    """
+    if not _looks_ahead(state):
+        return
+    stream = state.keys.streams.get(effect.key)
+    if stream is None:
+        return
+    match effect:
+        case Remove():
+            for region, ids in effect.ids.items():
+                if region in stream.lanes:
+                    _need(stream.lanes[region].needs_for_remove(ids))
+        case Trim():
+            for region, limit in effect.up_to.items():
+                if region in stream.lanes:
+                    n_max = context.get(region, 0)
+                    _need(stream.lanes[region].needs_for_prefix(up_to=limit, n_max=n_max))
+        case DeleteKey() | ExpireKey():
+            for region, lane in stream.lanes.items():
+                _need(lane.needs_for_prefix(up_to=ID_MAX, n_max=context.get(region, 0)))
+        case AckFrontier():
+            group = stream.groups.get(effect.group)
+            if group is not None:
+                for region, (_, end) in effect.intervals.items():
+                    _read_skipped(stream.lanes.get(region), group, region, end)
+        case _:
+            pass
+
+
+def read_for_change(state: State, change: LocalChange) -> None:
+    """As ``read_for_effect``, of a local change."""
+    if not isinstance(change, Deliver) or not _looks_ahead(state):
+        return
+    stream = state.keys.streams[change.key]
+    group = stream.groups[change.group]
+    for region, ids in change.ids.items():
+        if group.position_after(region, ids[-1]) != ids[-1]:
+            _read_skipped(stream.lanes.get(region), group, region, ids[-1])
+
+
+def needs_of(state: State, batch: EffectBatch) -> list[int]:
+    """The images of what applying a batch will read and is not in memory."""
+    if not _looks_ahead(state):
+        return []
+    images: dict[int, None] = {}
+    # Its effects have observed all of their origin that stands before them.
+    context = {**batch.context, batch.origin: batch.last_n}
+    for _, effect in batch.others:
+        try:
+            read_for_effect(state, effect, context)
+        except ColdError as error:
+            images.update(dict.fromkeys(error.images))
+    images.update(dict.fromkeys(_needs_of_rivals(state, batch)))
+    return list(images)
+
+
+def _needs_of_rivals(state: State, batch: EffectBatch) -> list[int]:
+    """What holds the concurrent appends of one name that may have to go."""
+    images: list[int] = []
+    columns = batch.appends
+    for at, idempotent in columns.idempotent.items():
+        key = columns.keys[columns.key_index[at]]
+        stream = state.keys.streams.get(key)
+        for dot, entry_id in state.idempotency.concurrent(batch.context, key, idempotent):
+            lane = None if stream is None else stream.lanes.get(dot.region)
+            if lane is not None:
+                images += lane.needs_for_remove([entry_id])
+    return images
+
+
+def read_entries(state: State, stream: Stream, ids: Sequence[StreamId]) -> None:
+    """Read the entries with these IDs, in whichever lanes they stand.
+
+    Raises:
+        ColdError: not all are in memory; it names all images, so that one fetch is enough.
+    """
+    if _looks_ahead(state):
+        _need([image for lane in stream.lanes.values() for image in lane.needs_for_remove(ids)])
+
+
+def _looks_ahead(state: State) -> bool:
+    residency = state.residency
+    return residency.absent_count > 0 and not residency.reads_in_place
+
+
+def _need(images: Sequence[int]) -> None:
+    if images:
+        raise ColdError(images)
+
+
+def _read_skipped(lane: Lane | None, group: Group, region: RegionId, position: StreamId) -> None:
+    """What counts the entries that a group skips when it moves on to a position or beyond it."""
+    before = group.progress(region).last_delivered
+    if lane is not None and position > before:
+        lane.count_above(before)
+        lane.count_above(group.position_after(region, position))

@@ -1,0 +1,337 @@
+"""A state from the images of a checkpoint: the other direction of ``encode``.
+
+    take(images) ── finish ──> root, keys, producers, groups, what is pending, nodes
+
+Images may come in any order.  A checksum proves their bytes; what does not fit together in spite of
+that is a ``ContentError``, which says what.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from crdtstream.core.checkpoint.contents import (
+    BatchContent,
+    ContentError,
+    CreateContent,
+    GroupContent,
+    IntervalsContent,
+    KeyContent,
+    NumberedContent,
+    ProducersContent,
+    ProgressContent,
+    RegistersContent,
+    RootContent,
+    StartContent,
+    StringContent,
+    WindowContent,
+    id_of,
+    unpacked,
+)
+from crdtstream.core.checkpoint.key_parts import KeyPart
+from crdtstream.core.checkpoint.parts import Image, Kind
+from crdtstream.core.clock import Dot
+from crdtstream.core.effects import IdempotentId
+from crdtstream.core.groups.creates import Create, Start
+from crdtstream.core.groups.group import Group
+from crdtstream.core.groups.mode import ModeRegister
+from crdtstream.core.groups.progress import LaneProgress
+from crdtstream.core.ids import ID_MIN, RegionId
+from crdtstream.core.intervals import Intervals
+from crdtstream.core.keyspace.registers import KeyRegisters
+from crdtstream.core.keyspace.strings import StringRegister
+from crdtstream.core.lanes.lane import LastId
+from crdtstream.core.producers.idempotency import Collapsed, Tracked, Window
+from crdtstream.core.producers.numbered import Batch, Producer, Run
+from crdtstream.core.state import State
+from crdtstream.core.stream import Stream
+
+
+class Restoring:
+    """Fills an empty state."""
+
+    def __init__(self, state: State) -> None:
+        assert not state.vv
+        self._state = state
+        self._images: dict[Kind, list[Image]] = {kind: [] for kind in Kind}
+        self._keys: dict[int, KeyPart] = {}
+        self._groups: dict[int, Group] = {}
+        # To be put in order once all are there.
+        self._streams: list[tuple[int, bytes, Stream]] = []
+        self._strings: list[tuple[int, bytes, StringRegister]] = []
+        self._gone: list[tuple[int, bytes, dict[RegionId, int]]] = []
+
+    def take(self, images: Iterable[Image]) -> None:
+        """Some images of the checkpoint, NODE without bodies."""
+        for image in images:
+            self._images[image.kind].append(image)
+
+    def finish(self) -> None:
+        """All images were taken: make the state of them.
+
+        Raises:
+            ContentError: one of them says what cannot be, or they do not fit together.
+        """
+        images = self._images
+        self._each(Kind.ROOT, self._root)
+        self._each(Kind.KEY, self._key)
+        self._put_keys_in_order()
+        self._each(Kind.WINDOW, self._producers)
+        self._put_groups_in_order()
+        self._each(Kind.PENDING, self._pending)
+        self._nodes(images[Kind.NODE])
+        state, keys = self._state, self._state.keys
+        for key, registers in keys.registers.items():
+            keys.judge_deadline(key, registers)
+        for _, key, string in self._strings:
+            keys.note_string(key, string)
+        state.tombstones.restore_order()
+        state.idempotency.restore_order()
+        state.numbered.restore_order()
+        keys.touched.clear()
+        numbers = (image.number for kind in images.values() for image in kind)
+        state.changes.images_made = max(numbers, default=0)
+
+    def _each(self, kind: Kind, take: Callable[[Image], None]) -> None:
+        for image in self._images[kind]:
+            try:
+                take(image)
+            except (ValueError, KeyError) as error:
+                raise ContentError(f"image {image.number}: {error}") from error
+
+    # --- The region ---------------------------------------------------------------------------
+
+    def _root(self, image: Image) -> None:
+        content = unpacked(image.head, RootContent)
+        state = self._state
+        if content.region != state.region:
+            raise ContentError(f"it is of region {content.region}")
+        state.vv.update(content.vv)
+        state.keys.arrival = content.arrival
+        state.parts.last_number = content.key_number
+        state.parts.order = content.order
+        state.groups_made = content.group_number
+        state.root.image = image.number
+
+    def _key_of(self, number: int) -> KeyPart:
+        part = self._keys.get(number)
+        if part is None:
+            raise ContentError(f"there is no key {number}")
+        return part
+
+    # --- Keys ---------------------------------------------------------------------------------
+
+    def _key(self, image: Image) -> None:
+        content = unpacked(image.head, KeyContent)
+        state, key = self._state, content.key
+        if content.number in self._keys or key in state.keys.streams:
+            raise ContentError(f"key {key!r} is there twice")
+        part = state.parts.add(content.number, key)
+        part.image = image.number
+        self._keys[content.number] = part
+        if content.stream is not None:
+            stream = Stream(state.keys.node_limits, part)
+            part.stream_order = content.stream.order
+            self._streams.append((content.stream.order, key, stream))
+            for region, last_id, n in content.stream.last_ids:
+                stream.last_ids[region] = LastId(id_of(last_id), n)
+            stream.last_id = max(
+                (register.id for register in stream.last_ids.values()), default=ID_MIN
+            )
+            stream.lost = content.stream.lost
+            for facts in content.stream.lanes:
+                lane = stream.lane(facts.region)
+                lane.entries_added = facts.entries_added
+                lane.max_deleted_id = id_of(facts.max_deleted_id)
+        if content.registers is not None:
+            state.keys.registers[key] = _registers(content.registers)
+        if content.string is not None:
+            part.string_order = content.string.order
+            self._strings.append((content.string.order, key, _string(content.string)))
+        if content.floor is not None:
+            floor = content.floor
+            state.floors.restore(key, id_of(floor.last_id), floor.expiries)
+        state.tombstones.restore(key, ((group, dots) for group, dots in content.tombstones))
+        if content.gone is not None:
+            part.gone_order = content.gone.order
+            self._gone.append((content.gone.order, key, content.gone.lost))
+
+    def _put_keys_in_order(self) -> None:
+        keys = self._state.keys
+        for _, key, stream in sorted(self._streams, key=lambda row: row[0]):
+            keys.restore_stream(key, stream)
+        for _, key, string in sorted(self._strings, key=lambda row: row[0]):
+            keys.restore_string(key, string)
+        for _, key, lost in sorted(self._gone, key=lambda row: row[0]):
+            keys.restore_lost(key, lost)
+
+    # --- Producers ----------------------------------------------------------------------------
+
+    def _producers(self, image: Image) -> None:
+        content = unpacked(image.head, ProducersContent)
+        state, key = self._state, self._key_of(image.owner)
+        state.parts.add_producers(key).image = image.number
+        if content.window is not None:
+            stream = state.keys.streams.get(key.key)
+            if stream is None:
+                raise ContentError(f"a window of key {key.key!r}, which has no stream")
+            stream.window = _window(content.window)
+        for record in content.records:
+            name = IdempotentId(record.producer, record.id)
+            state.idempotency.add(record.dot, key.key, name, id_of(record.entry_id))
+        for row in content.collapsed:
+            collapsed = Collapsed(
+                row.dot,
+                IdempotentId(row.producer, row.id),
+                row.stays,
+                id_of(row.stays_id),
+            )
+            state.idempotency.note_collapsed(key.key, id_of(row.entry_id), collapsed)
+        for numbered in content.numbered:
+            state.numbered.restore(key.key, numbered.producer, _producer(numbered))
+
+    # --- Groups -------------------------------------------------------------------------------
+
+    def _put_groups_in_order(self) -> None:
+        """The groups of a stream stand in the order in which they came to be."""
+        contents: list[tuple[Image, GroupContent]] = []
+
+        def read(image: Image) -> None:
+            contents.append((image, unpacked(image.head, GroupContent)))
+
+        self._each(Kind.GROUP, read)
+        for image, content in sorted(contents, key=lambda pair: pair[1].number):
+            self._group(image, content)
+
+    def _group(self, image: Image, content: GroupContent) -> None:
+        state = self._state
+        key = self._key_of(image.owner)
+        stream = state.keys.streams.get(key.key)
+        if stream is None:
+            raise ContentError(f"image {image.number} is a group of a key without a stream")
+        group = state.new_group(key, content.name, content.number)
+        group.image = image.number
+        group.creates.restore(_create(create) for create in content.creates)
+        reading = group.reading
+        for progress in content.lanes:
+            reading.lanes[progress.region] = _progress(progress)
+        if content.position is not None:
+            reading.position_of_others = _start(content.position)
+        reading.position_known = frozenset(content.position_known)
+        reading.position_is_left = content.position_is_left
+        reading.read_hint = content.read_hint
+        group.pel.consumers_made = content.consumers_made
+        group.pel.turns_taken = content.turns_taken
+        for consumer in content.consumers:
+            group.pel.restore_consumer(
+                consumer.number,
+                consumer.name,
+                seen_ms=consumer.seen_ms,
+                active_ms=consumer.active_ms,
+            )
+        stream.groups[content.name] = group
+        self._groups[content.number] = group
+
+    # --- What is spread over parts ------------------------------------------------------------
+
+    def _pending(self, image: Image) -> None:
+        group = self._groups.get(image.owner)
+        if group is None:
+            raise ContentError(f"there is no group {image.owner}")
+        group.pel.restore_chunk(image)
+
+    def _nodes(self, images: list[Image]) -> None:
+        lanes: dict[tuple[int, int], list[Image]] = {}
+        for image in images:
+            lanes.setdefault((image.owner, image.lane), []).append(image)
+        for (owner, region), of_lane in lanes.items():
+            stream = self._state.keys.streams.get(self._key_of(owner).key)
+            if stream is None:
+                raise ContentError(f"entries of key {owner}, which has no stream")
+            stream.lane(RegionId(region)).restore((image.number, image.head) for image in of_lane)
+
+
+def _registers(content: RegistersContent) -> KeyRegisters:
+    registers = KeyRegisters()
+    registers.expiry.values = dict(content.expiry)
+    registers.idmp_duration_s.values = dict(content.idmp_duration_s)
+    registers.idmp_maxsize.values = dict(content.idmp_maxsize)
+    return registers
+
+
+def _string(content: StringContent) -> StringRegister:
+    string = StringRegister()
+    for value in content.values:
+        string.restore(value.dot, value.data, dict(value.expiry))
+    if not len(string):
+        raise ContentError("a string without a value")
+    return string
+
+
+def _window(content: WindowContent) -> Window:
+    window = Window()
+    window.added, window.duplicates = content.added, content.duplicates
+    for producer, ids in content.producers:
+        tracked = []
+        for one in ids:
+            found = Tracked(id_of(one.entry_id), one.dot, one.arrived)
+            found.hits = one.hits
+            tracked.append((one.id, found))
+        window.restore(producer, iter(tracked))
+    return window
+
+
+def _producer(content: NumberedContent) -> Producer:
+    producer = Producer()
+    producer.newest = content.newest
+    producer.batches = {batch.number: _batch(batch) for batch in content.batches}
+    return producer
+
+
+def _batch(content: BatchContent) -> Batch:
+    batch = Batch()
+    for start, stop in content.known:
+        batch.known.add(start, stop)
+    for one in content.runs:
+        run = Run(one.start, one.stop, one.first)
+        run.known = one.known
+        batch.runs.setdefault(run.first.region, deque()).append(run)
+    return batch
+
+
+def _create(content: CreateContent) -> tuple[Dot, Create]:
+    create = Create(_start(content.start))
+    create.intervals = {
+        region: _intervals(intervals) for region, intervals in content.intervals.items()
+    }
+    if content.mode is not None:
+        mode = content.mode
+        create.mode = ModeRegister(
+            mode.epoch,
+            mode.issuer,
+            mode.mode,
+            mode.home,
+        )
+    return content.dot, create
+
+
+def _start(content: StartContent) -> Start:
+    if isinstance(content, bytes):
+        return id_of(content)
+    return {region: id_of(entry_id) for region, entry_id in content.items()}
+
+
+def _intervals(content: IntervalsContent) -> Intervals:
+    intervals = Intervals()
+    for low, high in content:
+        intervals.add(id_of(low), id_of(high))
+    return intervals
+
+
+def _progress(content: ProgressContent) -> LaneProgress:
+    progress = LaneProgress(id_of(content.last_delivered), content.entries_read)
+    progress.run_from = id_of(content.run_from)
+    progress.ignore_until = id_of(content.ignore_until)
+    progress.handed_out = _intervals(content.handed_out)
+    progress.has_left_out = content.has_left_out
+    progress.skip_pending_until = id_of(content.skip_pending_until)
+    return progress

@@ -1,0 +1,88 @@
+"""What the GROUP part of a group says; what is pending of it are parts of their own."""
+
+from crdtstream.core.checkpoint.contents import (
+    ConsumerContent,
+    CreateContent,
+    GroupContent,
+    IntervalsContent,
+    ModeContent,
+    ProgressContent,
+    StartContent,
+    id_content,
+    packed,
+)
+from crdtstream.core.groups.creates import Creates, Start
+from crdtstream.core.groups.mode import ModeRegister
+from crdtstream.core.groups.pel import Pel
+from crdtstream.core.groups.reading import Reading
+from crdtstream.core.intervals import Intervals
+
+
+def encode_group(
+    name: bytes, number: int, *, creates: Creates, reading: Reading, pel: Pel
+) -> bytes:
+    """A group but for what is pending of it."""
+    return packed(
+        GroupContent(
+            number=number,
+            name=name,
+            creates=_creates(creates),
+            lanes=[
+                ProgressContent(
+                    region=region,
+                    last_delivered=id_content(progress.last_delivered),
+                    run_from=id_content(progress.run_from),
+                    ignore_until=id_content(progress.ignore_until),
+                    handed_out=_intervals(progress.handed_out),
+                    has_left_out=progress.has_left_out,
+                    skip_pending_until=id_content(progress.skip_pending_until),
+                    entries_read=progress.entries_read,
+                )
+                for region, progress in reading.lanes.items()
+            ],
+            position=None
+            if reading.position_of_others is None
+            else _start(reading.position_of_others),
+            position_known=sorted(reading.position_known),
+            position_is_left=reading.position_is_left,
+            read_hint=reading.read_hint,
+            consumers=[
+                ConsumerContent(
+                    consumer.number, consumer.name, consumer.seen_ms, consumer.active_ms
+                )
+                for consumer in pel.consumers.values()
+            ],
+            consumers_made=pel.consumers_made,
+            turns_taken=pel.turns_taken,
+        )
+    )
+
+
+def _creates(creates: Creates) -> list[CreateContent]:
+    return [
+        CreateContent(
+            dot=dot,
+            start=_start(create.start),
+            intervals={
+                region: _intervals(intervals) for region, intervals in create.intervals.items()
+            },
+            mode=_mode(create.mode),
+        )
+        for dot, create in creates.all()
+    ]
+
+
+def _start(start: Start) -> StartContent:
+    if isinstance(start, int):
+        return id_content(start)
+    return {region: id_content(entry_id) for region, entry_id in start.items()}
+
+
+def _intervals(intervals: Intervals) -> IntervalsContent:
+    return [(id_content(low), id_content(high)) for low, high in intervals]
+
+
+def _mode(mode: ModeRegister) -> ModeContent | None:
+    if not mode.epoch:
+        return None
+    return ModeContent(mode.epoch, mode.issuer, mode.mode, mode.home)

@@ -1,0 +1,612 @@
+"""A chunk of the PEL: up to 1,024 pending entries of one lane, neighbours by ID.
+
+What is delivered together has one owner, one delivery time and one count.  So a chunk keeps the IDs
+one by one, and the rest by stretches.  Each begins at some ID and reaches to the next one:
+
+    IDs      [ 10-1  10-2  12-1  12-2  14-1 ]
+    from     [ 10-1              12-2       ]
+    owner    [ alice             bob        ]
+    turn     [ 1700000000000     1700000000250 ]   when they were delivered
+    count    [ 1                 1          ]
+
+A stretch begins at an ID and not at an index, so acknowledging moves none: 10-2 goes out of the
+first column, and nothing else happens.  Stretches that have no entry any more stay for a while.
+Entries that were delivered one by one have a stretch each, of 32 bytes.
+
+An ID is kept as a *key* of 64 bits, as long as that is enough for the whole chunk: milliseconds
+since ``base_ms``, and below them 32 bits of the sequence.  Else the keys are the IDs themselves,
+as Python's integers.  Either way keys ascend as their IDs do.
+
+Always so:
+  * Keys ascend; the first stretch begins at the first key or before it.
+  * ``held`` says of each owner how many entries it has here, and an owner with none is not in it.
+    An owner's chunks are those that have it in ``held``.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from functools import reduce
+from heapq import merge
+from itertools import pairwise
+from operator import attrgetter, or_
+from struct import Struct
+from sys import getsizeof
+from typing import Final, NamedTuple, TypeAlias
+
+from crdtstream.core.checkpoint.parts import Encoded, Image, Kind, Part
+from crdtstream.core.ids import ID_MIN, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
+from crdtstream.core.wire.codec import pack, unpack
+
+ENTRIES_MAX: Final = 1024
+
+_KEY_SEQ_BITS: Final = 32
+_KEY_SEQ_END: Final = 1 << _KEY_SEQ_BITS
+_KEY_SEQ_MASK: Final = _KEY_SEQ_END - 1
+# Of an ID: what of the sequence does not fit into a key.
+_TOO_HIGH_SEQ: Final = U64_MAX - _KEY_SEQ_MASK
+# How far keys reach in both directions from the first ID of a chunk: 24 days.
+_REACH_MS: Final = 1 << 31
+# Stretches without an entry are dropped when there are this many more than entries.
+_EMPTY_STRETCHES: Final = 32
+# How an image begins: whether keys are IDs, base_ms, how many entries and stretches.
+_HEAD: Final = Struct("<BQII")
+_ID_BYTES: Final = 16
+# Bits of a turn below the delivery time.
+_TURN_BITS: Final = 16
+_TURN_MS_MAX: Final = (1 << 64 - _TURN_BITS) - 1
+_WITHIN_MAX: Final = (1 << _TURN_BITS) - 1
+# Its number; consumers begin with 1.
+NOBODY: Final = 0
+
+
+class Nack(NamedTuple):
+    """A pending entry as it was when somebody asked; they sort by ID, equal IDs by lane.
+
+    Attributes:
+        consumer: None when nobody owns it: given back (XNACK), or taken over from another region.
+        delivered_ms: 0 without a consumer.
+    """
+
+    id: StreamId
+    lane: RegionId
+    consumer: "Consumer | None"
+    delivered_ms: Millis
+    delivery_count: int
+
+
+class Owner:
+    """Who has pending entries: a consumer or, in the same way, nobody.
+
+    Attributes:
+        number: of all owners that its group ever had no other has it.
+        pending_count: how many entries are pending with it.
+        chunks: by lane those in which it has some, ascending; no lane is empty.
+    """
+
+    __slots__ = ("chunks", "number", "pending_count")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.pending_count = 0
+        self.chunks: dict[RegionId, list[PelChunk]] = {}
+
+    def nacks(self, start: StreamId = ID_MIN) -> Iterator[Nack]:
+        """Its pending entries whose ID is not below ``start``, by ID, equal IDs by lane.
+
+        O(log n) for n chunks, and what is taken.
+        """
+        lanes = [self._nacks_in(chunks, start) for chunks in self.chunks.values()]
+        return lanes[0] if len(lanes) == 1 else merge(*lanes)
+
+    def _nacks_in(self, chunks: list["PelChunk"], start: StreamId) -> Iterator[Nack]:
+        at = max(0, bisect_right(chunks, start, key=_first) - 1)
+        for chunk in chunks[at:]:
+            for first, stop in chunk.stretches_of(self, chunk.index_from(start)):
+                yield from chunk.nacks(first, stop)
+
+    @property
+    def used_bytes(self) -> int:
+        """What its lists of chunks take in memory."""
+        return getsizeof(self.chunks) + sum(map(getsizeof, self.chunks.values()))
+
+    def gain(self, chunk: "PelChunk", count: int) -> None:
+        """More entries of a chunk are its own."""
+        self.pending_count += count
+        held = chunk.held
+        if self in held:
+            held[self] += count
+            return
+        held[self] = count
+        chunks = self.chunks.setdefault(chunk.region, [])
+        if chunks and chunks[-1].first > chunk.first:
+            insort(chunks, chunk, key=_first)
+        else:
+            chunks.append(chunk)
+
+    def lose(self, chunk: "PelChunk", count: int) -> None:
+        """Entries of a chunk are no longer its own."""
+        self.pending_count -= count
+        held = chunk.held
+        left = held[self] - count
+        if left:
+            held[self] = left
+            return
+        del held[self]
+        chunks = self.chunks[chunk.region]
+        if len(chunks) == 1:
+            del self.chunks[chunk.region]
+        else:
+            del chunks[bisect_left(chunks, chunk.first, key=_first)]
+
+
+class Consumer(Owner):
+    """A member of the group in this region.
+
+    Attributes:
+        seen_ms: last attempt (not logged by itself: an idle poll costs no disk write).
+        active_ms: last time it got something, None before that.
+    """
+
+    __slots__ = ("active_ms", "name", "seen_ms")
+
+    def __init__(self, number: int, name: bytes, now: Millis) -> None:
+        assert number != NOBODY
+        super().__init__(number)
+        self.name = name
+        self.seen_ms = now
+        self.active_ms: Millis | None = None
+
+
+# Owner, turn and count.  The lower the turn, the sooner an entry is to be claimed; that of an owned
+# one has its delivery time in it (``delivery_turn``).
+Values: TypeAlias = tuple[Owner, int, int]
+
+
+class PelChunk(Part):
+    """See the module's text.  An index is that of an entry; ``start`` and ``stop`` are two.
+
+    Attributes:
+        group: the number of its group.
+        region: whose lane it is.
+        first: no ID in it is below; it tells a lane's chunks apart.
+        held: by owner how many entries.
+    """
+
+    __slots__ = (
+        "_base_ms",
+        "_counts",
+        "_froms",
+        "_keys",
+        "_owners",
+        "_turns",
+        "first",
+        "group",
+        "held",
+        "region",
+    )
+
+    kind = Kind.PENDING
+
+    def __init__(self, group: int, region: RegionId, first: StreamId) -> None:
+        super().__init__()
+        self.group = group
+        self.region = region
+        self.first = first
+        self.held: dict[Owner, int] = {}
+        # None: the keys are the IDs.
+        self._base_ms: int | None = _base_for(first)
+        self._keys: MutableSequence[int] = array("Q")
+        self._froms: MutableSequence[int] = array("Q")
+        self._owners: list[Owner] = []
+        self._turns = array("Q")
+        self._counts = array("Q")
+
+    def begin_again(self, region: RegionId, first: StreamId) -> None:
+        """As a new one, of this region; it must be empty, and no part of anything.
+
+        Stretches without an entry may stay: what comes next often has the same owner and turn.
+        """
+        assert not self._keys
+        assert not self.held
+        self.epoch = 0
+        self.region = region
+        self.first = first
+        base_ms = self._base_ms
+        if base_ms is None or not 0 <= (first >> SEQ_BITS) - base_ms < _REACH_MS:
+            self._base_ms = _base_for(first)
+            self._keys = array("Q")
+            self._froms = array("Q")
+            self._cut_stretches(0)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    # --- IDs and keys -------------------------------------------------------------------------
+
+    @property
+    def last_id(self) -> StreamId:
+        return self._id_of(self._keys[-1])
+
+    def id_at(self, index: int) -> StreamId:
+        return self._id_of(self._keys[index])
+
+    def ids(self, start: int, stop: int) -> list[StreamId]:
+        return [self._id_of(key) for key in self._keys[start:stop]]
+
+    def index_from(self, entry_id: StreamId) -> int:
+        """Index of the first entry that is not below the ID; the length if there is none."""
+        base_ms = self._base_ms
+        key: int = entry_id
+        if base_ms is not None:
+            # A higher sequence than any here stands where the next millisecond begins.
+            seq = min(entry_id & U64_MAX, _KEY_SEQ_END)
+            key = ((entry_id >> SEQ_BITS) - base_ms << _KEY_SEQ_BITS) + seq
+        return bisect_left(self._keys, key)
+
+    def index_of(self, entry_id: StreamId) -> int | None:
+        """Index of the entry with this ID."""
+        keys = self._keys
+        key = self._key_of(entry_id)
+        index = bisect_left(keys, key)
+        return index if index < len(keys) and keys[index] == key else None
+
+    def matching(self, index: int, ids: Sequence[StreamId], at: int) -> int:
+        """How many of the IDs from ``at`` on stand, one after the other, from ``index`` on.
+
+        O(1) for each of them at most.
+        """
+        keys = self._keys
+        most = min(len(keys) - index, len(ids) - at)
+        if most > 2 and keys[index + most - 1] == self._key_of(ids[at + most - 1]):
+            # Usually all of them, then.
+            wanted = [self._key_of(entry_id) for entry_id in ids[at : at + most]]
+            if list(keys[index : index + most]) == wanted:
+                return most
+        count = 0
+        while count < most and keys[index + count] == self._key_of(ids[at + count]):
+            count += 1
+        return count
+
+    def _id_of(self, key: int) -> StreamId:
+        base_ms = self._base_ms
+        if base_ms is None:
+            return StreamId(key)
+        return StreamId((key >> _KEY_SEQ_BITS) + base_ms << SEQ_BITS | key & _KEY_SEQ_MASK)
+
+    def _key_of(self, entry_id: StreamId) -> int:
+        """Its key; what no key here is, if it has none."""
+        base_ms = self._base_ms
+        if base_ms is None:
+            return entry_id
+        seq = entry_id & U64_MAX
+        if seq >= _KEY_SEQ_END:
+            return -1
+        return (entry_id >> SEQ_BITS) - base_ms << _KEY_SEQ_BITS | seq
+
+    def _column(self, keys: Sequence[int]) -> MutableSequence[int]:
+        return list(keys) if self._base_ms is None else array("Q", keys)
+
+    def _take_in(self, ids: Sequence[StreamId]) -> list[int]:
+        """The keys of more IDs, which ascend; all keys change if these have none."""
+        base_ms = self._base_ms
+        if len(ids) == 1 and base_ms is not None:
+            # Mostly so; without a call of `_fit`.
+            ms = (ids[0] >> SEQ_BITS) - base_ms
+            seq = ids[0] & U64_MAX
+            if 0 <= ms < 2 * _REACH_MS and seq < _KEY_SEQ_END:
+                return [ms << _KEY_SEQ_BITS | seq]
+        if not _fit(base_ms, ids):
+            self._give_other_keys(ids)
+            base_ms = self._base_ms
+        if base_ms is None:
+            return list(ids)
+        return [
+            (entry_id >> SEQ_BITS) - base_ms << _KEY_SEQ_BITS | entry_id & U64_MAX
+            for entry_id in ids
+        ]
+
+    def _give_other_keys(self, more: Sequence[StreamId]) -> None:
+        """Have keys for what is here and for ``more``."""
+        self._drop_empty_stretches()
+        ids = self.ids(0, len(self))
+        froms = [self._id_of(key) for key in self._froms]
+        both = sorted([*ids, *more])
+        base_ms = _base_for(both[0])
+        self._base_ms = base_ms if _fit(base_ms, both) else None
+        self._keys = self._column([self._key_of(entry_id) for entry_id in ids])
+        self._froms = self._column([self._key_of(entry_id) for entry_id in froms])
+
+    # --- Reading ------------------------------------------------------------------------------
+
+    def nack_at(self, index: int) -> Nack:
+        key = self._keys[index]
+        owner, turn, count = self._values(bisect_right(self._froms, key) - 1)
+        return Nack(self._id_of(key), self.region, *_shown(owner, turn), count)
+
+    def nacks(self, start: int, stop: int) -> Iterator[Nack]:
+        region = self.region
+        for at, first, end in self._stretches(start, stop):
+            consumer, delivered_ms = _shown(self._owners[at], self._turns[at])
+            count = self._counts[at]
+            for key in self._keys[first:end]:
+                yield Nack(self._id_of(key), region, consumer, delivered_ms, count)
+
+    def values(self, start: int, stop: int) -> list[tuple[Values, int, int]]:
+        """What the entries have, stretch by stretch, each with its start and stop."""
+        return [(self._values(at), first, end) for at, first, end in self._stretches(start, stop)]
+
+    def stretches_of(self, owner: Owner, start: int) -> Iterator[tuple[int, int]]:
+        """Where an owner has entries, from an index on: start and stop of each stretch."""
+        if self.held[owner] == len(self):
+            if start < len(self):
+                yield start, len(self)
+            return
+        if start == len(self):
+            return
+        keys, froms, owners = self._keys, self._froms, self._owners
+        at = bisect_right(froms, keys[start]) - 1
+        while True:
+            try:
+                at = owners.index(owner, at)
+            except ValueError:
+                return
+            first = max(start, bisect_left(keys, froms[at]))
+            at += 1
+            stop = bisect_left(keys, froms[at], first) if at < len(froms) else len(keys)
+            if first < stop:
+                yield first, stop
+
+    def _stretches(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """The stretches that have some of the entries: which, its first entry, its end."""
+        keys, froms = self._keys, self._froms
+        while start < stop:
+            at = bisect_right(froms, keys[start]) - 1
+            end = stop
+            if at + 1 < len(froms) and froms[at + 1] <= keys[stop - 1]:
+                end = bisect_left(keys, froms[at + 1], start, stop)
+            yield at, start, end
+            start = end
+
+    def _values(self, at: int) -> Values:
+        return self._owners[at], self._turns[at], self._counts[at]
+
+    # --- Changing -----------------------------------------------------------------------------
+
+    def append(self, ids: Sequence[StreamId], owner: Owner, turn: int, count: int) -> None:
+        """Add entries above all others, ascending, that have all the same."""
+        keys = self._take_in(ids)
+        self._keys.extend(keys)
+        froms = self._froms
+        # Stretches whose entries are gone may begin above.
+        if froms and froms[-1] >= keys[0]:
+            self._cut_stretches(bisect_left(froms, keys[0]))
+        if not froms or self._values(-1) != (owner, turn, count):
+            froms.append(keys[0])
+            self._owners.append(owner)
+            self._turns.append(turn)
+            self._counts.append(count)
+        owner.gain(self, len(keys))
+
+    def insert(self, index: int, entry_id: StreamId, owner: Owner, turn: int, count: int) -> None:
+        """Add one entry where it belongs."""
+        (key,) = self._take_in([entry_id])
+        self._keys.insert(index, key)
+        self.first = min(self.first, entry_id)
+        self._put(index, index + 1, (owner, turn, count))
+        owner.gain(self, 1)
+
+    def assign(self, start: int, stop: int, owner: Owner, turn: int, count: int) -> None:
+        """From now on these entries have this owner, turn and count."""
+        owner.gain(self, stop - start)
+        for (before, _, _), first, end in self.values(start, stop):
+            before.lose(self, end - first)
+        self._put(start, stop, (owner, turn, count))
+
+    def remove(self, start: int, stop: int) -> None:
+        """These entries are not pending any more."""
+        keys = self._keys
+        if stop - start == 1:
+            at = bisect_right(self._froms, keys[start]) - 1
+            self._owners[at].lose(self, 1)
+            del keys[start]
+        else:
+            for at, first, end in self._stretches(start, stop):
+                self._owners[at].lose(self, end - first)
+            del keys[start:stop]
+        if len(self._owners) > 2 * len(keys) + _EMPTY_STRETCHES:
+            self._drop_empty_stretches()
+
+    def split(self) -> "PelChunk":
+        """Cut it in two; returns the upper one."""
+        middle = len(self) // 2
+        upper = PelChunk(self.group, self.region, self.id_at(middle))
+        upper._base_ms = self._base_ms
+        upper._keys = self._keys[middle:]
+        upper._froms = self._column([])
+        for values, first, end in self.values(middle, len(self)):
+            owner, turn, count = values
+            upper._froms.append(self._keys[first])
+            upper._owners.append(owner)
+            upper._turns.append(turn)
+            upper._counts.append(count)
+            owner.gain(upper, end - first)
+            owner.lose(self, end - first)
+        del self._keys[middle:]
+        self._drop_empty_stretches()
+        return upper
+
+    def absorb(self, upper: "PelChunk") -> None:
+        """Add the entries of the chunk above, which is to go; it stays as it is, but for
+        ``held``."""
+        for (owner, turn, count), start, stop in upper.values(0, len(upper)):
+            self.append(upper.ids(start, stop), owner, turn, count)
+            owner.lose(upper, stop - start)
+
+    def _put(self, start: int, stop: int, values: Values) -> None:
+        """Give entries these values; what follows keeps its own."""
+        keys, froms = self._keys, self._froms
+        low = bisect_left(froms, keys[start])
+        high = len(froms)
+        parts = [(keys[start], values)]
+        if stop < len(keys):
+            high = bisect_right(froms, keys[stop])
+            following = self._values(high - 1)
+            if following != values:
+                parts.append((keys[stop], following))
+        if low and self._values(low - 1) == values:
+            del parts[0]
+        froms[low:high] = self._column([key for key, _ in parts])
+        self._owners[low:high] = [owner for _, (owner, _, _) in parts]
+        self._turns[low:high] = array("Q", [turn for _, (_, turn, _) in parts])
+        self._counts[low:high] = array("Q", [count for _, (_, _, count) in parts])
+        self._drop_many_empty_stretches()
+
+    def _cut_stretches(self, at: int) -> None:
+        del self._froms[at:], self._owners[at:], self._turns[at:], self._counts[at:]
+
+    def _drop_many_empty_stretches(self) -> None:
+        if len(self._owners) > 2 * len(self._keys) + _EMPTY_STRETCHES:
+            self._drop_empty_stretches()
+
+    def _drop_empty_stretches(self) -> None:
+        """Each stretch begins at its first entry then."""
+        found = self.values(0, len(self))
+        self._froms = self._column([self._keys[first] for _, first, _ in found])
+        self._owners = [owner for (owner, _, _), _, _ in found]
+        self._turns = array("Q", [turn for (_, turn, _), _, _ in found])
+        self._counts = array("Q", [count for (_, _, count), _, _ in found])
+
+    # --- As an image --------------------------------------------------------------------------
+
+    @property
+    def used_bytes(self) -> int:
+        """What it takes in memory."""
+        columns = (self._keys, self._froms, self._owners, self._turns, self._counts, self.held)
+        total = getsizeof(self) + sum(map(getsizeof, columns))
+        if self._base_ms is None:
+            total += sum(map(getsizeof, self._keys))
+        return total
+
+    def encode(self) -> Encoded:
+        """Head, keys, and by stretch: index of its first entry, number of its owner, turn, count.
+
+        Owners are those of the group's part.
+        """
+        found = self.values(0, len(self))
+        is_wide = self._base_ms is None
+        if isinstance(self._keys, array):
+            keys = pack(self._keys)
+        else:
+            keys = b"".join(key.to_bytes(_ID_BYTES, "little") for key in self._keys)
+        body = b"".join(
+            (
+                _HEAD.pack(is_wide, self._base_ms or 0, len(self), len(found)),
+                keys,
+                pack(array("I", [first for _, first, _ in found])),
+                pack(array("Q", [owner.number for (owner, _, _), _, _ in found])),
+                pack(array("Q", [turn for (_, turn, _), _, _ in found])),
+                pack(array("Q", [count for (_, _, count), _, _ in found])),
+            )
+        )
+        return Encoded(self.group, self.region, b"", body)
+
+    @classmethod
+    def decode(cls, image: Image, owners: Mapping[int, Owner]) -> "PelChunk":
+        """The chunk of an image; its owners do not know yet that they have it (``enter``).
+
+        Raises:
+            ValueError: this is no image of a chunk; says why.
+        """
+        body = image.body
+        if image.kind is not Kind.PENDING:
+            raise ValueError(f"image {image.number}: of kind {image.kind.name}, not PENDING")
+        if len(body) < _HEAD.size:
+            raise ValueError(f"image {image.number}: {len(body)} bytes are no chunk of a PEL")
+        is_wide, base_ms, entry_count, stretch_count = _HEAD.unpack_from(body)
+        key_bytes = _ID_BYTES if is_wide else 8
+        sizes = [key_bytes * entry_count, *(size * stretch_count for size in (4, 8, 8, 8))]
+        if is_wide > 1 or len(body) != _HEAD.size + sum(sizes):
+            raise ValueError(
+                f"image {image.number}: {len(body)} bytes do not hold {entry_count} entries in "
+                f"{stretch_count} stretches"
+            )
+        columns = []
+        at = _HEAD.size
+        for size in sizes:
+            columns.append(body[at : at + size])
+            at += size
+        chunk = cls(image.owner, RegionId(image.lane), ID_MIN)
+        chunk.image = image.number
+        chunk._base_ms = None if is_wide else base_ms
+        chunk._keys = _wide(columns[0]) if is_wide else unpack("Q", columns[0], field="keys")
+        firsts = unpack("I", columns[1], field="stretches")
+        numbers = unpack("Q", columns[2], field="owners")
+        chunk._turns = unpack("Q", columns[3], field="turns")
+        chunk._counts = unpack("Q", columns[4], field="counts")
+        if not entry_count or not _ascends(chunk._keys):
+            raise ValueError(f"image {image.number}: its IDs are none, or do not ascend")
+        if not is_wide and base_ms + (chunk._keys[-1] >> _KEY_SEQ_BITS) > U64_MAX:
+            raise ValueError(f"image {image.number}: an ID of more than 128 bits")
+        if not firsts or firsts[0] or firsts[-1] >= entry_count or not _ascends(firsts):
+            raise ValueError(f"image {image.number}: its stretches do not hold its entries")
+        unknown = [number for number in numbers if number not in owners]
+        if unknown:
+            raise ValueError(f"image {image.number}: no consumer has the number {unknown[0]}")
+        chunk._froms = chunk._column([chunk._keys[first] for first in firsts])
+        chunk._owners = [owners[number] for number in numbers]
+        chunk.first = chunk.id_at(0)
+        return chunk
+
+    def enter(self) -> None:
+        """Tell the owners of a chunk that was decoded what they have in it."""
+        for (owner, _, _), first, end in self.values(0, len(self)):
+            owner.gain(self, end - first)
+
+
+def delivery_turn(delivered_ms: int, within: int) -> int:
+    """The turn of entries that were delivered then.
+
+    Args:
+        within: how many turns of that millisecond were given before; all from a number on are one.
+    """
+    # The clock is supposed to stop in the year 10889.
+    ms = delivered_ms if delivered_ms < _TURN_MS_MAX else _TURN_MS_MAX
+    return ms << _TURN_BITS | (within if within < _WITHIN_MAX else _WITHIN_MAX)
+
+
+def last_turn(delivered_ms: int) -> int:
+    """The highest turn of entries that were delivered then or before; also of negative times."""
+    return (delivered_ms + 1 << _TURN_BITS) - 1
+
+
+def _shown(owner: Owner, turn: int) -> tuple[Consumer | None, Millis]:
+    """Consumer and delivery time as clients see them."""
+    return (owner, Millis(turn >> _TURN_BITS)) if isinstance(owner, Consumer) else (None, Millis(0))
+
+
+_first: Final = attrgetter("first")
+
+
+def _base_for(lowest: StreamId) -> int:
+    return max(0, (lowest >> SEQ_BITS) - _REACH_MS)
+
+
+def _fit(base_ms: int | None, ids: Sequence[StreamId]) -> bool:
+    """Whether there are keys for these IDs, which ascend."""
+    if base_ms is None:
+        return True
+    lowest, highest = ids[0] >> SEQ_BITS, ids[-1] >> SEQ_BITS
+    if lowest < base_ms or highest - base_ms >= 2 * _REACH_MS:
+        return False
+    return not reduce(or_, ids) & _TOO_HIGH_SEQ
+
+
+def _ascends(numbers: Sequence[int]) -> bool:
+    return all(a < b for a, b in pairwise(numbers))
+
+
+def _wide(data: bytes) -> list[int]:
+    return [
+        int.from_bytes(data[at : at + _ID_BYTES], "little") for at in range(0, len(data), _ID_BYTES)
+    ]

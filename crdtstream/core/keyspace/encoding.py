@@ -1,0 +1,84 @@
+"""What the KEY part of a key says: everything small that is kept of it."""
+
+from crdtstream.core.checkpoint.contents import (
+    FloorContent,
+    GoneContent,
+    KeyContent,
+    LaneContent,
+    RegistersContent,
+    StreamContent,
+    StringContent,
+    StringValueContent,
+    id_content,
+    packed,
+)
+from crdtstream.core.checkpoint.key_parts import KeyPart
+from crdtstream.core.clock import Dot
+from crdtstream.core.ids import Millis
+from crdtstream.core.keyspace.floors import Floors
+from crdtstream.core.keyspace.keyspace import Keyspace
+from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
+from crdtstream.core.keyspace.strings import StringRegister
+from crdtstream.core.keyspace.tombstones import Tombstones
+from crdtstream.core.stream import Stream
+
+
+def encode_key(part: KeyPart, *, keys: Keyspace, tombstones: Tombstones, floors: Floors) -> bytes:
+    """All that is small of a key."""
+    key = part.key
+    stream, registers, string = (
+        keys.streams.get(key),
+        keys.registers.get(key),
+        keys.strings.get(key),
+    )
+    floor = floors.facts_of(key)
+    lost = None if stream is not None else keys.lost(key)
+    return packed(
+        KeyContent(
+            number=part.number,
+            key=key,
+            stream=None if stream is None else _stream(part, stream),
+            registers=None if registers is None else _registers(registers),
+            string=None if string is None else _string(part, string),
+            floor=None if floor is None else FloorContent(id_content(floor[0]), dict(floor[1])),
+            tombstones=[(group, dict(dots)) for group, dots in tombstones.of(key).items()],
+            gone=GoneContent(part.gone_order, dict(lost)) if lost else None,
+        )
+    )
+
+
+def _stream(part: KeyPart, stream: Stream) -> StreamContent:
+    return StreamContent(
+        order=part.stream_order,
+        lanes=[
+            LaneContent(region, lane.entries_added, id_content(lane.max_deleted_id))
+            for region, lane in stream.lanes.items()
+        ],
+        last_ids=[
+            (region, id_content(register.id), register.n)
+            for region, register in stream.last_ids.items()
+        ],
+        lost=dict(stream.lost),
+    )
+
+
+def _registers(registers: KeyRegisters) -> RegistersContent:
+    return RegistersContent(
+        expiry=_values(registers.expiry),
+        idmp_duration_s=list(registers.idmp_duration_s.values.items()),
+        idmp_maxsize=list(registers.idmp_maxsize.values.items()),
+    )
+
+
+def _values(register: MultiValue[Millis | None]) -> list[tuple[Dot, Millis | None]]:
+    return list(register.values.items())
+
+
+def _string(part: KeyPart, string: StringRegister) -> StringContent:
+    return StringContent(
+        order=part.string_order,
+        values=[
+            StringValueContent(dot, value.data, _values(value.expiry))
+            for dot, value in string.values()
+        ],
+    )

@@ -1,0 +1,233 @@
+"""Compaction: small neighbouring macro nodes become one larger one.
+
+Appends fill nodes of some 4 KiB, as Redis does, and every cut closes the last one.  On disk a node
+costs memory for what is known of it, and compresses the better the larger it is.  So before a cut
+closed neighbours are put together, as a log-structured merge tree would:
+
+    weights in KiB     … 128 128 | 80 | 40 | 12 | 3 4 3 4    what weighs half a full node stays
+                                                  └─────┘    four and more of a kind become one
+
+A merge takes the longest stretch of small nodes, up to the newest, of which none weighs more than a
+quarter of all; or, when together they would fill a node, all of them.  So an entry is written again
+a few times at most: each time its node becomes four times as heavy, or is full.
+
+Full nodes end where a block of the digest does (``blocks.py``), if one does near.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from typing import Final
+
+from crdtstream.core.ids import SEQ_BITS, StreamId
+from crdtstream.core.lanes.blocks import LONG, block_of
+from crdtstream.core.lanes.body import NodeColumns, narrow
+from crdtstream.core.lanes.columns import Names, NumberedRuns, widened
+from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.lanes.node import NO_EPOCH, MacroNode, State
+from crdtstream.core.lanes.rax import KEY_BYTES
+
+# A full node: whichever comes first.  1,600 entries are six blocks and a bit; so many of sensor
+# readings, of some 80 bytes, are to fit, as each node on disk takes a good 1,000 bytes of memory.
+FULL_BYTES: Final = 1 << 17
+FULL_ENTRIES: Final = 1600  # half of that, if they have idempotent ids, which take as long again
+# An entry without fields weighs so much that FULL_ENTRIES of them weigh FULL_BYTES.
+ENTRY_BYTES_MIN: Final = FULL_BYTES // FULL_ENTRIES
+SMALL_BYTES: Final = FULL_BYTES // 2
+GROWTH: Final = 4
+# How much heavier than a full node one may be, if it ends between blocks then.
+OVERWEIGHT: Final = 4
+# Of a longer stretch of small nodes the rest is for the next step.
+STRETCH_NODES_MAX: Final = 256
+STRETCH_BYTES_MAX: Final = 2 * FULL_BYTES
+
+
+def compact(limits: NodeLimits) -> bool:
+    """One step: put together one stretch of small nodes, if there is one.
+
+    Returns:
+        Whether there is more to be done.
+
+    Cost: some 1 to 2 ms, 3.5 ms where every entry has an idempotent id; no more than
+    STRETCH_BYTES_MAX are put together in one step.
+    What is on disk only is not put together, however small: it would have to be read, and what is
+    known of it takes the same memory as that of a large node.
+    """
+    while limits.small:
+        # The oldest first: what is left of a long stretch goes with what comes behind it.
+        node, _ = limits.small.popitem(last=False)
+        if not _is_small(node):
+            continue
+        stretch = _stretch(node)
+        for one in stretch:
+            limits.small.pop(one, None)
+        chosen = _chosen([_weight(one) for one in stretch])
+        if chosen:
+            _merge(stretch[-chosen:])
+            break
+    return bool(limits.small)
+
+
+def _weight(node: MacroNode) -> int:
+    return max(node.fields_bytes, ENTRY_BYTES_MIN * len(node) * (1 + node.has_idempotent))
+
+
+def _is_small(node: MacroNode) -> bool:
+    """Whether it is there to be put together with others."""
+    return (
+        node.counted_as in (State.WARM, State.PACKED)
+        and node.is_closed
+        and _weight(node) < SMALL_BYTES
+    )
+
+
+def _stretch(node: MacroNode) -> list[MacroNode]:
+    """The small nodes around one, in order."""
+    while (before := node.prev) is not None and _is_small(before):
+        node = before
+    stretch = [node]
+    weight = _weight(node)
+    while (after := node.next) is not None and _is_small(after):
+        stretch.append(after)
+        weight += _weight(after)
+        node = after
+        if len(stretch) == STRETCH_NODES_MAX or weight >= STRETCH_BYTES_MAX:
+            break
+    return stretch
+
+
+def _chosen(weights: list[int]) -> int:
+    """How many of them, from the end, are put together; 0: none."""
+    if sum(weights) >= FULL_BYTES:
+        return len(weights)
+    chosen = total = heaviest = 0
+    for count, weight in enumerate(reversed(weights), 1):
+        total += weight
+        heaviest = max(heaviest, weight)
+        if total >= GROWTH * heaviest:
+            chosen = count
+    return chosen
+
+
+# --- Putting together ---------------------------------------------------------------------------
+
+
+def _merge(stretch: list[MacroNode]) -> None:
+    """Replace neighbouring nodes by others with the same entries, as few as can be."""
+    columns = _joined(stretch)
+    has_names = columns.idempotent or columns.numbered
+    entries_max = FULL_ENTRIES // 2 if has_names else FULL_ENTRIES
+    cuts = _cuts(columns.n, columns.lengths, entries_max)
+    last = stretch[-1]
+    if len(cuts) > 1 and last.next is not None and _is_small(last.next):
+        # The rest goes with what comes behind, so that it may end between blocks: it has to be
+        # small, then.
+        start, stop = cuts[-1]
+        middle = (start + stop + 1) // 2
+        cuts[-1:] = [one for one in ((start, middle), (middle, stop)) if one[0] < one[1]]
+    pieces = [_piece(columns, start, stop) for start, stop in cuts]
+    merged: list[MacroNode] = []
+    for piece in pieces:
+        first_id = StreamId(piece.ms[0] << SEQ_BITS | piece.seq[0])
+        # The first key stays what it was, so that it is still below all that ever came in.
+        key = first_id.to_bytes(KEY_BYTES, "big") if merged else stretch[0].key
+        node = MacroNode(key, last.lane, NO_EPOCH)
+        node.added = len(piece.n)
+        node.put_columns(piece)
+        merged.append(node)
+    merged[-1].highest_removed_id = last.highest_removed_id
+    last.lane.replace(stretch, merged)
+
+
+def _joined(stretch: list[MacroNode]) -> NodeColumns:
+    ms, seq, lengths, arrivals = array("Q"), array("Q"), array("I"), array("Q")
+    n = array("Q")
+    fields = bytearray()
+    idempotent: Names = {}
+    numbered: NumberedRuns = []
+    for node in stretch:
+        ms += node.ms
+        seq += widened("Q", node.seq)
+        n += widened("Q", node.n)
+        lengths += widened("I", node.lengths)
+        fields += node.live_fields()
+        # At the seam the time may be the same; then it stands there once.
+        arrivals += node.arrivals[2 * (arrivals[-1:] == node.arrivals[1:2]) :]
+        idempotent |= node.idempotent or {}
+        numbered += node.numbered or []
+    starts = array("Q", accumulate(chain((0,), lengths)))
+    return NodeColumns(ms, seq, n, starts, lengths, fields, arrivals, idempotent, numbered)
+
+
+def _piece(columns: NodeColumns, start: int, stop: int) -> NodeColumns:
+    """Some of the entries, as the columns of a closed node."""
+    n: Sequence[int] = columns.n[start:stop]
+    first_n, last_n = n[0], n[-1]
+    if last_n - first_n + 1 == len(n):
+        n = range(first_n, last_n + 1)
+    begin, end = columns.starts[start], columns.starts[stop]
+    starts = [at - begin for at in columns.starts[start:stop]]
+    arrivals = columns.arrivals
+    arrived = arrivals[::2]
+    # The first piece has what came before its entries, the last one what came behind.
+    low = bisect_right(arrived, first_n) - 1 if start else 0
+    high = bisect_right(arrived, last_n) if stop < len(columns.n) else len(arrived)
+    kept = arrivals[2 * max(0, low) : 2 * high]
+    return NodeColumns(
+        array("Q", columns.ms[start:stop]),
+        narrow(columns.seq[start:stop]),
+        n,
+        narrow(starts),
+        narrow(columns.lengths[start:stop]),
+        columns.fields[begin:end],
+        kept,
+        {n: name for n, name in (columns.idempotent or {}).items() if first_n <= n <= last_n}
+        or None,
+        _runs_within(columns.numbered or [], first_n, last_n) or None,
+    )
+
+
+def _runs_within(runs: NumberedRuns, first_n: int, last_n: int) -> NumberedRuns:
+    within = []
+    for run_n, count, first in runs:
+        begin, end = max(run_n, first_n), min(run_n + count, last_n + 1)
+        if begin < end:
+            within.append((begin, end - begin, first.behind(begin - run_n)))
+    return within
+
+
+# --- Where nodes end ----------------------------------------------------------------------------
+
+
+def _cuts(n: Sequence[int], lengths: "array[int]", entries_max: int) -> list[tuple[int, int]]:
+    """Stretches of entries, each for a node."""
+    ends = list(accumulate(lengths, initial=0))
+    short = [one for one, length in zip(n, lengths, strict=True) if length < LONG]
+    cuts = []
+    start = 0
+    while start < len(n):
+        stop = _full_at(ends, start, FULL_BYTES, entries_max)
+        if stop < len(n):
+            furthest = _full_at(ends, start, OVERWEIGHT * FULL_BYTES, OVERWEIGHT * entries_max)
+            tries = chain(range(stop, start, -1), range(stop + 1, min(furthest, len(n) - 1) + 1))
+            stop = next((at for at in tries if _is_between_blocks(short, n[at])), stop)
+        cuts.append((start, stop))
+        start = stop
+    return cuts
+
+
+def _full_at(ends: list[int], start: int, bytes_max: int, entries_max: int) -> int:
+    """Where a node ends that begins at ``start``; it has one entry at least."""
+    by_bytes = bisect_right(ends, ends[start] + bytes_max) - 1
+    return max(start + 1, min(by_bytes, start + entries_max))
+
+
+def _is_between_blocks(short: list[int], n: int) -> bool:
+    """Whether no block has entries on both sides of a dot number, which is behind the seam.
+
+    Args:
+        short: dot numbers of all entries with short fields, ascending.
+    """
+    at = bisect_left(short, n)
+    return not 0 < at < len(short) or block_of(short[at - 1]) != block_of(short[at])

@@ -1,0 +1,337 @@
+"""Which macro nodes are in memory: what they take, which go first, and what is read ahead.
+
+               note_saved                 evict                     evict
+    changed ──────────────> saved, warm ─────────> packed ──────────────────> absent
+       ^                      │    ^                  │  ^                       │
+       └── a removal ─────────┘    └─ a column read ──┘  └─ arrive(image, …) ────┘
+
+One object of a replica, shared by all its lanes.  Of a node that is read only the flag ``used`` is
+set; whoever looks for room goes round the nodes that may leave, and one that was used since then
+stays for another round (second chance, as good as LRU and free for readers).
+
+Always so:
+  * Only a node whose image is in a checkpoint that was verified, as it is now, leaves memory.
+  * What was fetched stays until ``unpin``: a command that needs several images gets on, also where
+    memory is scarce.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from sys import getsizeof
+from typing import Final
+
+from crdtstream.core.lanes.body import encode_body
+from crdtstream.core.lanes.cold import ColdError
+from crdtstream.core.lanes.node import MacroNode, State
+from crdtstream.core.lanes.packing import pack
+
+# What is read ahead of the node that is needed, in bytes of fields: at first, and at most when a
+# reader goes on and on.
+AHEAD_BYTES: Final = 1 << 20
+AHEAD_BYTES_MAX: Final = 16 << 20
+# Scans whose place is remembered, so that the next fetch of theirs is larger.
+SCANS_REMEMBERED: Final = 64
+# A macro node's object and its share of the rax, as measured in CPython 3.11 on a 64-bit machine.
+NODE_BYTES: Final = 480
+HEADER_BYTES: Final = 500
+COLD: Final = (State.PACKED, State.ABSENT)
+_WARM: Final = State.WARM
+# An empty node's columns besides.
+OPENED_BYTES: Final = NODE_BYTES + 620
+# A run of numbered rows: two tuples and their numbers.
+RUN_BYTES: Final = 300
+
+
+class Residency:
+    """See the module's text.
+
+    Attributes:
+        warm_bytes, packed_bytes, absent_bytes: what macro nodes take in memory, by their state;
+            a node to which entries are appended counts as it was measured last.
+        absent_count, cold_count: nodes that are on disk only; those and the packed ones.
+        loader: reads the packed body of an image in place, for what must not fail; None: nothing
+            can be read so.
+        must_go_on: whether something has changed that cannot be taken back, so that what is read
+            now must not fail; the replica sets it.
+        loaded_inline: images that ``loader`` read.
+        fetched_count: images that arrived.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = [0] * len(State)
+        self.absent_count = 0
+        self.cold_count = 0
+        self.loader: Callable[[int], bytes] | None = None
+        self.must_go_on: Callable[[], bool] = _nothing_runs
+        self.loaded_inline = 0
+        self.fetched_count = 0
+        self._must_not_fail = 0
+        self._passing: dict[MacroNode, None] | None = None
+        # What may leave, in the order in which it is looked at; the keys are
+        # an ordered set.  Of a dict the first key is found in no time only while none went before
+        # it.
+        self._warm: OrderedDict[MacroNode, None] = OrderedDict()
+        self._packed: OrderedDict[MacroNode, None] = OrderedDict()
+        self._wanted: dict[int, MacroNode] = {}
+        self._pinned: set[int] = set()
+        # Where a scan will need the next image, and how much was read ahead for it.
+        self._scans: OrderedDict[MacroNode, int] = OrderedDict()
+
+    @property
+    def total_bytes(self) -> int:
+        """What all macro nodes take in memory."""
+        return sum(self._bytes)
+
+    @property
+    def warm_bytes(self) -> int:
+        return self._bytes[State.WARM]
+
+    @property
+    def packed_bytes(self) -> int:
+        return self._bytes[State.PACKED]
+
+    @property
+    def absent_bytes(self) -> int:
+        return self._bytes[State.ABSENT]
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether ``evict`` has something to choose from."""
+        return bool(self._warm or self._packed)
+
+    # --- Reading what is cold -----------------------------------------------------------------
+
+    def packed_of(self, node: MacroNode, *, back: bool) -> bytes:
+        """The packed columns of a node that is not warm.
+
+        Raises:
+            ColdError: they are on disk only.
+        """
+        if node.packed is not None:
+            return node.packed
+        if self.loader is None or not self.reads_in_place:
+            raise ColdError(self._images(node, back=back))
+        self.loaded_inline += 1
+        return self.loader(node.image)
+
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether what is needed now is read in place, as it must not fail."""
+        return self.loader is not None and (self._must_not_fail > 0 or self.must_go_on())
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """What is done in here must not fail: what it needs is read in place (``loader``)."""
+        self._must_not_fail += 1
+        try:
+            yield
+        finally:
+            self._must_not_fail -= 1
+
+    def demand(self, images: Sequence[int]) -> None:
+        """Go on only if these images, which are on disk only, can be read in place.
+
+        Raises:
+            ColdError: they cannot, and there are any.
+        """
+        if images and not (self._must_not_fail and self.loader):
+            raise ColdError(images)
+
+    @contextmanager
+    def passing(self, nodes: dict[MacroNode, None]) -> Iterator[None]:
+        """What is warmed in here is read once and goes first: who reads everything must not push
+        out what others read again and again.
+
+        Args:
+            nodes: those warmed by the same reader so far; a dict for a set.
+        """
+        self._passing = nodes
+        try:
+            yield
+        finally:
+            self._passing = None
+            for node in nodes:
+                node.used = False
+
+    def want(self, node: MacroNode) -> int:
+        """Say of an absent node that it is needed; tell its image."""
+        self._wanted[node.image] = node
+        return node.image
+
+    def _images(self, needed: MacroNode, *, back: bool) -> list[int]:
+        """The image of a node, and those that whoever needs it will need next."""
+        size = min(self._scans.pop(needed, AHEAD_BYTES // 2) * 2, AHEAD_BYTES_MAX)
+        images: list[int] = []
+        node: MacroNode | None = needed
+        left = size
+        while node is not None and node.cold is not None and left > 0:
+            if node.packed is None:
+                images.append(self.want(node))
+                left -= node.cold.fields_bytes
+            node = node.prev if back else node.next
+        if node is not None:
+            self._scans[node] = size
+            if len(self._scans) > SCANS_REMEMBERED:
+                self._scans.popitem(last=False)
+        return images
+
+    def arrive(self, image: int, packed: bytes) -> None:
+        """A fetched image is here.  Nothing happens if nobody has it any more."""
+        node = self._wanted.pop(image, None)
+        if node is None or node.image != image or not node.is_absent:
+            return
+        self.fetched_count += 1
+        self._pinned.add(image)
+        node.packed = packed
+        node.used = True
+        self._packed[node] = None
+        self.measure(node)
+
+    def unpin(self, images: Iterable[int]) -> None:
+        """Whoever waited for these images is done: they may leave again."""
+        for image in images:
+            self._pinned.discard(image)
+
+    # --- What the lanes tell ------------------------------------------------------------------
+
+    def note_opened(self, node: MacroNode) -> None:
+        """It is new and empty; what comes into it is counted when it is closed, or encoded."""
+        self._bytes[_WARM] += OPENED_BYTES
+        node.bytes_counted = OPENED_BYTES
+        node.counted_as = _WARM
+
+    def note_closed(self, node: MacroNode) -> None:
+        """Nothing will be appended to it any more.
+
+        How much the columns of numbers could still grow is guessed here, 1/32 of them, and
+        measured when it is encoded: nodes are closed by XADD.
+        """
+        if node.cold is not None or node.idempotent is not None or node.numbered is not None:
+            self.measure(node)
+            return
+        size = OPENED_BYTES + 33 * len(node.ms) + getsizeof(node.fields)
+        self._bytes[node.counted_as] -= node.bytes_counted
+        self._bytes[_WARM] += size
+        node.bytes_counted = size
+        node.counted_as = _WARM
+
+    def note_warm(self, node: MacroNode) -> None:
+        """Its columns are here again."""
+        self._packed.pop(node, None)
+        self._warm[node] = None
+        if self._passing is not None:
+            self._passing[node] = None
+        self.measure(node)
+
+    def note_changing(self, node: MacroNode) -> None:
+        """It is about to change: no image has it any more as it is."""
+        node.is_encoded = False
+        self._warm.pop(node, None)
+
+    def forget(self, node: MacroNode) -> None:
+        """No lane has it any more."""
+        state = node.counted_as
+        self._count(node, State.NOT, 0)
+        if state is State.WARM:
+            if node.is_encoded:
+                self._warm.pop(node, None)
+        elif state is State.PACKED:
+            self._packed.pop(node, None)
+        elif state is State.ABSENT:
+            self._wanted.pop(node.image, None)
+
+    def measure(self, node: MacroNode) -> None:
+        """Count it as it is now."""
+        self._count(node, _state(node), memory_of(node))
+
+    def _count(self, node: MacroNode, state: State, size: int) -> None:
+        before = node.counted_as
+        self._bytes[before] -= node.bytes_counted
+        self._bytes[state] += size
+        if state is not before:
+            self.absent_count += (state is State.ABSENT) - (before is State.ABSENT)
+            self.cold_count += (state in COLD) - (before in COLD)
+        node.bytes_counted = size
+        node.counted_as = state
+
+    # --- Leaving memory -----------------------------------------------------------------------
+
+    def note_saved(self, node: MacroNode, image: int) -> None:
+        """A checkpoint that was verified has this image of the node: it may leave memory.
+
+        Nothing happens if the node has changed meanwhile.
+        """
+        if node.image == image and node.is_encoded and node.counted_as is State.WARM:
+            self._warm[node] = None
+
+    def evict(self, size: int) -> int:
+        """Have nodes leave, those first that were not read for long, until so much is free.
+
+        Columns are packed, and what is packed leaves memory, whichever takes more at present.
+
+        Returns:
+            How many bytes became free; fewer than were asked for if nothing else may leave.
+
+        Cost: some 0.3 ms for a large node that is packed.
+        """
+        freed = 0
+        # Twice round both: the first time it may be that each of them was used.
+        tries = 2 * (len(self._warm) + len(self._packed))
+        while freed < size and tries and (self._warm or self._packed):
+            tries -= 1
+            packs = not self._packed or (self._warm and self.warm_bytes >= self.packed_bytes)
+            queue = self._warm if packs else self._packed
+            node, _ = queue.popitem(last=False)
+            if node.used or node.image in self._pinned:
+                node.used = False
+                queue[node] = None
+                continue
+            before = node.bytes_counted
+            self._pack(node) if queue is self._warm else self._drop(node)
+            freed += before - node.bytes_counted
+        return freed
+
+    def drop_all(self) -> None:
+        """Have all leave that may, whenever it was read."""
+        for node in list(self._warm):
+            self._pack(node)
+        for node in list(self._packed):
+            self._drop(node)
+
+    def _pack(self, node: MacroNode) -> None:
+        self._warm.pop(node, None)
+        body = encode_body(node)
+        node.take_columns(node.header(body_bytes=len(body)), pack(body))
+        self._packed[node] = None
+        self.measure(node)
+
+    def _drop(self, node: MacroNode) -> None:
+        self._packed.pop(node, None)
+        node.packed = None
+        self.measure(node)
+
+
+def _nothing_runs() -> bool:
+    return False
+
+
+def _state(node: MacroNode) -> State:
+    if node.cold is None:
+        return State.WARM
+    return State.ABSENT if node.packed is None else State.PACKED
+
+
+def memory_of(node: MacroNode) -> int:
+    """Bytes of memory that a macro node takes, its share of the rax included."""
+    if node.cold is not None:
+        return NODE_BYTES + HEADER_BYTES + (0 if node.packed is None else getsizeof(node.packed))
+    columns = (node.ms, node.seq, node.n, node.starts, node.lengths, node.fields, node.arrivals)
+    size = NODE_BYTES + sum(map(getsizeof, columns))
+    if node.idempotent is not None:
+        size += getsizeof(node.idempotent)
+        for name in node.idempotent.values():
+            size += getsizeof(name) + getsizeof(name.producer) + getsizeof(name.id)
+    if node.numbered is not None:
+        size += RUN_BYTES * len(node.numbered)
+    return size

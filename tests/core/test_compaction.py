@@ -1,0 +1,111 @@
+"""Compaction: what becomes of small nodes, how often, and where the large ones end."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, make_id
+from crdtstream.core.lanes.blocks import LONG, block_of
+from crdtstream.core.lanes.compaction import FULL_BYTES, FULL_ENTRIES, compact
+from crdtstream.core.lanes.lane import Lane, NodeLimits
+from crdtstream.core.lanes.reading import digest_of
+from tests.cold_nodes import freeze, save
+
+
+def filled(limits: NodeLimits, count: int, *, size: int = 26, first_n: int = 1) -> Lane:
+    lane = Lane(RegionId(1), limits)
+    append(lane, range(first_n, first_n + count), size)
+    return lane
+
+
+def append(lane: Lane, ns: range, size: int = 26) -> None:
+    for n in ns:
+        lane.append(make_id(n, 1), n, bytes([n % 251]) * size, Millis(n))
+
+
+def compact_all(limits: NodeLimits) -> None:
+    while compact(limits):
+        pass
+
+
+def entries(lane: Lane) -> Iterator[tuple[int, bytes]]:
+    for entry_id, node, index in lane.scan(ID_MIN, ID_MAX):
+        yield entry_id, bytes(node.fields_at(index))
+
+
+@pytest.mark.parametrize("size", [1, 26, 200, LONG - 1, LONG, 1200, 70_000])
+def test_large_nodes_end_between_blocks(size: int) -> None:
+    limits = NodeLimits()
+    lane = filled(limits, 4000 if size < 2000 else 20, size=size, first_n=77)
+    before = list(entries(lane))
+    digest = digest_of(lane)
+    save(limits)
+    compact_all(limits)
+    assert list(entries(lane)) == before
+    assert digest_of(lane) == digest
+    nodes = list(lane.macro_nodes())[:-2]
+    assert nodes
+    for node in nodes:
+        after = node.next
+        assert after is not None
+        assert size >= LONG or block_of(node.last_n) != block_of(after.first_n)
+        assert len(node) <= FULL_ENTRIES
+        assert node.fields_bytes <= max(FULL_BYTES, size)
+        assert node.fields_bytes > FULL_BYTES // 3 or len(node) > FULL_ENTRIES // 2
+
+
+def test_the_digest_of_cold_nodes_needs_no_entries() -> None:
+    limits = NodeLimits()
+    lane = filled(limits, 4000)
+    digest = digest_of(lane)
+    save(limits)
+    append(lane, range(4001, 4002))
+    expected = digest_of(lane)
+    save(limits)
+    compact_all(limits)
+    freeze(limits)
+    assert limits.residency.absent_count == lane.macro_node_count
+    assert digest_of(lane) == expected != digest
+    assert limits.residency.fetched_count == 0
+
+
+def test_an_entry_is_written_again_a_few_times_at_most() -> None:
+    """A cut after every few entries: the worst that can happen to a lane."""
+    limits = NodeLimits()
+    lane = Lane(RegionId(1), limits)
+    written = 0
+    count = 12_000
+    for first_n in range(1, count, 10):
+        append(lane, range(first_n, first_n + 10))
+        compact_all(limits)
+        cut = limits.changes.cut()
+        while (taken := cut.take()) is not None:
+            written += len(taken[0])  # type: ignore[arg-type]
+        cut.finish()
+    assert written < 6 * count
+    assert lane.macro_node_count < 30
+
+
+def test_the_end_of_a_lane_is_left_alone() -> None:
+    limits = NodeLimits(entries_max=2)
+    lane = filled(limits, 9)
+    compact_all(limits)
+    tail = lane.tail
+    assert tail is not None
+    assert [len(node) for node in lane.macro_nodes()] == [8, 1]
+    lane.append(make_id(10, 1), 10, b"x", Millis(10))
+    assert lane.tail is tail
+
+
+def test_nothing_is_appended_to_a_merged_node() -> None:
+    limits = NodeLimits(entries_max=0, bytes_max=0)
+    lane = Lane(RegionId(1), limits)
+    for n in range(1, 9):
+        append(lane, range(n, n + 1))
+        save(limits)
+    compact_all(limits)
+    append(lane, range(9, 10))
+    assert [len(node) for node in lane.macro_nodes()] == [8, 1]
+    lane.remove(make_id(9, 1), n_max=9)
+    append(lane, range(10, 11))
+    assert [len(node) for node in lane.macro_nodes()] == [8, 1]

@@ -1,0 +1,138 @@
+"""Checkpoints of a region in a test, a step at a time, and what must be in them."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from crdtstream.core.checkpoint.contents import GroupContent, packed, unpacked
+from crdtstream.core.checkpoint.parts import Cut, Image, Kind, Part
+from crdtstream.core.ids import Millis
+from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.packing import pack
+from crdtstream.core.replica import Replica
+
+# An image without its number.
+Content = tuple[int, int, int, bytes, bytes]
+
+
+class Checkpoints:
+    """The checkpoints of one folder.
+
+    Attributes:
+        images: of the newest one, by number.
+        records: how many records of the log it has.
+    """
+
+    def __init__(self) -> None:
+        self.images: dict[int, Image] = {}
+        self.records = 0
+        self._cut: Cut | None = None
+        self._written: dict[int, Image] = {}
+        self._nodes: list[tuple[MacroNode, int]] = []
+        self._cut_records = 0
+        self._expected: set[Content] = set()
+
+    @property
+    def is_running(self) -> bool:
+        return self._cut is not None
+
+    @property
+    def left(self) -> int:
+        """How many parts the running one has still to write."""
+        assert self._cut is not None
+        return self._cut.left
+
+    def begin(self, replica: Replica, records: int) -> None:
+        """Cut; the log has so many records, and the replica has lived through all of them."""
+        assert self._cut is None
+        self._written, self._nodes = {}, []
+        self._cut_records = records
+        self._cut = replica.cut()
+        self._expected = {_durable(self._content(part)) for part in parts_of(replica)}
+
+    def write(self, count: int) -> None:
+        """Write some of the parts that the cut has."""
+        assert self._cut is not None
+        for _ in range(count):
+            taken = self._cut.take()
+            if taken is None:
+                return
+            part, image = taken
+            self._written[image.number] = image
+            if isinstance(part, MacroNode):
+                self._nodes.append((part, image.number))
+
+    def finish(self, replica: Replica) -> None:
+        """Write the others, commit, and see that the checkpoint has what there was at the cut."""
+        assert self._cut is not None
+        while self._cut.left:
+            self.write(1)
+        for number in self._cut.replaced():
+            del self.images[number]
+        self.images |= self._written
+        self.records = self._cut_records
+        self._cut.finish()
+        self._cut = None
+        written = {_durable(image[1:]) for image in self.images.values()}
+        assert written == self._expected
+        for node, number in self._nodes:
+            replica.residency.note_saved(node, number)
+        replica.residency.loader = self.load
+
+    def abandon(self) -> None:
+        """The disk refused."""
+        if self._cut is not None:
+            self._cut.abandon()
+            self._cut = None
+
+    def load(self, number: int) -> bytes:
+        return pack(self.images[number].body)
+
+    def restore(self, replica: Replica) -> None:
+        """The process ended; another one begins with the newest checkpoint."""
+        self._cut = None
+        replica.residency.loader = self.load
+        if self.images:
+            replica.restore(
+                image._replace(body=b"") if image.kind is Kind.NODE else image
+                for image in self.images.values()
+            )
+
+    def wipe(self) -> None:
+        """The folder is gone."""
+        self.images, self.records, self._cut = {}, 0, None
+
+    def _content(self, part: Part) -> Content:
+        if isinstance(part, MacroNode):
+            if part.cold is not None:
+                return self.images[part.image][1:]
+            was_encoded = part.is_encoded
+            encoded = part.encode()
+            part.is_encoded = was_encoded
+        else:
+            encoded = part.encode()
+        return (part.kind, *encoded)
+
+
+def _durable(content: Content) -> Content:
+    """Without when consumers were last seen: that changes without a record, so nobody notes it."""
+    kind, owner, lane, head, body = content
+    if kind is Kind.GROUP:
+        group = unpacked(head, GroupContent)
+        consumers = [msgspec.structs.replace(one, seen_ms=Millis(0)) for one in group.consumers]
+        head = packed(msgspec.structs.replace(group, consumers=consumers))
+    return kind, owner, lane, head, body
+
+
+def parts_of(replica: Replica) -> Iterator[Part]:
+    """Everything that a checkpoint has, whether it changed or not."""
+    state = replica._state
+    yield state.root
+    yield from state.parts
+    yield from state.parts.producers()
+    for stream in state.keys.streams.values():
+        for lane in stream.lanes.values():
+            yield from lane.macro_nodes()
+        for group in stream.groups.values():
+            yield group
+            yield from group.pel.chunks()

@@ -1,0 +1,131 @@
+"""What a checkpoint has is the state at its cut, byte for byte, whatever happens until it is
+written; and a region that begins with one goes on as if it had never ended."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
+
+from crdtstream.core.checkpoint.contents import ContentError
+from crdtstream.core.ids import IdMode
+from tests.conftest import examples
+from tests.harness.regions import Node
+from tests.rules.test_convergence import LINES, Regions
+
+LINES_OF_A_STEP = st.lists(LINES, min_size=2, max_size=8)
+
+
+class Checkpoints(Regions):
+    """As ``Regions``, and the first region makes checkpoints all the time.
+
+    At the end of each its images are compared with what there was at the cut
+    (``tests/harness/checkpoints.py``).  A crash begins with the newest, and lives through the log
+    behind it.
+    """
+
+    @initialize(mode=st.sampled_from([IdMode.STRICT, IdMode.LIBERAL]))
+    def start(self, mode: IdMode) -> None:
+        super().start(mode)
+
+    @rule(
+        before=LINES_OF_A_STEP,
+        between=st.lists(st.tuples(LINES, st.integers(0, 3)), max_size=6),
+        end=st.sampled_from(["finish", "finish", "finish", "abandon", "crash", "leave"]),
+        data=st.data(),
+    )
+    def checkpoint(
+        self,
+        before: list[str],
+        between: list[tuple[str, int]],
+        end: str,
+        data: st.DataObject,
+    ) -> None:
+        """Changes, a cut, more changes while it is written, and its end."""
+        node = self.nodes[0]
+        if node.checkpoints.is_running:
+            node.checkpoints.finish(node.replica)
+        self.transaction(0, before, data)
+        node.replica.compact(lambda: False)
+        node.cut()
+        for line, parts in between:
+            node.checkpoints.write(parts)
+            self.transaction(0, [line], data)
+        if end == "finish":
+            node.checkpoints.finish(node.replica)
+            node.replica.residency.drop_all()
+        elif end == "abandon":
+            node.checkpoints.abandon()
+        elif end == "crash":
+            self.crash(0)
+
+    @rule()
+    def crash_at_once(self) -> None:
+        self.crash(0)
+
+
+def test_keys_and_groups_keep_their_order() -> None:
+    node = Node(1)
+    for key in ("b", "c", "a"):
+        node.run(f"XADD {key} 1-1 f v", f"XGROUP CREATE {key} z 0", f"XGROUP CREATE {key} y 0")
+    node.run("DEL c", "SET s v", "XADD c 2-1 f v")
+    before = [node("KEYS *"), node("XINFO GROUPS a")]
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    node.restart()
+    assert [node("KEYS *"), node("XINFO GROUPS a")] == before
+
+
+def test_a_checkpoint_writes_what_changed_and_nothing_else() -> None:
+    node = Node(1)
+    for key in range(20):
+        node.run(f"XADD k{key} 1-1 f v")
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    node.run("XADD k7 2-1 f v")
+    node.cut()
+    # The root, the key, and the new node; the old one of the lane is as it was.
+    assert node.checkpoints.left == 3
+    node.checkpoints.finish(node.replica)
+    node.cut()
+    assert node.checkpoints.left == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "PEXPIRE k 100000",
+        "XSETID k 9-9",
+        "SET other v",
+        "XGROUP DESTROY k g",
+        "DEL k",
+        "XDEL k 1-1",
+    ],
+)
+def test_what_changes_a_key_is_in_the_next_checkpoint(line: str) -> None:
+    """What there is then is compared when the checkpoint is finished."""
+    node = Node(1)
+    node.run("XADD k 1-1 f v", "XADD k 2-1 f v", "XGROUP CREATE k g 0")
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    node.run(line)
+    before = node.digest
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    node.restart()
+    assert node.digest == before
+
+
+def test_a_checkpoint_of_another_region_is_refused() -> None:
+    node = Node(1)
+    node.run("XADD k 1-1 f v")
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    with pytest.raises(ContentError, match="region 1"):
+        Node(2).replica.restore(node.checkpoints.images.values())
+
+
+# Seconds on a quiet machine; the bound is for a busy one.
+TestCheckpoints = pytest.mark.timeout(900)(Checkpoints.TestCase)
+TestCheckpoints.settings = settings(
+    max_examples=examples(200), stateful_step_count=20, deadline=None
+)
