@@ -20,7 +20,7 @@ Always so:
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, Protocol, TypeVar
 
@@ -28,6 +28,8 @@ from crdtstream.commands.command import Command
 from crdtstream.commands.reply import Blocked, CommandError, Reply, Status
 from crdtstream.commands.table import COMMANDS
 from crdtstream.core.ids import Millis
+from crdtstream.core.issuing.issuer import TrialEndedError
+from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.replica import Replica
 from crdtstream.database.channels import Channels
 from crdtstream.database.dispatch import AnyCommand, Dispatch
@@ -43,6 +45,10 @@ from crdtstream.database.writes import OpenWrites
 
 T = TypeVar("T")
 QUEUED: Final = Status(b"QUEUED")
+UNREADABLE: Final = (
+    "entries cannot be read from disk: {}; nothing has changed: look after the disk, or stop the "
+    "node and run crdtstream fsck, and try again"
+)
 # Outside of transactions a batch is closed when it has grown beyond this.
 BATCH_BYTES_TARGET: Final = 16 << 20
 
@@ -88,6 +94,13 @@ class WriteLimit(Protocol):
         """The client is gone."""
 
 
+class Fullness(Protocol):
+    """Who has no room for more data; see ``region/room.py``."""
+
+    def refuse(self) -> CommandError:
+        """Count a command that would add data; its error."""
+
+
 class Database:
     """The commands of all clients on one replica.
 
@@ -98,8 +111,12 @@ class Database:
         pause: which commands are postponed at present; the shell sets it, and when it is over
             calls ``serve_all``.
         limit: asked before each write while a bound on what lags holds; the region sets it.
+        full: there is no room for more data: commands flagged ``denyoom`` are refused; None: there
+            is.  The region sets it.
         statistics: what ran, and how long it took by ``clock``.
         clock: nanoseconds that pass; the shell sets it.  Without one nothing takes any time.
+        ask_for: has images read from disk; the shell sets it.  Given what to call when the first
+            of them is there, and tells why not, if that was just tried for him and failed.
         slow_ns, on_slow: told of each command that took at least this long.
         on_call: told of each command just before it runs (MONITOR), and of EXEC after it.
         channels: who listens to what; the shell says there how to tell them.
@@ -110,8 +127,10 @@ class Database:
         self.fault: str | None = None
         self.pause: Pause | None = None
         self.limit: WriteLimit | None = None
+        self.full: Fullness | None = None
         self.statistics = Statistics()
         self.clock: Callable[[], int] = _no_clock
+        self.ask_for: Callable[[Sequence[int], Callable[[], None]], str | None] = _nothing_is_cold
         self.slow_ns = sys.maxsize
         self.on_slow: Callable[[Session, Handler, list[bytes], int], None] | None = None
         self.on_call: Callable[[Session, list[bytes]], None] | None = None
@@ -190,6 +209,8 @@ class Database:
 
         Raises:
             PostponedError: CLIENT PAUSE stops it, or it is throttled.
+            ColdError: it needs entries that are on disk only.  Nothing has happened; call it again
+                when they are there.
 
         Source: the order of the checks is Redis's processCommand.
         """
@@ -210,6 +231,8 @@ class Database:
             return self._refusals.wrong_arity(session, handler)
         if handler.needs_auth and not session.authenticated:
             return self._refusals.refuse(session, CommandError(NO_AUTH), handler)
+        if self.full is not None and (handler.adds or _adds_by_exec(session, handler)):
+            return self._no_room(self.full, session, handler)
         if self.fault is not None and (handler.writes or self._asks_for_health(session, handler)):
             return self._refusals.refuse(session, CommandError(f"MISCONF {self.fault}"), handler)
         if (
@@ -224,10 +247,11 @@ class Database:
             held_back = self._queue_or_postpone(session, handler, argv)
             if held_back is not None:
                 return held_back
-        if self.limit is not None and handler.is_limited:
+        if self.limit is not None and handler.is_limited and session.admitted is not argv:
             refusal = self._limited(self.limit, session, handler, now)
             if refusal is not None:
                 return refusal
+            session.admitted = argv
         reply = self._run(handler, session, now, argv)
         if handler.writes and self.replica.open_bytes > BATCH_BYTES_TARGET:
             # A pipeline must not grow a batch that no disk and no peer takes.
@@ -237,25 +261,58 @@ class Database:
             return WAITING
         return reply
 
-    def change(self, now: Millis, change: Callable[[Replica, Millis], T], *, writes: int = 1) -> T:
+    def call_in_place(self, session: Session, now: Millis, argv: list[bytes]) -> Reply | Waiting:
+        """As ``call``; entries that are on disk only are read in place, while all others wait."""
+        with self.replica.residency.in_place():
+            return self.call(session, now, argv)
+
+    def refuse_unreadable(self, session: Session, argv: list[bytes], reason: str) -> CommandError:
+        """Answer a command whose entries cannot be read from disk."""
+        handler = self._spelled.get(argv[0]) or self._dispatch.find(argv)
+        assert isinstance(handler, Handler)
+        error = self.unreadable(handler, reason)
+        if handler.name == b"exec":
+            self._transactions.end(session)
+            error = CommandError(f"EXECABORT Transaction discarded because of: {error.text}")
+        return self._refusals.refuse(session, error, handler)
+
+    def unreadable(self, handler: Handler, reason: str) -> CommandError:
+        """The error of a command whose entries cannot be read from disk."""
+        return CommandError(f"IOERR {UNREADABLE.format(reason)}")
+
+    def change(
+        self,
+        now: Millis,
+        change: Callable[[Replica, Millis], T],
+        *,
+        writes: int = 1,
+        adds: bool = False,
+    ) -> T:
         """Change the replica for a program that does not speak Redis's protocol.
 
         Args:
             writes: how many it counts as while what lags is bounded.  A program that is to be
                 throttled waits before it asks.
+            adds: it adds data.
 
         Raises:
             CommandError: writes are refused; nothing has changed then.  Or what ``change`` raises.
+            ColdError: entries are needed that are on disk only; nothing has changed.
         """
         if self.fault is not None:
             raise self._note_refusal(f"MISCONF {self.fault}")
+        if adds and self.full is not None:
+            raise self._note_refusal(self.full.refuse().text)
         limit = self.limit
         if limit is not None and not limit.throttles and not limit.admits(0, writes, now):
             raise self._note_refusal(limit.refuse(writes, now))
         self.replica.advance(now)
         if self.replica.touched:
             self._transactions.note_changed(self.replica.touched)
-        result = change(self.replica, now)
+        try:
+            result = change(self.replica, now)
+        finally:
+            self.replica.note_settled()
         if self.replica.open_bytes > BATCH_BYTES_TARGET:
             self.replica.seal(now)
         return result
@@ -288,6 +345,11 @@ class Database:
         acknowledged, and when something of a peer was applied."""
         return self._serving.settle_acks(now)
 
+    def serve_fetched(self, now: Millis) -> list[Served]:
+        """Serve those whose entries were read from disk, or could not be: to be called when
+        ``ask_for`` has called them."""
+        return self._serving.serve_fetched(now)
+
     def serve_all(self, now: Millis) -> list[Served]:
         """Try all blocked commands again: to be called when CLIENT PAUSE is over."""
         return self._serving.serve_all(now)
@@ -317,6 +379,7 @@ class Database:
         self.replica.advance(now)
         if self.fault is None:
             self.replica.expire_due()
+        self.replica.note_settled()
         return self.settle(now) + self._serving.serve_due(now) + self.settle(now)
 
     def unblock(self, session_id: int, *, with_error: bool) -> Served | None:
@@ -389,13 +452,22 @@ class Database:
             reason = f"EXECABORT Transaction discarded because of: {reason}"
         return self._refusals.refuse(session, CommandError(reason), handler)
 
+    def _no_room(self, full: Fullness, session: Session, handler: Handler) -> CommandError:
+        """Refuse what would add data."""
+        error = full.refuse()
+        if handler.name == b"exec":
+            self._transactions.end(session)
+            error = CommandError(f"EXECABORT Transaction discarded because of: {error.text}")
+        return self._refusals.refuse(session, error, handler)
+
     # --- Running ------------------------------------------------------------------------------
 
     def _run(
         self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
     ) -> Reply | Blocked:
         """Run a command and note that it ran, unless it is Blocked; an error is a value."""
-        if self.on_call is not None and handler.monitored:
+        if self.on_call is not None and handler.monitored and session.shown is not argv:
+            session.shown = argv
             self.on_call(session, argv)
         clock = self.clock
         on_replica = handler.on_replica
@@ -411,6 +483,9 @@ class Database:
                 reply = handler.on_session(session, now, argv)
         except CommandError as error:
             reply = self.note_failure(handler, error)
+        except ColdError:
+            self._check_unchanged(handler)
+            raise
         ns = clock() - started
         if reply.__class__ is Blocked:
             self._blocked_ns = ns
@@ -420,6 +495,34 @@ class Database:
         if ns >= self.slow_ns or len(samples) >= SAMPLES_MAX:
             self._note_rarely(handler, session, argv, ns)
         return reply
+
+    def look_ahead(
+        self, session: Session, now: Millis, queue: Iterable[tuple[Handler, list[bytes]]]
+    ) -> None:
+        """Read what a transaction will read of the entries that are stored, as far as that is known
+        before it runs.
+
+        Raises:
+            ColdError: some is on disk only.
+        """
+        replica = self.replica
+        if not replica.residency.absent_count:
+            return
+        images: dict[int, None] = {}
+        with replica.on_trial():
+            for handler, argv in queue:
+                try:
+                    if handler.on_replica is not None:
+                        handler.on_replica(replica, now, argv)
+                    elif handler.name == b"xread":
+                        assert handler.on_session is not None
+                        handler.on_session(session.reading_aside(), now, argv)
+                except ColdError as error:
+                    images.update(dict.fromkeys(error.images))
+                except (CommandError, TrialEndedError):
+                    continue
+        if images:
+            raise ColdError(list(images))
 
     def run_queued(
         self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
@@ -445,6 +548,7 @@ class Database:
     def note_failure(self, handler: Handler, error: CommandError) -> CommandError:
         """A command answers an error."""
         handler.stats.failed += 1
+        self.replica.note_settled()
         self.statistics.note_error(error.text)
         # A value from here on.  Its traceback would keep the frames that it came through, and they
         # keep what the command had in hand: a cycle that only the garbage collector ends.
@@ -460,10 +564,20 @@ class Database:
             reply = waiter.blocked.retry(self.replica, now)
         except CommandError as error:
             reply = self.note_failure(waiter.handler, error)
-        waiter.ns += self.clock() - started
+        except ColdError:
+            self._check_unchanged(waiter.handler)
+            raise
+        finally:
+            waiter.ns += self.clock() - started
         if waiter.handler.writes:
             self._note_write(waiter.session)
         return reply
+
+    def _check_unchanged(self, handler: Handler) -> None:
+        """A command needs entries that are on disk: it must not have changed anything (I10)."""
+        assert not self.replica.has_unsettled_changes, (
+            f"{handler.name.decode()} changed something before it read"
+        )
 
     def note_end(self, waiter: Waiter) -> None:
         """A blocked command has run to its end."""
@@ -475,6 +589,19 @@ def _queued_writes(session: Session) -> int:
     if session.queue is None or session.queue_broken or session.dirty:
         return 0
     return sum(handler.is_limited for handler, _ in session.queue)
+
+
+def _nothing_is_cold(_images: Sequence[int], _go_on: Callable[[], None]) -> str | None:
+    raise AssertionError("without a shell that reads from disk nothing leaves memory")
+
+
+def _adds_by_exec(session: Session, handler: Handler) -> bool:
+    """Whether it is an EXEC that will run something which adds data."""
+    return (
+        handler.name == b"exec"
+        and session.queue is not None
+        and any(queued.adds for queued, _ in session.queue)
+    )
 
 
 def _no_clock() -> int:

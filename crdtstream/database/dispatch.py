@@ -90,6 +90,7 @@ def _handler(command: AnyCommand, stats: CallStatistics) -> Handler:
         writes=bool(flags & {"write", "names_dots", "runs_script"}),
         is_limited=(bool(flags & {"write", "runs_script"}) and "despite_lag" not in flags)
         or command.name == b"exec",
+        adds="denyoom" in flags,
         needs_auth="no_auth" not in flags,
         immediate="immediate" in flags,
         no_multi="no_multi" in flags,

@@ -4,22 +4,27 @@ A blocked command is tried again when one of its keys changes, when its time to 
 when a peer acknowledges.  It ends with an answer, or when its own time is over:
 
     keys changed ── settle ──────┐
-    a peer's ack ── settle_acks ─┼──> try again ──> answered: served, and forgotten
-    the clock ───── expire ──────┘         └──────> still Blocked: waits on
+    a peer's ack ── settle_acks ─┼──> try again ─┬> answered: served, and forgotten
+    the clock ───── expire ──────┤       ^       ├> still Blocked: waits on
+    read from disk, serve_fetched┘       └───────┴> needs entries that are on disk: they are read
 
 Always so:
   * Blocked clients are served in the order in which they began to wait.
   * A WATCH is tripped before those who wait for the same key are served.
   * ``replica.touched`` is empty afterwards.
+  * Who needs entries that are read from disk keeps its place: nobody behind it who waits for one of
+    its keys is served before it.
 
 The host (``Database``) runs the commands; nothing here knows what a command does.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from crdtstream.commands.reply import Blocked, CommandError, Reply, Wants
 from crdtstream.core.ids import Millis
+from crdtstream.core.lanes.cold import TRIES_MAX, ColdError
 from crdtstream.core.replica import Replica
 from crdtstream.database.session import Handler, Session
 from crdtstream.database.transactions import Transactions
@@ -47,6 +52,12 @@ class Host(Protocol):
     def note_failure(self, handler: Handler, error: CommandError) -> CommandError:
         """Count an error that a command answers."""
 
+    def ask_for(self, images: Sequence[int], go_on: Callable[[], None]) -> str | None:
+        """Have images read from disk; why not, if that was just tried and failed."""
+
+    def unreadable(self, handler: Handler, reason: str) -> CommandError:
+        """The error of a command whose entries cannot be read from disk."""
+
     def note_end(self, waiter: Waiter) -> None:
         """Count a blocked command that has run to its end."""
 
@@ -62,6 +73,8 @@ class Serving:
         self._host = host
         self._transactions = transactions
         self.waiting = WaitingRoom()
+        # Those whose entries are read from disk, by their order of arrival.
+        self._cold: dict[int, Waiter] = {}
 
     # --- What wakes them ----------------------------------------------------------------------
 
@@ -103,12 +116,28 @@ class Serving:
             self._host.note_end(waiter)
         return served
 
+    def serve_fetched(self, now: Millis) -> list[Served]:
+        """Try those whose entries were read from disk, and those who stand behind them."""
+        fetched = [waiter for waiter in self._cold.values() if not waiter.is_cold]
+        if not fetched:
+            return []
+        for waiter in fetched:
+            del self._cold[waiter.seq]
+        keyless = [waiter for waiter in fetched if not waiter.blocked.keys]
+        keys = sorted({key for waiter in fetched for key in waiter.blocked.keys})
+        served = self._serve(keyless + self.waiting.of_keys(keys), now)
+        for waiter in fetched:
+            if self.waiting.of(waiter.session.id) is waiter:
+                # Its time may have come meanwhile, or be over.
+                self.waiting.keep(waiter, waiter.blocked)
+        return served + self.settle(now)
+
     def unblock(self, session_id: int, *, with_error: bool) -> Served | None:
         """See ``Database.unblock``."""
         waiter = self.waiting.of(session_id)
         if waiter is None:
             return None
-        self.waiting.remove(waiter)
+        self._remove(waiter)
         reply: Reply
         if with_error:
             reply = self._host.note_failure(waiter.handler, CommandError(UNBLOCKED))
@@ -121,7 +150,11 @@ class Serving:
         """The client is gone: it waits no more."""
         waiter = self.waiting.of(session_id)
         if waiter is not None:
-            self.waiting.remove(waiter)
+            self._remove(waiter)
+
+    def _remove(self, waiter: Waiter) -> None:
+        self.waiting.remove(waiter)
+        self._cold.pop(waiter.seq, None)
 
     # --- Serving ------------------------------------------------------------------------------
 
@@ -151,16 +184,51 @@ class Serving:
                 # Not by the clock, either: it is tried again when the pause is over.
                 waiting.keep(waiter, replace(waiter.blocked, retry_at=None))
                 continue
-            reply = host.try_again(waiter, now)
+            if self._cold and self._stands_behind(waiter):
+                # Tried again when those before it were.
+                waiting.keep(waiter, replace(waiter.blocked, retry_at=None))
+                continue
+            reply = self._try_again(waiter, now)
+            if reply is None:
+                continue
             if isinstance(reply, Blocked):
                 waiting.keep(waiter, reply)
                 if wants is not None:
                     found_empty[wants] = reply.retry_at
             else:
-                waiting.remove(waiter)
+                self._remove(waiter)
                 host.note_end(waiter)
                 served.append((waiter.session, reply))
         return served
+
+    def _try_again(self, waiter: Waiter, now: Millis) -> Reply | Blocked | None:
+        """Run a blocked command once more; None: its entries are read from disk first."""
+        host = self._host
+        try:
+            reply = host.try_again(waiter, now)
+        except ColdError as error:
+            if waiter.tries >= TRIES_MAX:
+                with host.replica.residency.in_place():
+                    return host.try_again(waiter, now)
+            reason = host.ask_for(error.images, waiter.note_fetched)
+        else:
+            waiter.tries = 0
+            return reply
+        if reason is not None:
+            return host.unreadable(waiter.handler, reason)
+        waiter.tries += 1
+        waiter.is_cold = True
+        self._cold[waiter.seq] = waiter
+        return None
+
+    def _stands_behind(self, waiter: Waiter) -> bool:
+        """Whether somebody before it, whose entries are read from disk, waits for one of its
+        keys."""
+        keys = waiter.blocked.keys
+        return any(
+            seq < waiter.seq and any(key in keys for key in cold.blocked.keys)
+            for seq, cold in self._cold.items()
+        )
 
     def _last_answer(self, waiter: Waiter, now: Millis) -> Reply:
         """A reader gets its null; WAIT, which waits for no key, counts once more."""

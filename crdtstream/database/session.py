@@ -35,6 +35,7 @@ class Handler:
         writes: refused while the disk refuses (flags ``write``, ``names_dots``, ``runs_script``).
         is_limited: waits or is refused while too much lags (``write`` and ``runs_script`` without
             ``despite_lag``, and EXEC for what was queued).
+        adds: refused while there is no room for more data (``denyoom``).
         needs_auth: refused until the client has authenticated (all without ``no_auth``).
         immediate: runs inside MULTI, where others are queued (EXEC, DISCARD, QUIT …).
         no_multi: refused inside MULTI.
@@ -52,6 +53,7 @@ class Handler:
     on_session: "RunSessionCommand | None"
     writes: bool
     is_limited: bool
+    adds: bool
     needs_auth: bool
     immediate: bool
     no_multi: bool
@@ -87,6 +89,8 @@ class Session:
         library: what CLIENT SETINFO said.
         talk: whether replies are sent; the shell keeps to it.
         closing: QUIT or CLIENT KILL; the shell hangs up after the reply.
+        admitted, shown: the command that a bound on what lags last let through, and the one that
+            MONITOR last told of.  They may be run again: what it needed was on disk.
         given: what XREAD gave it, where it is not to skip anything; None: nothing yet.
     """
 
@@ -107,7 +111,14 @@ class Session:
     library: dict[bytes, bytes] = field(default_factory=dict)
     talk: Talk = Talk.ON
     closing: bool = False
+    admitted: list[bytes] | None = None
+    shown: list[bytes] | None = None
     given: GivenReplies | None = None
+
+    def reading_aside(self) -> "Session":
+        """A client that reads as this one would, and leaves no trace of it."""
+        given = None if self.given is None else self.given.copied()
+        return Session(self.id, protocol=self.protocol, given=given)
 
 
 RunSessionCommand: TypeAlias = Callable[[Session, Millis, list[bytes]], Reply | Blocked]

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.core.ids import Millis
+from crdtstream.core.replica import Replica
 from crdtstream.database.session import Handler, RunSessionCommand, Session, SessionCommand
 
 # A transaction is one record of the log and one message to the peers, who would not take more than
@@ -25,6 +26,14 @@ class Host(Protocol):
 
     fault: str | None
     on_call: Callable[[Session, list[bytes]], None] | None
+
+    @property
+    def replica(self) -> Replica: ...
+
+    def look_ahead(
+        self, session: Session, now: Millis, queue: Iterable[tuple[Handler, list[bytes]]]
+    ) -> None:
+        """Read what the commands will read, as far as that is known; ColdError if it is on disk."""
 
     def run_queued(
         self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
@@ -77,7 +86,14 @@ class Transactions:
         return OK
 
     def _exec(self, session: Session, now: Millis, argv: list[bytes]) -> Reply:
-        """EXEC: run the transaction, and tell monitors of it after what it ran."""
+        """EXEC: run the transaction, and tell monitors of it after what it ran.
+
+        Raises:
+            ColdError: it needs entries that are on disk only; nothing has happened.
+        """
+        if session.queue and not (session.queue_broken or session.dirty):
+            # Before anything is changed: a transaction must not be half run.
+            self._host.look_ahead(session, now, session.queue)
         try:
             return self._run_transaction(session, now)
         finally:
@@ -116,7 +132,11 @@ class Transactions:
             )
         session.in_exec = True
         try:
-            return [self._host.run_queued(handler, session, now, argv) for handler, argv in queue]
+            # What one command did may have another one read what was not looked for.
+            with self._host.replica.residency.in_place():
+                return [
+                    self._host.run_queued(handler, session, now, argv) for handler, argv in queue
+                ]
         finally:
             session.in_exec = False
 

@@ -24,6 +24,8 @@ class Waiter:
         deadline: None is without end.
         argv: the command as it came.
         ns: how long it has run so far, without the waiting.
+        is_cold: its entries are read from disk.
+        tries: how often its entries were read from disk.
         scheduled_at, generation: when it is to be woken, and which entry of the heap says so;
             entries of earlier generations are stale.
     """
@@ -35,6 +37,8 @@ class Waiter:
     deadline: Millis | None
     argv: list[bytes]
     ns: int
+    is_cold: bool = False
+    tries: int = 0
     scheduled_at: Millis | None = None
     generation: int = 0
 
@@ -43,6 +47,10 @@ class Waiter:
         """When something is to be done for it although no key changes."""
         times = [at for at in (self.deadline, self.blocked.retry_at) if at is not None]
         return min(times, default=None)
+
+    def note_fetched(self) -> None:
+        """Its entries were read from disk, or could not be."""
+        self.is_cold = False
 
 
 class WaitingRoom:
@@ -143,6 +151,8 @@ class WaitingRoom:
     def take_due(self, now: Millis) -> tuple[list[Waiter], list[Waiter]]:
         """Those to be tried again, and those whose time is over, which are removed.
 
+        One whose entries are read from disk may yet get its answer: it stays until it was tried.
+
         Both by time, and of one time by arrival.
         """
         retried = []
@@ -150,7 +160,10 @@ class WaitingRoom:
         while (when := self.next_time()) is not None and when <= now:
             waiter = self._by_session[heappop(self._times)[-1]]
             waiter.scheduled_at = None
-            if waiter.deadline is not None and waiter.deadline <= now:
+            is_over = waiter.deadline is not None and waiter.deadline <= now
+            if waiter.is_cold:
+                continue
+            if is_over:
                 self.remove(waiter)
                 expired.append(waiter)
             else:

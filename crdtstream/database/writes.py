@@ -20,11 +20,15 @@ class OpenWrites:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._sessions: list[Session] = []
+        # Every write looks at these.
+        self._vv = replica.vv
+        self._region = replica.region
+        self._note_settled = replica.note_settled
 
     def note(self, session: Session) -> None:
         """The client has run a command that writes."""
-        session.wrote_n = self._replica.issued
-        if self._replica.has_open_changes and not session.has_open_write:
+        session.wrote_n = self._vv.get(self._region, 0)
+        if self._note_settled() and not session.has_open_write:
             session.has_open_write = True
             self._sessions.append(session)
 
@@ -33,13 +37,17 @@ class OpenWrites:
         if session.has_open_write:
             replica = self._replica
             replica.issue_frontiers()
+            replica.note_settled()
             session.wrote_n = replica.issued
             # Without an open section, what it wrote was sealed within this tick.
             session.wrote_record = replica.record_count + replica.has_open_section
 
     def note_sealed(self) -> None:
-        """The open section has ended: its acknowledgements are measured, and it is a record."""
-        if not self._sessions:
+        """The open section has ended: its acknowledgements are measured, and it is a record.
+
+        But for such as need entries from disk: who waits for those waits on.
+        """
+        if not self._sessions or self._replica.has_open_changes:
             return
         for session in self._sessions:
             session.has_open_write = False

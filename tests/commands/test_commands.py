@@ -3,6 +3,7 @@
 import pytest
 
 from crdtstream.core.ids import IdMode
+from crdtstream.core.lanes.compaction import compact
 from tests.harness.regions import Node, sync
 from tests.harness.replies import list_of, of_type
 
@@ -80,6 +81,23 @@ def test_approximate_trimming_on_each_add_keeps_whole_nodes() -> None:
     node = Node(1)
     node.run(*[f"XADD x MAXLEN ~ 555 {ms} f v" for ms in range(1, 1001)])
     assert node("XLEN x") == 600
+
+
+def test_approximate_trimming_takes_what_it_took_before_nodes_were_put_together() -> None:
+    node = filled(1000)
+    limits = node.replica.node_limits
+    while compact(limits):
+        pass
+    stream = node.replica.stream(b"x")
+    assert stream is not None
+    assert stream.lanes[node.replica.region].macro_node_count == 2
+    for trimming, left in [
+        ("MAXLEN ~ 555", 600),
+        ("MINID ~ 620", 400),
+        ("MAXLEN ~ 0 LIMIT 150", 300),
+    ]:
+        node.run(f"XTRIM x {trimming}")
+        assert node("XLEN x") == left
 
 
 def test_the_limit_of_approximate_trimming_bounds_one_command() -> None:

@@ -134,4 +134,4 @@ def _beyond(lane: Lane, n: int) -> Iterator[Found]:
 
 
 def _has_beyond(lane: Lane, n: int) -> bool:
-    return lane.tail is not None and lane.tail.n[-1] > n
+    return lane.tail is not None and lane.tail.last_n > n

@@ -9,10 +9,10 @@ from crdtstream.core.clock import Dot
 from crdtstream.core.effects import IdempotentId, Mode
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
-from crdtstream.core.groups.progress import Nack
+from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
 from crdtstream.core.intervals import Intervals
-from crdtstream.core.lanes.lane import MacroNode
+from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.producers.idempotency import Collapsed
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -145,8 +145,9 @@ def _string_values(replica: Replica, key: bytes) -> Reply:
 def _group(group: Group, region: RegionId, entry_id: StreamId, now: Millis) -> Reply:
     state = state_of(group, region, entry_id)
     pairs: list[tuple[Reply, Reply]] = [(b"state", state.value)]
-    if state is State.PENDING:
-        pairs += _pending(group.lanes[region].pel[entry_id], now)
+    nack = group.progress(region).pel.get(entry_id)
+    if nack is not None:
+        pairs += _pending(nack, now)
     if state is State.UNDELIVERED:
         pairs.append((b"handed-out-by", _who_hands_out(group.mode, region)))
     return RespMap(pairs)

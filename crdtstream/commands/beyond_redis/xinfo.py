@@ -47,7 +47,7 @@ def _group(stream: Stream, region: RegionId, name: bytes) -> Reply:
             (b"name", name),
             (b"consumers", len(group.consumers)),
             (b"pending", group.pending_count),
-            (b"nacked-count", len(group.unowned)),
+            (b"nacked-count", group.unowned_count),
             (b"entries-read", group.entries_read(stream.lanes)),
             (b"lag", lag(stream, group)),
             (b"undelivered", undelivered_count(region, stream, group)),

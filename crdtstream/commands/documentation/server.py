@@ -41,6 +41,12 @@ ACL|WHOAMI
     Tells as which user this connection is logged in.
     O(1)
 
+BGSAVE [SCHEDULE@3.2.2]
+    since 1.0.0; flags admin noscript no_async_loading
+    Begins a checkpoint in the background.
+    O(1)
+    3.2.2: SCHEDULE.
+
 COMMAND
     since 2.8.13; arity -1; flags loading stale @connection; tips nondeterministic_output_order
     Describes all commands.
@@ -150,6 +156,11 @@ INFO [section...]
     Describes the server: versions, counters, memory, regions.
     O(1)
     7.0.0: Takes several sections.
+
+LASTSAVE
+    since 1.0.0; flags loading stale fast @admin @dangerous; tips nondeterministic_output
+    Tells when the last checkpoint was written.
+    O(1)
 
 LATENCY
     since 2.8.13
@@ -261,6 +272,11 @@ ROLE
     since 2.8.12; flags noscript loading stale fast @admin @dangerous
     Tells the server's role in replication.
     O(1)
+
+SAVE
+    since 1.0.0; flags admin noscript no_async_loading no_multi
+    Writes a checkpoint, and answers when that is done.
+    O(N) for N bytes that changed since the last one.
 
 SHUTDOWN [save-selector: NOSAVE | SAVE] [NOW@7.0.0] [FORCE@7.0.0] [ABORT@7.0.0]
     since 1.0.0; flags admin noscript loading stale no_multi allow_busy

@@ -87,6 +87,7 @@ def xclaim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     require_home(replica.region, key, name, group)
     min_idle = max(0, integer(argv[4], error="ERR Invalid min-idle-time argument for XCLAIM"))
     ids, options = _claim_arguments(argv, now)
+    replica.read_entries(stream, ids)
     claimed = _Claimed()
     replies: list[Reply] = []
     for entry_id in ids:
@@ -203,6 +204,8 @@ def xautoclaim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     stream, group = group_or_error(replica, key, name)
     require_home(replica.region, key, name, group)
 
+    if replica.residency.absent_count:
+        replica.read_entries(stream, [nack.id for nack in islice(group.pending_from(start), count)])
     claimed = _Claimed()
     replies: list[Reply] = []
     deleted: list[Reply] = []

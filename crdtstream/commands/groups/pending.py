@@ -22,7 +22,8 @@ from crdtstream.commands.lookup import group_or_error, group_or_none
 from crdtstream.commands.reply import CommandError, Null, Reply
 from crdtstream.core.effects import Ack, Release
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.progress import DELIVERY_COUNT_MAX, Nack
+from crdtstream.core.groups.pel_chunk import Nack
+from crdtstream.core.groups.progress import DELIVERY_COUNT_MAX
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -39,13 +40,14 @@ def xack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     if found is None:
         return 0
     _, group = found
-    ids: dict[RegionId, list[StreamId]] = {}
-    for entry_id in sorted(set(strict_ids(argv[3:]))):
-        for region, progress in group.lanes.items():
-            if entry_id in progress.pel:
-                ids.setdefault(region, []).append(entry_id)
+    named = sorted(set(strict_ids(argv[3:])))
+    ids: dict[RegionId, tuple[StreamId, ...]] = {}
+    for region, progress in group.lanes.items():
+        pending = progress.pel.among(named)
+        if pending:
+            ids[region] = tuple(pending)
     if ids:
-        replica.note(Ack(key, name, {region: tuple(lane_ids) for region, lane_ids in ids.items()}))
+        replica.note(Ack(key, name, ids))
     return sum(len(lane_ids) for lane_ids in ids.values())
 
 
@@ -75,8 +77,7 @@ def xpending(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         consumer = group.consumers.get(argv[at + 3])
         if consumer is None:
             return []
-        pel = consumer.pel
-        nacks = (pel[place] for place in pel.irange((start, RegionId(0))))
+        nacks = consumer.nacks(start)
     else:
         nacks = group.pending_from(start)
     replies: list[Reply] = []
@@ -94,12 +95,12 @@ def _summary(group: Group) -> Reply:
         return [0, None, None, Null.ARRAY]
     pels = [progress.pel for progress in group.lanes.values() if progress.pel]
     consumers: list[Reply] = [
-        [name, b"%d" % len(consumer.pel)]
+        [name, b"%d" % consumer.pending_count]
         for name, consumer in group.consumers.items()
-        if consumer.pel
+        if consumer.pending_count
     ]
-    lowest = min(pel.keys()[0] for pel in pels)
-    highest = max(pel.keys()[-1] for pel in pels)
+    lowest = min(pel.first_id for pel in pels)
+    highest = max(pel.last_id for pel in pels)
     return [total, format_id(lowest), format_id(highest), consumers]
 
 

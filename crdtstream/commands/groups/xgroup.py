@@ -140,7 +140,7 @@ def delete_consumer(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     consumer = group.consumers.get(argv[4])
     if consumer is None:
         return 0
-    pending = len(consumer.pel)
+    pending = consumer.pending_count
     replica.note(DeleteConsumer(argv[2], argv[3], argv[4]))
     return pending
 

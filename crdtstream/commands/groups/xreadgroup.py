@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain, islice, takewhile
+from itertools import chain, islice
 from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import shown, strict_id
@@ -15,7 +15,8 @@ from crdtstream.commands.streams.read_options import ReadOptions, parse_read
 from crdtstream.commands.streams.xread import answer_or_block
 from crdtstream.core.effects import Claim, Deliver, Redeliver
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.progress import Nack, once_more
+from crdtstream.core.groups.pel_chunk import Nack
+from crdtstream.core.groups.progress import once_more
 from crdtstream.core.ids import ID_MAX, Millis, RegionId, StreamId, format_id
 from crdtstream.core.lanes.lane import Found
 from crdtstream.core.replica import Replica
@@ -95,6 +96,8 @@ def _read_group(
         if above is None:
             require_home(replica.region, key, options.group, group)
         groups.append((stream, group))
+    if replica.residency.absent_count and _changes_before_it_reads(wanted, groups, options):
+        _look_ahead(replica, now, wanted, groups, options)
     budget = options.budget()
     answers: list[tuple[bytes, Reply]] = []
     for (key, above), (stream, group) in zip(wanted, groups, strict=True):
@@ -110,6 +113,51 @@ def _read_group(
         if entries is not None:
             answers.append((key, entries))
     return PerKey(answers) if answers else Null.ARRAY
+
+
+def _changes_before_it_reads(
+    wanted: list[_Wanted], groups: list[tuple[Stream, Group]], options: ReadOptions
+) -> bool:
+    return (
+        len(wanted) > 1
+        or options.claim_ms is not None
+        or any(options.consumer not in group.consumers for _, group in groups)
+    )
+
+
+def _look_ahead(
+    replica: Replica,
+    now: Millis,
+    wanted: list[_Wanted],
+    groups: list[tuple[Stream, Group]],
+    options: ReadOptions,
+) -> None:
+    """Read what will be handed out, of all keys, before anything changes.
+
+    Raises:
+        ColdError: some is on disk only.
+    """
+    budget = options.budget()
+    for (key, above), (stream, group) in zip(wanted, groups, strict=True):
+        if budget is not None:
+            budget.begin_stream(key)
+        found: Iterator[Found] = iter(())
+        if above is not None:
+            consumer = group.consumers.get(options.consumer)
+            if consumer is not None:
+                nacks = consumer.nacks(StreamId(above + 1))
+                pending = (stream.find(nack.id) for nack in nacks)
+                found = chain.from_iterable(pending)
+        else:
+            found = group.undelivered(lanes_handed_out(replica.region, stream, group))
+            if options.claim_ms is not None:
+                # The first one also tells a reader who finds none when to come again.
+                next(_present(stream, iter(group.longest_idle())), None)
+                idle = (place for _, place in _idle(stream, group, now, options.claim_ms))
+                found = chain(idle, found)
+        for entry_id, _, node, index in islice(found, options.count):
+            if budget is not None and not budget.take(encode_entry(entry_id, node, index)):
+                break
 
 
 # --- New entries --------------------------------------------------------------------------------
@@ -206,10 +254,9 @@ def _idle(
 ) -> Iterator[tuple[Nack, Found]]:
     """Pending entries that are still there and to be claimed, in this order."""
     group.note_idle_claims()
-    old = takewhile(
-        lambda nack: max(0, now - nack.delivered_ms) >= min_idle_ms, group.longest_idle()
-    )
-    return _present(stream, chain(group.unowned.values(), old))
+    # A delivery time may lie in the future, where a clock was set back; that is 0 ms idle.
+    latest = now - min_idle_ms if min_idle_ms else None
+    return _present(stream, chain(group.unowned(), group.longest_idle(latest)))
 
 
 def _present(stream: Stream, nacks: Iterator[Nack]) -> Iterator[tuple[Nack, Found]]:
@@ -231,7 +278,7 @@ def _next_claim(wanted: list[_Wanted], options: ReadOptions, replica: Replica) -
             continue
         stream, group = found
         group.note_idle_claims()
-        for nack, _ in _present(stream, iter(group.longest_idle())):
+        for nack, _ in _present(stream, group.longest_idle()):
             times.append(Millis(nack.delivered_ms + options.claim_ms))
             break
     return min(times, default=None)
@@ -255,10 +302,14 @@ def _history(
     None if there are some, but no room in the reply.
     """
     assert options.group is not None
-    pel = group.consumers[options.consumer].pel
+    # A command on trial has not made the consumer.
+    consumer = group.consumers.get(options.consumer)
+    if consumer is None:
+        return []
+    nacks = consumer.nacks(StreamId(above + 1))
     entries: list[Reply] = []
     ids: dict[RegionId, list[StreamId]] = {}
-    for entry_id, region in islice(pel.irange((StreamId(above + 1), RegionId(0))), options.count):
+    for entry_id, region, *_ in islice(nacks, options.count):
         entry = entry_or_null(stream, region, entry_id)
         is_there = isinstance(entry, Encoded)
         if budget is not None:

@@ -78,11 +78,7 @@ def idletime(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 def _last_use(stream: Stream) -> Millis | None:
     """When the latest entry that is still there came, or a consumer was last seen."""
-    arrivals = [
-        Millis(lane.tail.arrivals[-1])
-        for lane in stream.lanes.values()
-        if lane.tail is not None and lane.tail.arrivals
-    ]
+    arrivals = [lane.tail.last_arrival for lane in stream.lanes.values() if lane.tail is not None]
     seen = (
         consumer.seen_ms
         for group in stream.groups.values()

@@ -137,7 +137,9 @@ def xdelex(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     removed = _Removed()
     deleted: set[StreamId] = set()
     replies: list[Reply] = []
-    for entry_id in strict_ids(texts):
+    ids = strict_ids(texts)
+    replica.read_entries(stream, ids)
+    for entry_id in ids:
         lanes = () if entry_id in deleted else _lanes_of(stream, entry_id)
         if policy is ReferencePolicy.ACKED and not _may_go(replica, stream, lanes, entry_id):
             replies.append(_REFERENCED)
@@ -217,6 +219,8 @@ def xackdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         if lanes:
             acked[entry_id] = lanes
     if acked:
+        # Before anything changes: what is deleted is looked for below.
+        replica.read_entries(stream, sorted(acked))
         replica.note(Ack(key, name, _by_lane(acked)))
 
     removed = _Removed()

@@ -5,7 +5,8 @@ from itertools import islice
 
 from crdtstream.commands.reply import Encoded, Null, Reply
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, RegionId, StreamId, format_id
-from crdtstream.core.lanes.lane import Found, MacroNode
+from crdtstream.core.lanes.lane import Found
+from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.stream import Stream
 
 

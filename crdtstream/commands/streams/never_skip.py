@@ -76,6 +76,13 @@ class GivenReplies:
     def __init__(self) -> None:
         self._by_key: OrderedDict[bytes, deque[_Given]] = OrderedDict()
 
+    def copied(self) -> "GivenReplies":
+        """One that goes on from here by itself."""
+        copy = GivenReplies()
+        for key, replies in self._by_key.items():
+            copy._by_key[key] = replies.copy()
+        return copy
+
     def note(self, key: bytes, given: _Given) -> None:
         replies = self._by_key.get(key)
         if replies is None:
@@ -295,7 +302,7 @@ def _beyond(stream: Stream, had: VersionVector) -> Iterator[Found]:
     lanes = [
         _beyond_in_lane(lane, had.get(region, 0))
         for region, lane in stream.lanes.items()
-        if lane.tail is not None and lane.tail.n[-1] > had.get(region, 0)
+        if lane.tail is not None and lane.tail.last_n > had.get(region, 0)
     ]
     return lanes[0] if len(lanes) == 1 else merge(*lanes)
 

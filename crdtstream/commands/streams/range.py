@@ -85,12 +85,15 @@ def xdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     if stream is None:
         return 0
     found: dict[RegionId, list[StreamId]] = {}
-    for entry_id in sorted(set(strict_ids(argv[2:]))):
+    ids = sorted(set(strict_ids(argv[2:])))
+    replica.read_entries(stream, ids)
+    for entry_id in ids:
         for _, region, _, _ in stream.find(entry_id):
             found.setdefault(region, []).append(entry_id)
     if found:
-        replica.issue(Remove(key, {region: tuple(ids) for region, ids in found.items()}))
-    return sum(len(ids) for ids in found.values())
+        by_lane = {region: tuple(lane_ids) for region, lane_ids in found.items()}
+        replica.issue(Remove(key, by_lane))
+    return sum(map(len, found.values()))
 
 
 def xtrim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:

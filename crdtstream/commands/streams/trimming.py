@@ -1,16 +1,19 @@
 """Trimming: which entries MAXLEN or MINID ask to remove, and the words in which they are asked.
 
 Exact trimming removes the lowest IDs over all lanes.  Approximate trimming (``~``) removes whole
-macro nodes only, the one with the lowest first ID next, and never more than was asked for.
+macro nodes only, the one with the lowest first ID next, and never more than was asked for.  A node
+that compaction made counts as the nodes that its entries would fill: what ``~`` leaves too much is
+less than one of those, as in Redis.
 
 With DELREF and ACKED entries go one by one, by ID.  Of a macro node that ``~`` would remove ACKED
 takes what it may, and goes on to the next.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
+from itertools import accumulate, islice
+from typing import Final, NamedTuple
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer, strict_id
 from crdtstream.commands.lookup import stream_or_none
@@ -24,7 +27,8 @@ from crdtstream.commands.streams.delete_policies import (
 from crdtstream.core.effects import Trim
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
-from crdtstream.core.lanes.lane import MacroNode
+from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -154,10 +158,29 @@ def trim(replica: Replica, key: bytes, trimming: Trimming) -> int:
     return before - stream.length
 
 
-def _plan(stream: Stream, trimming: Trimming) -> dict[RegionId, StreamId]:
-    """Per lane the highest ID that goes; a lane that loses nothing is left out."""
+def look_ahead(replica: Replica, key: bytes, trimming: Trimming) -> None:
+    """Read what ``trim`` will read once one more entry is there.
+
+    Raises:
+        ColdError: it is on disk only.
+    """
+    stream = stream_or_none(replica, key)
+    if stream is None or not replica.residency.absent_count:
+        return
+    if trimming.policy is not ReferencePolicy.KEEPREF:
+        _plan_ids(stream, trimming, alone=replica.is_alone, more=1)
+    elif up_to := _plan(stream, trimming, more=1):
+        replica.look_ahead(Trim(key, up_to))
+
+
+def _plan(stream: Stream, trimming: Trimming, *, more: int = 0) -> dict[RegionId, StreamId]:
+    """Per lane the highest ID that goes; a lane that loses nothing is left out.
+
+    Args:
+        more: so many entries more than there are.
+    """
     if trimming.approximate:
-        return _plan_nodes(stream, trimming)
+        return _plan_nodes(stream, trimming, more=more)
     if trimming.minid is not None:
         return {
             region: StreamId(trimming.minid - 1)
@@ -165,88 +188,200 @@ def _plan(stream: Stream, trimming: Trimming) -> dict[RegionId, StreamId]:
             if lane.length and lane.first_id < trimming.minid
         }
     assert trimming.maxlen is not None
-    excess = stream.length - trimming.maxlen
+    excess = stream.length + more - trimming.maxlen
     if excess <= 0:
         return {}
-    up_to: dict[RegionId, StreamId] = {}
-    for entry_id, region, _, _ in stream.scan():
+    return _plan_exactly(stream, excess)
+
+
+def _plan_exactly(stream: Stream, excess: int) -> dict[RegionId, StreamId]:
+    """Where the first ``excess`` entries end in each lane.
+
+    Cost: O(macro nodes that go, and entries of two nodes of each lane).  What lies in whole nodes
+    goes without being read.
+    """
+    up_to, left = _surely_first(stream, excess)
+    start = StreamId(max(up_to.values(), default=ID_MIN) + 1)
+    for entry_id, region, _, _ in stream.scan(start) if left else ():
         up_to[region] = entry_id
-        excess -= 1
-        if not excess:
+        left -= 1
+        if not left:
             break
     return up_to
 
 
-def _plan_nodes(stream: Stream, trimming: Trimming) -> dict[RegionId, StreamId]:
-    nodes = _Nodes(stream, trimming)
+def _surely_first(stream: Stream, excess: int) -> tuple[dict[RegionId, StreamId], int]:
+    """Some of the first ``excess`` entries: all up to the end of some macro node, in all lanes.
+
+    The end is the last one for which even whole nodes in place of those in which it falls, in the
+    other lanes, would not be too many.
+
+    Returns:
+        The last of them in each lane that has any, and how many of ``excess`` are left.
+    """
+    heads = {lane.region: lane.head for lane in stream.lanes.values() if lane.head is not None}
+    whole = 0
+    end: StreamId | None = None
+    while heads:
+        region, node = min(heads.items(), key=lambda head: head[1].last_id)
+        whole += len(node)
+        cut = sum(
+            len(other)
+            for lane, other in heads.items()
+            if lane != region and other.first_id <= node.last_id
+        )
+        if whole + cut > excess:
+            whole -= len(node)
+            break
+        end = node.last_id
+        if node.next is None:
+            del heads[region]
+        else:
+            heads[region] = node.next
+    if end is None:
+        return {}, excess
+    up_to: dict[RegionId, StreamId] = {}
+    for lane in stream.lanes.values():
+        node_or_none = heads.get(lane.region)
+        index = 0 if node_or_none is None else node_or_none.index_from(StreamId(end + 1))
+        before = lane.tail if node_or_none is None else node_or_none.prev
+        if node_or_none is not None and index:
+            up_to[lane.region] = node_or_none.id_at(index - 1)
+            whole += index
+        elif before is not None:
+            up_to[lane.region] = before.last_id
+    return up_to, excess - whole
+
+
+def _plan_nodes(stream: Stream, trimming: Trimming, *, more: int) -> dict[RegionId, StreamId]:
+    nodes = _Nodes(stream, trimming, more=more)
     up_to: dict[RegionId, StreamId] = {}
     while (found := nodes.next_whole()) is not None:
-        lane, node = found
-        nodes.take(lane, node, len(node))
-        up_to[lane] = node.last_id
+        lane, piece = found
+        nodes.take(lane, piece, len(piece))
+        up_to[lane] = piece.last_id
     return up_to
+
+
+class _Piece(NamedTuple):
+    """Entries that ``~`` removes together: a macro node, or a part of a large one."""
+
+    node: MacroNode
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def first_id(self) -> StreamId:
+        return self.node.id_at(self.start) if self.start else self.node.first_id
+
+    @property
+    def last_id(self) -> StreamId:
+        node = self.node
+        return node.last_id if self.stop == len(node) else node.id_at(self.stop - 1)
+
+    @property
+    def highest_id(self) -> StreamId:
+        """The highest ID that was ever put in, also if its entry is gone."""
+        return self.node.highest_id if self.stop == len(self.node) else self.last_id
 
 
 class _Nodes:
     """The macro nodes of all lanes, the one with the lowest first ID next, as ``~`` sees them."""
 
-    def __init__(self, stream: Stream, trimming: Trimming) -> None:
-        self._heads: dict[RegionId, MacroNode] = {
-            lane.region: lane.head for lane in stream.lanes.values() if lane.head is not None
+    def __init__(self, stream: Stream, trimming: Trimming, *, more: int) -> None:
+        self._heads: dict[RegionId, _Piece] = {
+            lane.region: _Piece(lane.head, 0, len(lane.head))
+            for lane in stream.lanes.values()
+            if lane.head is not None
         }
+        self._limits = {lane.region: lane.limits for lane in stream.lanes.values()}
         self._trimming = trimming
-        self._length = stream.length
+        self._length = stream.length + more
         self._removed = 0
 
-    def next_whole(self) -> tuple[RegionId, MacroNode] | None:
-        """The next node, if all of it may go."""
+    def next_whole(self) -> tuple[RegionId, _Piece] | None:
+        """The next node, if all of it may go, or what would be the first node of a large one."""
         heads = self._heads
         if not heads:
             return None
         if len(heads) == 1:
-            ((lane, node),) = heads.items()
+            ((lane, piece),) = heads.items()
         else:
-            lane, node = min(heads.items(), key=lambda head: (head[1].first_id, head[0]))
-        trimming = self._trimming
-        if trimming.limit and self._removed + len(node) > trimming.limit:
+            lane, piece = min(heads.items(), key=lambda head: (head[1].first_id, head[0]))
+        if self._may_go(piece):
+            return lane, piece
+        if not self._may_go_in_part(piece):
             return None
-        if trimming.maxlen is not None:
-            goes = self._length - len(node) >= trimming.maxlen
-        else:
-            goes = node.highest_id < (trimming.minid or ID_MIN)
-        return (lane, node) if goes else None
+        piece = _first_node_of(piece, self._limits[lane])
+        return (lane, piece) if self._may_go(piece) else None
 
-    def take(self, lane: RegionId, node: MacroNode, removed: int) -> None:
+    def _may_go(self, piece: _Piece) -> bool:
+        trimming = self._trimming
+        if trimming.limit and self._removed + len(piece) > trimming.limit:
+            return False
+        if trimming.maxlen is not None:
+            return self._length - len(piece) >= trimming.maxlen
+        return piece.highest_id < (trimming.minid or ID_MIN)
+
+    def _may_go_in_part(self, piece: _Piece) -> bool:
+        """Whether its first entry may go: if not, its entries need not be looked at."""
+        trimming = self._trimming
+        if trimming.limit and self._removed >= trimming.limit:
+            return False
+        if trimming.maxlen is not None:
+            return self._length > trimming.maxlen
+        return piece.first_id < (trimming.minid or ID_MIN)
+
+    def take(self, lane: RegionId, piece: _Piece, removed: int) -> None:
         """Step past a node that loses ``removed`` entries."""
         self._length -= removed
         self._removed += removed
-        if node.next is None:
+        node = piece.node
+        if piece.stop < len(node):
+            self._heads[lane] = _Piece(node, piece.stop, len(node))
+        elif node.next is None:
             self.leave(lane)
         else:
-            self._heads[lane] = node.next
+            self._heads[lane] = _Piece(node.next, 0, len(node.next))
 
     def leave(self, lane: RegionId) -> None:
         """Nothing more of a lane is to go."""
         del self._heads[lane]
 
 
+def _first_node_of(piece: _Piece, limits: NodeLimits) -> _Piece:
+    """What of a large node its first entries would fill a node with; a small one as it is."""
+    node, start, stop = piece
+    if limits.entries_max:
+        stop = min(stop, start + limits.entries_max)
+    if limits.bytes_max and node.fields_bytes > limits.bytes_max:
+        ends = list(accumulate(node.lengths[start:stop]))
+        stop = start + max(1, bisect_right(ends, limits.bytes_max))
+    return _Piece(node, start, stop)
+
+
 # --- By ID: DELREF and ACKED --------------------------------------------------------------------
 
 
-def _plan_ids(stream: Stream, trimming: Trimming, *, alone: bool) -> dict[RegionId, set[StreamId]]:
-    """Per lane the IDs that go; ``alone`` as in ``Group.are_settled``."""
+def _plan_ids(
+    stream: Stream, trimming: Trimming, *, alone: bool, more: int = 0
+) -> dict[RegionId, set[StreamId]]:
+    """Per lane the IDs that go; ``alone`` as in ``Group.are_settled``, ``more`` as above."""
     ids: dict[RegionId, set[StreamId]] = {}
     choose = _approximate_ids if trimming.approximate else _exact_ids
-    for lane, entry_id in islice(choose(stream, trimming, alone=alone), REMOVED_IDS_MAX):
+    for lane, entry_id in islice(choose(stream, trimming, alone=alone, more=more), REMOVED_IDS_MAX):
         ids.setdefault(lane, set()).add(entry_id)
     return ids
 
 
 def _exact_ids(
-    stream: Stream, trimming: Trimming, *, alone: bool
+    stream: Stream, trimming: Trimming, *, alone: bool, more: int
 ) -> Iterator[tuple[RegionId, StreamId]]:
     last = ID_MAX
-    excess = stream.length
+    excess = stream.length + more
     if trimming.maxlen is not None:
         excess -= trimming.maxlen
     elif trimming.minid is not None:
@@ -266,18 +401,18 @@ def _exact_ids(
 
 
 def _approximate_ids(
-    stream: Stream, trimming: Trimming, *, alone: bool
+    stream: Stream, trimming: Trimming, *, alone: bool, more: int
 ) -> Iterator[tuple[RegionId, StreamId]]:
     groups = _groups_that_matter(stream, trimming)
-    nodes = _Nodes(stream, trimming)
+    nodes = _Nodes(stream, trimming, more=more)
     while (found := nodes.next_whole()) is not None:
-        lane, node = found
-        if any(node.first_id > group.settled_end(lane) for group in groups):
+        lane, piece = found
+        if any(piece.first_id > group.settled_end(lane) for group in groups):
             # From here on no group has come so far.
             nodes.leave(lane)
             continue
-        ids = _settled_in(groups, lane, node, alone=alone)
-        nodes.take(lane, node, len(ids))
+        ids = _settled_in(groups, lane, piece, alone=alone)
+        nodes.take(lane, piece, len(ids))
         for entry_id in ids:
             yield lane, entry_id
 
@@ -288,15 +423,15 @@ def _groups_that_matter(stream: Stream, trimming: Trimming) -> list[Group]:
 
 
 def _settled_in(
-    groups: list[Group], lane: RegionId, node: MacroNode, *, alone: bool
+    groups: list[Group], lane: RegionId, piece: _Piece, *, alone: bool
 ) -> list[StreamId]:
     """The entries of a macro node that all groups are done with."""
-    ids = [node.id_at(index) for index in range(len(node))]
+    ids = [piece.node.id_at(index) for index in range(piece.start, piece.stop)]
     undecided = []
     for group in groups:
         pel = group.progress(lane).pel
-        pending_count = pel.bisect_right(ids[-1]) - pel.bisect_left(ids[0])
-        if pending_count >= len(ids) and all(map(pel.__contains__, ids)):
+        pending_count = pel.count_within(StreamId(ids[0] - 1), ids[-1])
+        if pending_count >= len(ids) and len(pel.among(ids)) == len(ids):
             # Usual in a backlog, which may be long.
             return []
         if pending_count or not group.are_settled(lane, ids[0], ids[-1], alone=alone):

@@ -7,7 +7,7 @@ from crdtstream.commands.arguments import BAD_ID
 from crdtstream.commands.lookup import refuse_string
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.streams.idempotent_xadd import IdempotencyOption, take_option
-from crdtstream.commands.streams.trimming import Trimming, TrimmingParser, trim
+from crdtstream.commands.streams.trimming import Trimming, TrimmingParser, look_ahead, trim
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import (
     ID_MAX,
@@ -107,6 +107,8 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         raise CommandError(
             f"ERR an entry may have {ENTRY_BYTES_MAX >> 20} MiB, with all its fields and values"
         )
+    if options.trimming is not None:
+        look_ahead(replica, key, options.trimming)
     replica.append(key, entry_id, encoded, name)
     if options.trimming is not None:
         trim(replica, key, options.trimming)

@@ -16,7 +16,7 @@ from crdtstream.commands.streams.newer_fields import known_to
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.groups.entries_read import lane_lag
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.progress import Consumer, Nack
+from crdtstream.core.groups.pel_chunk import Consumer, Nack
 from crdtstream.core.ids import Millis, format_id
 from crdtstream.core.redis_version import RedisVersion
 from crdtstream.core.replica import Replica
@@ -124,7 +124,7 @@ def _group_full(stream: Stream, name: bytes, limit: int | None) -> list[tuple[by
         (b"pel-count", group.pending_count),
         (b"pending", pending),
         (b"consumers", consumers),
-        (b"nacked-count", len(group.unowned)),
+        (b"nacked-count", group.unowned_count),
     ]
 
 
@@ -136,14 +136,14 @@ def owner_name(nack: Nack) -> bytes:
 def _consumer_full(consumer: Consumer, limit: int | None) -> Reply:
     pending: list[Reply] = [
         [format_id(nack.id), nack.delivered_ms, nack.delivery_count]
-        for nack in islice(consumer.pel.values(), limit)
+        for nack in islice(consumer.nacks(), limit)
     ]
     return RespMap(
         [
             (b"name", consumer.name),
             (b"seen-time", consumer.seen_ms),
             (b"active-time", -1 if consumer.active_ms is None else consumer.active_ms),
-            (b"pel-count", len(consumer.pel)),
+            (b"pel-count", consumer.pending_count),
             (b"pending", pending),
         ]
     )
@@ -197,7 +197,7 @@ def _consumer_facts(consumer: Consumer, now: Millis) -> Reply:
     return RespMap(
         [
             (b"name", consumer.name),
-            (b"pending", len(consumer.pel)),
+            (b"pending", consumer.pending_count),
             (b"idle", max(0, now - consumer.seen_ms)),
             (b"inactive", inactive),
         ]
