@@ -3,3 +3,7 @@
 
 class StoreError(Exception):
     """Folder, file or row cannot be used; the text says which, why and what to do."""
+
+
+class LogCutError(StoreError):
+    """What is asked for was cut off the log's beginning; nothing is damaged."""

@@ -1,8 +1,10 @@
 """The log: every record of a region, in the order in which the region applied them.
 
-The log is the region: replaying it from the first record rebuilds the replica.  It is also what the
-links send, since a record holds the encoded batch as it was issued or received.  Records count from
-1 without gaps; that number, ``seq``, is a record's position.  It means nothing outside this folder.
+The log is the region: replaying it, from the first record or behind a checkpoint, rebuilds the
+replica.  It is also what the links send, since a record holds the encoded batch as it was issued or
+received.  Records count from 1 without gaps; that number, ``seq``, is a record's position, and it
+means nothing outside this folder.  Once a checkpoint (``checkpoints.py``) has them, the first
+records may be cut off; those that are left keep their positions.
 
 Two implementations under one contract: ``MemoryLog`` here for tests and simulations, ``SqliteLog``
 in ``sqlite.py`` for nodes.
@@ -13,11 +15,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from crdtstream.core.clock import VersionVector
+from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import RegionId
+from crdtstream.store.errors import LogCutError
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 
 
 class Fsync(Enum):
@@ -43,6 +46,14 @@ class Log(Protocol):
     def last_seq(self) -> int:
         """The position of the last committed record; 0 in an empty log."""
 
+    @property
+    def first_seq(self) -> int:
+        """The position of the first record that was not cut off, whether it is there yet or not."""
+
+    @property
+    def begins(self) -> VersionVector:
+        """The version vector before that record: what was cut off."""
+
     async def append(self, records: Sequence[Record]) -> None:
         """Commit the records, all or none, behind the last one.
 
@@ -53,11 +64,31 @@ class Log(Protocol):
     async def sync(self) -> None:
         """Return when a power cut cannot take back any record committed before the call."""
 
+    async def set_fsync(self, fsync: Fsync) -> None:
+        """Have commits be durable as this says, from the next one on.
+
+        With ``ALWAYS`` the caller has synced what it committed before.
+
+        Raises:
+            StoreError: it stays as it was.
+        """
+
     async def read_from(self, seq: int, *, bytes_max: int) -> list[Logged]:
-        """Records from ``seq`` on, at least one if there is one, about ``bytes_max`` in all."""
+        """Records from ``seq`` on, at least one if there is one, about ``bytes_max`` in all.
+
+        Raises:
+            LogCutError: the log begins behind ``seq``.
+        """
 
     async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
-        """The first position of a batch of one of ``origins`` beyond ``vv``, else the next one."""
+        """The first position of a batch of one of ``origins`` beyond ``vv``, else the next one.
+
+        Raises:
+            LogCutError: the log does not have all of theirs beyond ``vv`` any more.
+        """
+
+    async def bytes_from(self, seq: int) -> int:
+        """How many bytes the records from ``seq`` on take, about."""
 
     async def get_meta(self, key: str) -> str | None: ...
 
@@ -80,6 +111,20 @@ class Log(Protocol):
     async def close(self) -> None: ...
 
 
+def check_reaches(begins: VersionVector, vv: VersionVector, origins: Iterable[RegionId]) -> None:
+    """See that a log which begins there has all batches of ``origins`` beyond ``vv``.
+
+    Raises:
+        LogCutError: some were cut off.
+    """
+    for origin in origins:
+        if vv.get(origin, 0) < begins.get(origin, 0):
+            raise LogCutError(
+                f"effects {vv.get(origin, 0) + 1} to {begins[origin]} of region {origin} are not "
+                "in the log any more"
+            )
+
+
 def leading_within(records: Iterable[Logged], bytes_max: int) -> list[Logged]:
     """The leading records that fit into ``bytes_max``, and at least the first."""
     taken: list[Logged] = []
@@ -98,23 +143,61 @@ class MemoryLog:
     def __init__(self) -> None:
         self._records: list[Logged] = []
         self._meta: dict[str, str] = {}
+        self._first_seq = 1
+        self._begins: MutableVersionVector = {}
 
     @property
     def last_seq(self) -> int:
-        return len(self._records)
+        return self._first_seq + len(self._records) - 1
+
+    @property
+    def first_seq(self) -> int:
+        return self._first_seq
+
+    @property
+    def begins(self) -> VersionVector:
+        return self._begins
+
+    async def bytes_from(self, seq: int) -> int:
+        return sum(record_bytes(one.record) for one in self._records if one.seq >= seq)
+
+    @property
+    def bytes(self) -> int:
+        return sum(record_bytes(logged.record) for logged in self._records)
+
+    def check(self) -> None:
+        """See whether the disk takes something; a log on a disk that can refuse overrides it.
+
+        Raises:
+            StoreError: it does not.
+        """
+
+    def forget_upto(self, seq: int) -> None:
+        """Cut off the records up to and with this one."""
+        count = max(0, seq - self._first_seq + 1)
+        for logged in self._records[:count]:
+            note_passed(self._begins, logged.record)
+        del self._records[:count]
+        self._first_seq += count
 
     async def append(self, records: Sequence[Record]) -> None:
-        for record in records:
-            self._records.append(Logged(len(self._records) + 1, record))
+        for seq, record in enumerate(records, self.last_seq + 1):
+            self._records.append(Logged(seq, record))
 
     async def sync(self) -> None:
         pass
 
+    async def set_fsync(self, fsync: Fsync) -> None:
+        pass
+
     async def read_from(self, seq: int, *, bytes_max: int) -> list[Logged]:
-        return leading_within(self._records[max(0, seq - 1) :], bytes_max)
+        if seq < self._first_seq:
+            raise LogCutError(f"row {seq} is not in the log any more")
+        return leading_within(self._records[seq - self._first_seq :], bytes_max)
 
     async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
         wanted = set(origins)
+        check_reaches(self._begins, vv, sorted(wanted))
         for logged in self._records:
             record = logged.record
             is_wanted = record.batch is not None and record.origin in wanted
@@ -136,3 +219,9 @@ class MemoryLog:
 
     async def close(self) -> None:
         pass
+
+
+def note_passed(vv: MutableVersionVector, record: Record) -> None:
+    """Raise ``vv`` by what a record of the log has."""
+    if record.batch is not None:
+        vv[record.origin] = max(vv.get(record.origin, 0), record.last_n)

@@ -1,9 +1,10 @@
-"""The log in SQLite: one table of rows, one of settings, in one file of the region's folder.
+"""The log in SQLite: a table of rows, one of settings, in one file of the region's folder.
 
     folder/
         lock            held by the process that has the folder open
         opened          which start with this folder was the last one (``opening.py``)
-        log.sqlite      tables ``log`` and ``meta``; SQLite keeps -wal and -shm beside it
+        acknowledged    how far the log was acknowledged (``acknowledged.py``)
+        log.sqlite      tables (``layout.py``); SQLite keeps -wal and -shm beside it
 
 A record is a row of the table.  A group commit is one INSERT statement with all its rows: one hop
 to SQLite's thread and, with ``appendfsync always``, one fsync.  In WAL mode readers are not stopped
@@ -19,28 +20,56 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-import aiosqlite
-
-from crdtstream.core.clock import VersionVector
+from crdtstream.core.clock import MutableVersionVector, VersionVector, format_vv
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import RegionId
-from crdtstream.store.errors import StoreError
-from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, leading_within
-from crdtstream.store.opening import read_opening, write_opening
+from crdtstream.store.acknowledged import (
+    ACKNOWLEDGED_FILE,
+    AcknowledgedFile,
+    has_acknowledged,
+    read_acknowledged,
+)
+from crdtstream.store.connections import (
+    ADVICE,
+    PAGE_BYTES,
+    WAL_BYTES_COMMITS_MAX,
+    Connections,
+    open_connections,
+)
+from crdtstream.store.errors import LogCutError, StoreError
+from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
+from crdtstream.store.layout import (
+    CHECKSUM_KEY,
+    ROW_COLUMNS,
+    TABLES,
+    TABLES_OF_FORMAT_2,
+    TABLES_OF_FORMAT_3,
+    meta_checksum,
+    parse_vv,
+    read_row,
+    row_columns,
+)
+from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, check_reaches, leading_within
+from crdtstream.store.opening import OPENED_FILE, read_opening, write_opening
 
 LOG_FILE: Final = "log.sqlite"
 LOCK_FILE: Final = "lock"
-# Of a folder that an earlier program wrote, this one reads the same rows and writes further kinds
-# of effects; nothing is rewritten but the number.
-READABLE_FORMATS: Final = ("1", str(FORMAT_VERSION))
+# Of a folder that an earlier program wrote, this one reads the same rows; it adds tables and the
+# checksum over the settings, and the number.
+READABLE_FORMATS: Final = ("1", "2", str(FORMAT_VERSION))
+
+# Where the log begins, once its beginning was cut off.
+FIRST_KEY: Final = "log_first"
+BEGINS_KEY: Final = "log_begins"
+# Its last row, when it was closed in order.
+LAST_KEY: Final = "log_last"
 
 # A statement's rows: seven values each, and SQLite allows 32,766 of them.
 ROWS_PER_STATEMENT_MAX: Final = 4_000
@@ -48,28 +77,34 @@ ROWS_PER_STATEMENT_MAX: Final = 4_000
 ROWS_PER_READ_MAX: Final = 1_024
 # Kept in memory for links that are up to date.
 TAIL_BYTES_MAX: Final = 16 << 20
-# Pages (4 KiB) in the WAL before SQLite moves them over, which holds up the commit it happens in.
-WAL_PAGES_MAX: Final = 4_096
 
-SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS log (
-    seq INTEGER PRIMARY KEY,
-    origin INTEGER NOT NULL,
-    first_n INTEGER NOT NULL,
-    last_n INTEGER NOT NULL,
-    batch BLOB,
-    local BLOB,
-    crc INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS log_by_dot ON log (origin, last_n) WHERE batch IS NOT NULL;
-"""
-ROW_COLUMNS: Final = "seq, origin, first_n, last_n, batch, local, crc"
+# One slice of what is cut off, and of what is given back to the file system.
+CUT_ROWS_MAX: Final = 512
+CUT_BYTES_MAX: Final = 1 << 20
+COUNT_ROWS_MAX: Final = 16_384
+VACUUM_PAGES: Final = 256
+# Free pages that are kept, since the next checkpoint writes them again: an eighth of the file, but
+# not less than this.
+FREE_PAGES_KEPT_MIN: Final = 1_024
+# A file of an earlier format is written anew, so that it can give space back, if that is quick.
+REWRITE_BYTES_MAX: Final = 64 << 20
 
-ADVICE: Final = (
-    "Keep the folder as it is for inspection, and start this region again from a backup of the "
-    "folder, or with an empty folder under a new region id; the other regions have its effects"
-)
+INCREMENTAL: Final = 2
+
+# Told of work at the start that takes long: what, how many bytes are done, and of how many.
+Progress = Callable[[str, int, int], None]
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(slots=True)
+class _Cut:
+    """Rows to be cut off at once."""
+
+    last: int
+    bytes: int
 
 
 @dataclass(slots=True)
@@ -105,47 +140,58 @@ class SqliteLog:
     Attributes:
         fresh: the folder was empty.
         is_proven: it is the one that was last open here, and nothing of the log's end was lost.
+        connections: to the database, which holds checkpoints as well.
     """
 
     def __init__(
-        self,
-        path: Path,
-        lock: int,
-        writer: aiosqlite.Connection,
-        reader: aiosqlite.Connection,
-        fsync: Fsync,
+        self, path: Path, lock: int, connections: Connections, fsync: Fsync, failpoints: Failpoints
     ) -> None:
         self.path = path
+        self.connections = connections
         self.fresh = False
         self.is_proven = False
+        self._failpoints = failpoints
         self._fsync = fsync
         self._is_confirmed = False
         self._lock = lock
-        self._writer = writer
-        self._reader = reader
+        self._writer = connections.writer
+        self._acknowledged: AcknowledgedFile | None = None
+        self._meta: dict[str, str] = {}
+        self._first_seq = 1
+        self._begins: VersionVector = {}
         self._last_seq = 0
+        self._bytes = 0
         self._tail = Tail()
 
     @classmethod
     async def open(
-        cls, folder: Path, *, region: RegionId, database_id: str, fsync: Fsync
+        cls,
+        folder: Path,
+        *,
+        region: RegionId,
+        database_id: str,
+        fsync: Fsync,
+        failpoints: Failpoints = NO_FAILPOINTS,
+        progress: Progress = no_progress,
     ) -> "SqliteLog":
         """Open the region's folder, or make it.
 
+        Args:
+            progress: told while a folder of an earlier format is taken over.
+
         Raises:
             StoreError: another process has it open, it belongs to another region or database, a
-                newer program wrote it, or it cannot be read.
+                newer program wrote it, it is damaged, or it cannot be read.
         """
         path = folder / LOG_FILE
         async with contextlib.AsyncExitStack() as opened:
             try:
-                lock = _lock_folder(folder)
+                lock = lock_folder(folder)
                 opened.callback(os.close, lock)
-                writer = await opened.enter_async_context(_connection(path))
-                await _prepare(writer, fsync)
-                reader = await opened.enter_async_context(_connection(path))
-                log = cls(path, lock, writer, reader, fsync)
-                await log._claim(region, database_id)
+                connections = await open_connections(path, opened, failpoints)
+                log = cls(path, lock, connections, fsync, failpoints)
+                await log._set_synchronous(fsync)
+                await log._claim(region, database_id, progress)
                 await log._prove()
             except OSError as error:
                 raise StoreError(
@@ -157,72 +203,185 @@ class SqliteLog:
             opened.pop_all()
             return log
 
-    async def _claim(self, region: RegionId, database_id: str) -> None:
+    # --- Opening ------------------------------------------------------------------------------
+
+    async def _claim(self, region: RegionId, database_id: str, progress: Progress) -> None:
         """See that the folder is this region's; an empty one becomes it."""
         wanted = {
             "format_version": str(FORMAT_VERSION),
             "region": str(region),
             "database_id": database_id,
         }
-        found = {key: await self.get_meta(key) for key in wanted}
-        self.fresh = found["format_version"] is None
+        tables = await self._tables()
+        self.fresh = not tables or await self._is_empty(tables)
         if self.fresh:
-            for key, value in wanted.items():
-                await self.set_meta(key, value)
-        elif found["format_version"] not in READABLE_FORMATS:
+            self._check_was_never_used()
+            await self._make_tables(TABLES)
+            await self._write_meta(wanted)
+        else:
+            await self._read_meta(tables)
+            self._check_is_ours(wanted)
+            if self._meta["format_version"] != wanted["format_version"]:
+                await self._take_over(progress)
+            elif tables != TABLES:
+                raise StoreError(f"{self.path}: the table of tables is damaged. {ADVICE}")
+        await self._count_rows()
+
+    async def _tables(self) -> dict[str, str]:
+        query = "SELECT name, sql FROM sqlite_master"
+        return {str(name): str(sql) for name, sql in await self._fetch(query)}
+
+    async def _is_empty(self, tables: Mapping[str, str]) -> bool:
+        """Whether somebody made the tables, and died before he wrote anything."""
+        if tables != TABLES:
+            return False
+        for table in ("meta", "log", "checkpoint", "image"):
+            if await self._fetch(f"SELECT 1 FROM {table} LIMIT 1"):
+                return False
+        return True
+
+    def _check_was_never_used(self) -> None:
+        if has_acknowledged(self.path.parent):
+            raise StoreError(
+                f"{self.path}: empty, but the file {ACKNOWLEDGED_FILE} beside it tells of a log. "
+                f"{ADVICE}"
+            )
+
+    async def _make_tables(self, tables: Mapping[str, str]) -> None:
+        # One transaction: they are there together, or not at all.
+        statements = "; ".join(
+            sql.replace("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ").replace(
+                "CREATE INDEX ", "CREATE INDEX IF NOT EXISTS "
+            )
+            for sql in tables.values()
+        )
+        await self._writer.executescript(f"BEGIN IMMEDIATE; {statements}; COMMIT")
+
+    async def _read_meta(self, tables: Mapping[str, str]) -> None:
+        if not TABLES_OF_FORMAT_2.keys() <= tables.keys():
+            raise StoreError(f"{self.path}: tables are missing. {ADVICE}")
+        found = await self._fetch("SELECT key, value FROM meta")
+        self._meta = {str(key): str(value) for key, value in found}
+        if self._meta.get("format_version") == str(FORMAT_VERSION) and (
+            self._meta.get(CHECKSUM_KEY) != meta_checksum(self._meta)
+        ):
+            raise StoreError(f"{self.path}: table meta is damaged (checksum). {ADVICE}")
+
+    def _check_is_ours(self, wanted: Mapping[str, str]) -> None:
+        found = {key: self._meta.get(key) for key in wanted}
+        if found["format_version"] not in READABLE_FORMATS:
             raise StoreError(
                 f"{self.path}: written in format {found['format_version']}, this program reads "
-                f"formats {' and '.join(READABLE_FORMATS)}; run the program that wrote it"
+                f"formats {', '.join(READABLE_FORMATS[:-1])} and {READABLE_FORMATS[-1]}; run the "
+                "program that wrote it"
             )
-        elif found["region"] != wanted["region"]:
+        if found["region"] != wanted["region"]:
             raise StoreError(
-                f"{self.path}: belongs to region {found['region']}, not to region {region}; "
-                "give each region its own folder"
+                f"{self.path}: belongs to region {found['region']}, not to region "
+                f"{wanted['region']}; give each region its own folder"
             )
-        elif found["database_id"] != wanted["database_id"]:
+        if found["database_id"] != wanted["database_id"]:
             raise StoreError(
                 f"{self.path}: belongs to database {found['database_id']!r}, not to "
-                f"{database_id!r}; use another folder or the right database id"
+                f"{wanted['database_id']!r}; use another folder or the right database id"
             )
-        if found["format_version"] != wanted["format_version"]:
-            await self.set_meta("format_version", wanted["format_version"])
-        async with self._reader.execute("SELECT max(seq), count(*) FROM log") as cursor:
-            row = await cursor.fetchone()
-        assert row is not None
-        last_seq, rows_count = row[0] or 0, row[1]
-        if last_seq != rows_count:
+
+    async def _take_over(self, progress: Progress) -> None:
+        """Make a folder of an earlier format one of this format, once."""
+        self._failpoints.reach("log.take-over")
+        await self._make_tables(TABLES_OF_FORMAT_3)
+        await self._rewrite_if_quick(progress)
+        # Last, and in one transaction with the checksum: until then it is a folder as it was.
+        await self._write_meta({"format_version": str(FORMAT_VERSION)})
+
+    async def _rewrite_if_quick(self, progress: Progress) -> None:
+        """Have the file able to give space back; one that is not uses free pages again."""
+        pages, free = await self._pages()
+        used_bytes = (pages - free) * PAGE_BYTES
+        if await self._pragma("auto_vacuum") == INCREMENTAL or used_bytes > REWRITE_BYTES_MAX:
+            return
+        what = "making the file able to give space back"
+        progress(what, 0, used_bytes)
+        rewriting = asyncio.ensure_future(self._writer.execute_fetchall("VACUUM"))
+        wal = self.connections.wal_path
+        while not (await asyncio.wait((rewriting,), timeout=0.1))[0]:
+            done = wal.stat().st_size if wal.exists() else 0
+            progress(what, min(done, used_bytes), used_bytes)
+        rewriting.result()
+        await self.connections.move_wal()
+        progress(what, used_bytes, used_bytes)
+
+    async def _count_rows(self) -> None:
+        """See that no row is missing between the first and the last one."""
+        try:
+            self._first_seq = int(self._meta.get(FIRST_KEY, "1"))
+            self._begins = parse_vv(self._meta.get(BEGINS_KEY, ""))
+        except ValueError as error:
+            raise StoreError(f"{self.path}: table meta is damaged: {error}. {ADVICE}") from error
+        first = self._first_seq
+        query = (
+            "SELECT max(seq), count(*), "
+            "coalesce(sum(coalesce(length(batch), 0) + coalesce(length(local), 0)), 0) "
+            "FROM log WHERE seq >= ?"
+        )
+        ((last_seq, rows_count, size),) = await self._fetch(query, (first,))
+        if last_seq is None:
+            last_seq = first - 1
+        missing = last_seq - first + 1 - rows_count
+        if missing:
             raise StoreError(
-                f"{self.path}: rows 1 to {last_seq} expected, but {last_seq - rows_count} of them "
+                f"{self.path}: rows {first} to {last_seq} expected, but {missing} of them "
                 f"are missing. {ADVICE}"
             )
-        self._last_seq = last_seq
+        if self._meta.get("clean_shutdown") == "yes":
+            self._check_last(int(self._meta.get(LAST_KEY, last_seq)), last_seq)
+        self._last_seq, self._bytes = last_seq, size
+
+    def _check_last(self, expected: int, last_seq: int) -> None:
+        if last_seq < expected:
+            raise StoreError(
+                f"{self.path}: rows {last_seq + 1} to {expected} were acknowledged and are lost. "
+                f"{ADVICE}.  To go on without them, remove the files {ACKNOWLEDGED_FILE} and "
+                f"{OPENED_FILE}: the node asks its peers for them before it takes writes"
+            )
 
     async def _prove(self) -> None:
         """See whether the folder is the one that was last open here, with all that it had then."""
-        found = await asyncio.to_thread(read_opening, self.path.parent, LOG_FILE)
-        is_same = found is not None and await self.get_meta("opening") == str(found)
-        was_clean = await self.get_meta("clean_shutdown") == "yes"
-        lost_nothing = was_clean or await self.get_meta("fsync") == Fsync.ALWAYS.value
-        self.is_proven = is_same and lost_nothing
+        folder = self.path.parent
+        found = await asyncio.to_thread(read_opening, folder, LOG_FILE)
+        opening = self._meta.get("opening")
+        is_same = found is not None and opening == str(found)
+        was_clean = self._meta.get("clean_shutdown") == "yes"
+        was_synced = self._meta.get("fsync") == Fsync.ALWAYS.value
+        if is_same and opening is not None:
+            told = read_acknowledged(folder, opening)
+            # A power cut may take rows that were never synced, and nothing else may.
+            if told is not None and (was_clean or was_synced or told.is_same_boot):
+                self._check_last(told.seq, self._last_seq)
+        self.is_proven = is_same and (was_clean or was_synced)
+        self._acknowledged = AcknowledgedFile(folder)
         await self.set_meta("clean_shutdown", "no")
         if self.is_proven:
             await self.confirm()
+        else:
+            self._acknowledged.begin(opening or "", self._last_seq)
 
     async def confirm(self) -> None:
         # Whatever stops this half-way leaves a folder that proves nothing at the next start.
         folder = self.path.parent
         try:
             found = await asyncio.to_thread(read_opening, folder, LOG_FILE)
-            before = (await self.get_meta("opening") or "0").split()[0]
+            before = (self._meta.get("opening") or "0").split()[0]
             count = max(int(before), 0 if found is None else found.count) + 1
             opening = await asyncio.to_thread(write_opening, folder, count, LOG_FILE)
         except OSError as error:
             raise StoreError(
                 f"{error.filename or folder}: {error.strerror}; check space and rights"
             ) from error
-        await self.set_meta("fsync", self._fsync.value)
-        await self.set_meta("opening", str(opening))
+        await self._write_meta({"fsync": self._fsync.value, "opening": str(opening)})
         await self.sync()
+        assert self._acknowledged is not None
+        self._acknowledged.begin(str(opening), self._last_seq)
         self._is_confirmed = True
 
     async def revoke(self) -> None:
@@ -230,40 +389,84 @@ class SqliteLog:
         await self.set_meta("opening", "0 revoked")
         await self.sync()
 
+    # --- The log ------------------------------------------------------------------------------
+
     @property
     def last_seq(self) -> int:
         return self._last_seq
 
+    @property
+    def first_seq(self) -> int:
+        return self._first_seq
+
+    @property
+    def begins(self) -> VersionVector:
+        return self._begins
+
     async def append(self, records: Sequence[Record]) -> None:
         assert records
+        self._failpoints.reach("log.append")
         logged = [Logged(seq, record) for seq, record in enumerate(records, self._last_seq + 1)]
         assert len(logged) <= ROWS_PER_STATEMENT_MAX
-        values = [value for one in logged for value in _columns(one)]
+        values = [value for one in logged for value in row_columns(one)]
         # REPLACE, because a commit that failed is repeated with the same records: should some error
         # have come after they were written, they are written once more and not refused.
         statement = f"INSERT OR REPLACE INTO log ({ROW_COLUMNS}) VALUES " + ",".join(
             ["(?,?,?,?,?,?,?)"] * len(logged)
         )
+        await self.connections.wait_for_wal(WAL_BYTES_COMMITS_MAX)
         try:
-            await self._writer.execute(statement, values)
+            async with self.connections.turn:
+                await self._writer.execute(statement, values)
         except sqlite3.Error as error:
             raise StoreError(
                 f"{self.path}: cannot write row {logged[0].seq}: {error}; check space, rights and "
                 "health of the disk. Nothing acknowledged is lost, and writing is tried again"
             ) from error
         self._last_seq = logged[-1].seq
+        assert self._acknowledged is not None
+        self._acknowledged.note(self._last_seq)
+        size = sum(len(record.batch or b"") + len(record.local or b"") for record in records)
+        self._bytes += size
+        self.connections.note_written(size)
         self._tail.push(logged)
 
     async def sync(self) -> None:
-        try:
-            # A checkpoint begins by syncing the WAL, which is all that is asked for here.
-            async with self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)"):
-                pass
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: cannot sync: {error}; check the disk") from error
+        await self.connections.sync()
+
+    async def set_fsync(self, fsync: Fsync) -> None:
+        """Have commits be durable at another time from now on, and after a restart.
+
+        With ``ALWAYS``, everything that was committed before is durable when this returns.
+
+        Raises:
+            StoreError: it could not be written; commits are at least as durable as before.
+        """
+        if fsync is self._fsync:
+            return
+        if fsync is Fsync.ALWAYS:
+            await self._set_synchronous(fsync)
+            await self.sync()
+            await self.set_meta("fsync", fsync.value)
+        else:
+            # The folder says first that a power cut may take something from it.
+            await self.set_meta("fsync", fsync.value)
+            await self._set_synchronous(fsync)
+        self._fsync = fsync
+
+    async def _set_synchronous(self, fsync: Fsync) -> None:
+        # FULL syncs the write-ahead log at each commit, NORMAL only before it is moved.
+        synchronous = "FULL" if fsync is Fsync.ALWAYS else "NORMAL"
+        async with self.connections.turn:
+            await self._fetch_by_writer(f"PRAGMA synchronous = {synchronous}")
 
     async def read_from(self, seq: int, *, bytes_max: int) -> list[Logged]:
         assert seq >= 1
+        if seq < self._first_seq:
+            raise LogCutError(
+                f"{self.path}: row {seq} is not in the log any more; it begins with row "
+                f"{self._first_seq}"
+            )
         if seq > self._last_seq:
             return []
         if self._tail.holds(seq):
@@ -272,6 +475,9 @@ class SqliteLog:
         query = f"SELECT {ROW_COLUMNS} FROM log WHERE seq BETWEEN ? AND ? ORDER BY seq"
         found = await self._fetch(query, (seq, last))
         if len(found) != last - seq + 1:
+            if seq < self._first_seq:
+                # It was cut meanwhile.
+                return await self.read_from(seq, bytes_max=bytes_max)
             raise StoreError(f"{self.path}: a row of {seq} to {last} is missing. {ADVICE}")
         return [self._checked(columns) for columns in found]
 
@@ -291,27 +497,138 @@ class SqliteLog:
 
     async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
         # Batches of one origin stand in the log in the order of their numbers.
+        origins = sorted(origins)
         query = (
-            "SELECT seq FROM log WHERE origin = ? AND last_n > ? AND batch IS NOT NULL "
+            "SELECT seq, first_n FROM log WHERE origin = ? AND last_n > ? AND batch IS NOT NULL "
             "ORDER BY last_n LIMIT 1"
         )
+        check_reaches(self._begins, vv, origins)
         first = self._last_seq + 1
         for origin in origins:
-            for (seq,) in await self._fetch(query, (origin, vv.get(origin, 0))):
+            wanted_n = vv.get(origin, 0) + 1
+            for seq, first_n in await self._fetch(query, (origin, wanted_n - 1)):
+                # It may have been cut meanwhile.
+                check_reaches(self._begins, vv, [origin])
+                if first_n > wanted_n:
+                    raise StoreError(
+                        f"{self.path}: effect {wanted_n} of region {origin} is missing. {ADVICE}"
+                    )
                 first = min(first, seq)
         return first
 
+    # --- Cutting ------------------------------------------------------------------------------
+
+    async def forget_upto(self, upto_seq: int) -> None:
+        """Cut off the rows up to and with this one, which a checkpoint has.
+
+        Raises:
+            StoreError: the disk refused.  Rows may be left that are not in the log any more; the
+                next call deletes them.
+        """
+        assert upto_seq <= self._last_seq
+        self._failpoints.reach("log.cut")
+        if upto_seq >= self._first_seq:
+            begins, size = await self._passed(upto_seq)
+            # First the log begins there, then what is before it goes.
+            await self._write_meta({FIRST_KEY: str(upto_seq + 1), BEGINS_KEY: format_vv(begins)})
+            self._first_seq, self._begins = upto_seq + 1, begins
+            self._bytes -= size
+        while (cut := await self._next_cut()) is not None:
+            self._failpoints.reach("log.cut-slice")
+            await self.connections.write(
+                "DELETE FROM log WHERE seq <= ?", (cut.last,), what="table log"
+            )
+            # A page that becomes free is named in others, which are written.
+            self.connections.note_written(cut.bytes // 64)
+
+    async def _passed(self, upto_seq: int) -> tuple[MutableVersionVector, int]:
+        """The version vector behind this row, and how many bytes the rows before it have."""
+        begins, size = dict(self._begins), 0
+        query = (
+            "SELECT origin, max(last_n), sum(length(batch) + coalesce(length(local), 0)) "
+            "FROM log WHERE seq BETWEEN ? AND ? AND batch IS NOT NULL GROUP BY origin"
+        )
+        locals_query = (
+            "SELECT coalesce(sum(length(local)), 0) FROM log "
+            "WHERE seq BETWEEN ? AND ? AND batch IS NULL"
+        )
+        for first in range(self._first_seq, upto_seq + 1, COUNT_ROWS_MAX):
+            between = (first, min(upto_seq, first + COUNT_ROWS_MAX - 1))
+            for origin, last_n, row_bytes in await self._scan(query, between):
+                region = RegionId(origin)
+                begins[region] = max(begins.get(region, 0), last_n)
+                size += row_bytes
+            ((row_bytes,),) = await self._scan(locals_query, between)
+            size += row_bytes
+        return begins, size
+
+    async def _next_cut(self) -> _Cut | None:
+        """A slice of the rows before the first one that can be deleted at once."""
+        query = (
+            "SELECT seq, coalesce(length(batch), 0) + coalesce(length(local), 0) "
+            "FROM log WHERE seq < ? ORDER BY seq LIMIT ?"
+        )
+        cut: _Cut | None = None
+        for seq, row_bytes in await self._scan(query, (self._first_seq, CUT_ROWS_MAX)):
+            if cut is not None and cut.bytes + row_bytes > CUT_BYTES_MAX:
+                break
+            cut = _Cut(seq, row_bytes if cut is None else cut.bytes + row_bytes)
+        return cut
+
+    async def give_back(self) -> None:
+        """Give free pages back to the file system, but for some that will be written again soon.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+        self._failpoints.reach("log.vacuum")
+        if await self._pragma("auto_vacuum") != INCREMENTAL:
+            return
+        pages, free = await self._pages()
+        kept = max(FREE_PAGES_KEPT_MIN, (pages - free) // 8)
+        if free <= kept:
+            return
+        for left in range(free - kept, 0, -VACUUM_PAGES):
+            count = min(left, VACUUM_PAGES)
+            await self.connections.write(
+                f"PRAGMA incremental_vacuum({count})", (), what="free pages"
+            )
+            self.connections.note_written(count * PAGE_BYTES)
+        # The file itself becomes shorter when its end is moved over.
+        await self.connections.move_wal()
+
+    async def _pages(self) -> tuple[int, int]:
+        """Pages of the file, and how many of them are free."""
+        return await self._pragma("page_count"), await self._pragma("freelist_count")
+
+    async def _pragma(self, name: str) -> int:
+        ((value,),) = await self._scan(f"PRAGMA {name}")
+        return int(value)
+
+    # --- Settings -----------------------------------------------------------------------------
+
     async def get_meta(self, key: str) -> str | None:
-        for (value,) in await self._fetch("SELECT value FROM meta WHERE key = ?", (key,)):
-            assert isinstance(value, str)
-            return value
-        return None
+        return self._meta.get(key)
 
     async def set_meta(self, key: str, value: str) -> None:
-        try:
-            await self._writer.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: cannot write {key!r}: {error}") from error
+        await self._write_meta({key: value})
+
+    async def _write_meta(self, changed: Mapping[str, str]) -> None:
+        """Change settings, all or none."""
+        async with self.connections.turn:
+            meta = {**self._meta, **changed}
+            meta[CHECKSUM_KEY] = meta_checksum(meta)
+            keys = [*changed, CHECKSUM_KEY]
+            statement = "INSERT OR REPLACE INTO meta VALUES " + ",".join(["(?,?)"] * len(keys))
+            values = [value for key in keys for value in (key, meta[key])]
+            try:
+                await self._writer.execute(statement, values)
+            except sqlite3.Error as error:
+                named = " and ".join(repr(key) for key in changed)
+                raise StoreError(f"{self.path}: cannot write {named}: {error}") from error
+            self._meta = meta
+
+    # --- The end ------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Close with the mark that nothing was lost; the caller has committed all it had."""
@@ -319,72 +636,58 @@ class SqliteLog:
             if self._is_confirmed:
                 # What was copied while the node ran is an earlier state from here on.
                 await self.confirm()
-            await self.set_meta("clean_shutdown", "yes")
+            await self._write_meta({"clean_shutdown": "yes", LAST_KEY: str(self._last_seq)})
             await self.sync()
         finally:
             await self.abandon()
 
     async def abandon(self) -> None:
         """Close without that mark, as a crash would."""
-        await self._reader.close()
-        await self._writer.close()
+        await self.connections.close()
+        if self._acknowledged is not None:
+            self._acknowledged.close()
         os.close(self._lock)
 
     def bytes_on_disk(self) -> int:
         """Size of the files."""
-        paths = (self.path, self.path.with_name(LOG_FILE + "-wal"))
+        paths = (self.path, self.connections.wal_path)
         return sum(path.stat().st_size for path in paths if path.exists())
 
-    async def _fetch(self, query: str, values: Sequence[object]) -> list[sqlite3.Row]:
-        try:
-            return list(await self._reader.execute_fetchall(query, values))
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: cannot read: {error}. {ADVICE}") from error
+    @property
+    def tail_bytes(self) -> int:
+        """What the last records take that are in memory."""
+        return self._tail.bytes
+
+    async def bytes_from(self, seq: int) -> int:
+        """How many bytes the records from ``seq`` on take, as if all took the same."""
+        rows = self._last_seq - self._first_seq + 1
+        return self._bytes * (self._last_seq - seq + 1) // rows if rows else 0
+
+    async def sizes(self) -> tuple[int, int]:
+        """Bytes of the rows of the log, and of free pages."""
+        _, free = await self._pages()
+        return self._bytes, free * PAGE_BYTES
+
+    async def _fetch(self, query: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
+        return await self.connections.fetch(self.connections.reader, query, values)
+
+    async def _scan(self, query: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
+        """The same for what may take long."""
+        return await self.connections.fetch(self.connections.keeper, query, values)
+
+    async def _fetch_by_writer(self, query: str) -> None:
+        await self.connections.fetch(self._writer, query)
 
     def _checked(self, columns: Sequence[object]) -> Logged:
-        match columns:
-            case [
-                int(seq),
-                int(origin),
-                int(first_n),
-                int(last_n),
-                (bytes() | None) as batch,
-                (bytes() | None) as local,
-                int(crc),
-            ]:
-                logged = Logged(seq, Record(RegionId(origin), first_n, last_n, batch, local))
-                if _crc(logged) == crc:
-                    return logged
-        raise StoreError(
-            f"{self.path}: row {columns[0]} of table log is damaged (checksum). {ADVICE}"
-        )
+        logged, is_sound = read_row(columns)
+        if logged is None or not is_sound:
+            raise StoreError(
+                f"{self.path}: row {columns[0]} of table log is damaged (checksum). {ADVICE}"
+            )
+        return logged
 
 
-def _crc(logged: Logged) -> int:
-    record = logged.record
-    batch, local = record.batch, record.local
-    # -1 tells "none" from "empty".
-    batch_bytes = -1 if batch is None else len(batch)
-    local_bytes = -1 if local is None else len(local)
-    head = (logged.seq, record.origin, record.first_n, record.last_n, batch_bytes, local_bytes)
-    crc = zlib.crc32(b"%d,%d,%d,%d,%d,%d" % head)
-    return zlib.crc32(local or b"", zlib.crc32(batch or b"", crc))
-
-
-def _columns(logged: Logged) -> tuple[object, ...]:
-    record = logged.record
-    return (
-        logged.seq,
-        record.origin,
-        record.first_n,
-        record.last_n,
-        record.batch,
-        record.local,
-        _crc(logged),
-    )
-
-
-def _lock_folder(folder: Path) -> int:
+def lock_folder(folder: Path) -> int:
     """Hold the folder's lock for the life of the returned file descriptor.
 
     A lock of our own, since SQLite's would keep our reading connection out as well.
@@ -399,16 +702,3 @@ def _lock_folder(folder: Path) -> int:
             f"{folder}: another process has this folder open; stop that node first"
         ) from error
     return lock
-
-
-def _connection(path: Path) -> aiosqlite.Connection:
-    return aiosqlite.connect(path, isolation_level=None)
-
-
-async def _prepare(writer: aiosqlite.Connection, fsync: Fsync) -> None:
-    # FULL syncs the WAL at each commit, NORMAL only at a checkpoint, which ``sync`` runs.
-    synchronous = "FULL" if fsync is Fsync.ALWAYS else "NORMAL"
-    await writer.execute("PRAGMA journal_mode = WAL")
-    await writer.execute(f"PRAGMA synchronous = {synchronous}")
-    await writer.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}")
-    await writer.executescript(SCHEMA)

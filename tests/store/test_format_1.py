@@ -8,27 +8,39 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
 from crdtstream.store.log import Fsync
-from crdtstream.store.replay import replay_log
+from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog
+from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from tests.harness.regions import plain
+from tests.store.earlier_digest import use_earlier_digest
 
 FOLDER = Path(__file__).parent / "format_1"
 
 
-async def test_a_folder_of_format_1_says_what_its_node_said(tmp_path: Path) -> None:
+async def test_a_folder_of_format_1_says_what_its_node_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_earlier_digest(monkeypatch)
     facts: dict[str, Any] = json.loads((FOLDER / "facts.json").read_text())
     shutil.copyfile(FOLDER / "log.sqlite", tmp_path / "log.sqlite")
     region = RegionId(1)
     log = await SqliteLog.open(tmp_path, region=region, database_id="crdb", fsync=Fsync.ALWAYS)
     try:
         assert not log.is_proven
-        replica = Replica(region, id_mode=IdMode.LIBERAL, peers=[RegionId(2)])
-        await replay_log(log, replica)
+        recovered = await recover(
+            log,
+            await SqliteCheckpoints.open(log),
+            lambda: Replica(region, id_mode=IdMode.LIBERAL, peers=[RegionId(2)]),
+        )
+        assert recovered.checkpoint is None
+        replica = recovered.replica
         database = Database(replica)
         session = database.open_session()
 

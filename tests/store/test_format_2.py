@@ -10,6 +10,8 @@ import shutil
 from pathlib import Path
 from typing import Any, get_args
 
+import pytest
+
 from crdtstream.core.effects import LocalChange, RareEffect, Record
 from crdtstream.core.ids import RegionId
 from crdtstream.core.tuning import REDIS_VERSION
@@ -18,6 +20,7 @@ from crdtstream.core.wire.local_codec import decode_local, encode_local
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
 from tests.harness.regions import Node
+from tests.store.earlier_digest import use_earlier_digest
 from tests.store.golden import encoded
 
 FOLDER = Path(__file__).parent / "format_2"
@@ -63,8 +66,11 @@ async def test_what_is_read_is_written_the_same(tmp_path: Path) -> None:
             assert encode_local(decode_local(record.local)) == record.local
 
 
-async def test_the_folder_is_lived_through_as_it_was(tmp_path: Path) -> None:
+async def test_the_folder_is_lived_through_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Record by record the same digest; at the end the same local state, in clients' words."""
+    use_earlier_digest(monkeypatch)
     node = Node(1, now=facts()["now"])
     digests = []
     for record in await records(tmp_path):

@@ -146,7 +146,7 @@ async def test_a_folder_of_format_1_is_read_and_proves_nothing(tmp_path: Path) -
     assert not log.is_proven
     assert not log.fresh
     assert [row.record.batch for row in await log.read_from(1, bytes_max=1000)] == [b"batch"]
-    assert await log.get_meta("format_version") == "2"
+    assert await log.get_meta("format_version") == "3"
     await log.abandon()
 
 

@@ -1,0 +1,130 @@
+"""How far the log was acknowledged, in a file beside it, so that a lost end of it is noticed.
+
+SQLite takes a write-ahead log for finished at the first frame that is damaged, and what a damaged
+page does not name any more it takes for absent: the log would end earlier, and nothing in it says
+so.  So the position of its last row stands in the file ``acknowledged`` besides, written after
+each commit through a mapping of one page: no system call, and a killed process has lost none of
+it.  Only a power cut may leave an earlier position there, and then less is noticed.
+
+    0        8          24         40     44          64
+    ┌────────┬──────────┬──────────┬──────┬─ ─ ─ ─ ─ ─┬─ ─
+    │ seq    │ opening  │ boot     │ crc  │           │ the same again
+    └────────┴──────────┴──────────┴──────┴─ ─ ─ ─ ─ ─┴─ ─
+    two slots, written in turn: one is whole at any moment
+
+``opening`` says which start with this very folder it speaks of (``opening.py``), so a log that was
+put back from a backup is not compared with it; ``boot`` tells a process that was killed from a
+machine that went down.
+"""
+
+import hashlib
+import mmap
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ACKNOWLEDGED_FILE: Final = "acknowledged"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+SLOT: Final = struct.Struct("<Q16s16sI")
+SLOT_BYTES: Final = 64
+FILE_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """What the file says.
+
+    Attributes:
+        seq: the position of the last row that anybody was told of.
+        is_same_boot: the machine has not been down since.
+    """
+
+    seq: int
+    is_same_boot: bool
+
+
+class AcknowledgedFile:
+    """The file, mapped into memory for as long as the log is open."""
+
+    def __init__(self, folder: Path) -> None:
+        """Map the file; it is made if it is not there.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        self._opening = _hash("")
+        self._boot = _hash(_boot_id())
+        self._slot = 0
+        file = os.open(folder / ACKNOWLEDGED_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # Written, not only made longer: a full disk must be noticed here, not in the mapping.
+            if os.fstat(file).st_size < FILE_BYTES:
+                os.pwrite(file, bytes(FILE_BYTES), 0)
+            self._map = mmap.mmap(file, FILE_BYTES)
+        finally:
+            os.close(file)
+
+    def begin(self, opening: str, seq: int) -> None:
+        """Speak of another start with the folder."""
+        self._opening = _hash(opening)
+        self.note(seq)
+
+    def note(self, seq: int) -> None:
+        """The log has the row of this position for good."""
+        self._slot ^= SLOT_BYTES
+        fields = SLOT.pack(seq, self._opening, self._boot, 0)[:-4]
+        crc = zlib.crc32(fields).to_bytes(4, "little")
+        self._map[self._slot : self._slot + SLOT.size] = fields + crc
+
+    def close(self) -> None:
+        self._map.close()
+
+
+def read_acknowledged(folder: Path, opening: str) -> Acknowledged | None:
+    """What the file says of the last start, if it speaks of that one; it need not be there."""
+    wanted, boot = _hash(opening), _hash(_boot_id())
+    found = [
+        Acknowledged(seq, is_same_boot=of_boot == boot)
+        for seq, of_opening, of_boot in _read_slots(folder)
+        if of_opening == wanted
+    ]
+    return max(found, key=lambda one: one.seq, default=None)
+
+
+def has_acknowledged(folder: Path) -> bool:
+    """Whether a log has ever been open in the folder."""
+    return bool(_read_slots(folder))
+
+
+def _read_slots(folder: Path) -> list[tuple[int, bytes, bytes]]:
+    """The slots that are whole: position, opening, boot."""
+    try:
+        with (folder / ACKNOWLEDGED_FILE).open("rb") as file:
+            data = file.read(2 * SLOT_BYTES)
+    except OSError:
+        return []
+    found = []
+    for start in (0, SLOT_BYTES):
+        slot = data[start : start + SLOT.size]
+        if len(slot) == SLOT.size:
+            seq, opening, boot, crc = SLOT.unpack(slot)
+            # A slot that was never written sums up to something else than its zeros.
+            if zlib.crc32(slot[:-4]) == crc:
+                found.append((seq, opening, boot))
+    return found
+
+
+def _boot_id() -> str:
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        # Then no two starts are of one boot.
+        return os.urandom(16).hex()
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

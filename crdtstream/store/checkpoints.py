@@ -1,0 +1,489 @@
+"""Checkpoints: where the images of the state are kept, and how one checkpoint follows the other.
+
+A checkpoint is a *generation*.  It writes the images of what changed since the generation before,
+and names the earlier images that it does not need; all others it has in common with the one before.
+
+    image   1  2  3  4  5  6           born 1: 1 to 4, in generation 1
+            x  .  .  x  +  +           born 2: 5 and 6; 1 and 4 died in 2
+                                       generation 1 sees 1 2 3 4, generation 2 sees 2 3 5 6
+
+So an image is in generation g if ``born <= g < died``.  One generation goes through these steps,
+and the process may die, or the disk refuse, before and after each of them:
+
+    begin ─> put, put … ─> commit ─> verify ─> forget_before ─> cut_log
+                             │          │          └ only now what the one before needed is deleted
+                             │          └ every image that it put is read back from the file
+                             └ only now it is a checkpoint; before that, nothing of it counts
+
+Always so:
+  * What belongs to no committed generation is deleted before the next one begins.
+  * A generation that is not verified has the one before it, and the log behind that one, beside it.
+  * A checkpoint's row says how many images it sees, and sums up their numbers and checksums.  So an
+    image that got lost, or came back, is noticed like one whose bytes have changed.
+
+Two implementations under one contract: ``MemoryCheckpoints`` here for tests and simulations,
+``SqliteCheckpoints`` in ``sqlite_checkpoints.py`` for nodes.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from crdtstream.core.checkpoint.parts import Image, Kind
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.lanes.packing import pack
+from crdtstream.store.errors import StoreError
+from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
+from crdtstream.store.log import MemoryLog
+
+# How long a hold lasts when nobody goes on with what it is for, and how long at most.
+HOLD_IDLE_SECONDS: Final = 60
+HOLD_SECONDS_MAX: Final = 6 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """What the writer of a checkpoint says of it.
+
+    Attributes:
+        generation: as ``begin`` gave it.
+        seq: the position of the last record of the log that the cut has.
+        vv: the version vector at the cut.
+        images_made: the number of the last image that was ever made, this checkpoint's included.
+        made_ms: when the cut was made, by this machine's clock.
+    """
+
+    generation: int
+    seq: int
+    vv: VersionVector
+    images_made: int
+    made_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that is committed.
+
+    Attributes:
+        images: how many it sees.
+        bytes: of their heads and packed bodies.
+        is_verified: it was read back, and the ones before it may go.
+    """
+
+    row: CheckpointRow
+    images: int
+    bytes: int
+    is_verified: bool
+
+
+class Checkpoints(Protocol):
+    """What the engine needs of the place where checkpoints are.
+
+    One task at a time writes (``begin`` to ``cut_log``); ``fetch`` may be called at any time.
+    Whatever raises StoreError has changed nothing that counts, and may be called again; after a
+    failed ``put`` or ``commit`` the way on is ``begin``.
+    """
+
+    async def begin(self) -> int:
+        """Begin a generation; what an earlier one left that was not committed is deleted.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+
+    async def put(self, images: Sequence[Image]) -> list[bytes]:
+        """Write images of the generation that was begun; nothing of it counts until ``commit``.
+
+        In small transactions, between which the log commits.  Their numbers must be above
+        ``images_made`` of the checkpoint before.
+
+        Returns:
+            Their packed bodies, in the same order.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+
+    async def commit(self, row: CheckpointRow, dropped: Sequence[int]) -> None:
+        """Make the generation that was begun a checkpoint.
+
+        Args:
+            row: its ``seq`` is in the log already.
+            dropped: numbers of images of the checkpoint before which this one does not need.
+
+        Raises:
+            StoreError: the disk refused, or does not have one of ``dropped``.
+        """
+
+    async def verify(self, generation: int) -> None:
+        """Read back every image that the generation put, and all its heads, and note that it did.
+
+        Raises:
+            StoreError: something of it is not as it was written, or cannot be read.
+        """
+
+    async def forget_before(self, generation: int) -> None:
+        """Delete the checkpoints before a verified one, with the images that only they need.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+
+    async def newest(self, *, before: int | None = None) -> Checkpoint | None:
+        """The newest checkpoint (older than generation ``before``) with a sound row.
+
+        None says that the state is to be built from the first row of the log.
+
+        Raises:
+            StoreError: there is none, and the log does not begin with its first row any more; or it
+                does not go back to the one that there is.  The text says what to do.
+        """
+
+    async def discard_after(self, generation: int) -> None:
+        """Delete the checkpoints after this one (0: all), which turned out to be damaged.
+
+        For a node whose state is now that of ``generation`` and of the log behind it.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+
+    def heads(self, generation: int) -> AsyncIterator[list[Image]]:
+        """All images of a checkpoint in the order of their numbers, those of NODE without body.
+
+        Every image is checked as it comes, and their sum at the end: the last ``list`` may have
+        come before an error does, so nothing is to be done with them until the iterator ended.
+
+        Raises:
+            StoreError: an image is damaged, missing, or one too many.
+        """
+
+    async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Packed bodies of NODE images, each checked.
+
+        Of those behind the first, which are read ahead, what cannot be read is left out: who needs
+        it asks for it.
+
+        Raises:
+            StoreError: the first one cannot be read, is damaged, or is not there (any more).
+        """
+
+    def load(self, number: int) -> bytes:
+        """The packed body of a NODE image, read at once: for what must not wait.
+
+        Raises:
+            StoreError: it cannot be read, is damaged, or is not there.
+        """
+
+    async def cut_log(self, upto_seq: int) -> None:
+        """Delete the rows of the log up to and with this one.
+
+        Raises:
+            StoreError: no verified checkpoint covers them, or the disk refused.
+        """
+
+    def hold(self) -> AbstractAsyncContextManager["Hold"]:
+        """Keep what the newest verified checkpoint sees, and the log that there is now.
+
+        While it lasts, ``forget_before`` and ``cut_log`` leave that alone, without an error; what
+        they left goes when they are called the next time.
+        """
+
+    async def sizes(self) -> "Sizes":
+        """How the folder's bytes are used.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+
+
+@dataclass(slots=True)
+class Hold:
+    """What somebody who copies it keeps from being deleted, as long as he gets on.
+
+    Attributes:
+        checkpoint: whose images stay; None: the rows are all of the state.
+        first_seq, last_seq: the rows that the log had when the hold began; those that are added
+            later are not held.
+        lapses_at, ends_at: when it ends if nobody goes on, and when in any case.
+        clock: seconds that pass.
+    """
+
+    checkpoint: Checkpoint | None
+    first_seq: int
+    last_seq: int
+    clock: Callable[[], float] = time.monotonic
+    lapses_at: float = 0.0
+    ends_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        now = self.clock()
+        self.lapses_at, self.ends_at = now + HOLD_IDLE_SECONDS, now + HOLD_SECONDS_MAX
+
+    @property
+    def lasts(self) -> bool:
+        return self.clock() < min(self.lapses_at, self.ends_at)
+
+    def go_on(self) -> None:
+        """Somebody got on with it.
+
+        Raises:
+            StoreError: it has ended; what it held may be gone.
+        """
+        if not self.lasts:
+            raise StoreError(
+                f"nothing was taken for {HOLD_IDLE_SECONDS} s, or it took longer than "
+                f"{HOLD_SECONDS_MAX} s: the node does not keep an old state for longer"
+            )
+        self.lapses_at = self.clock() + HOLD_IDLE_SECONDS
+
+
+@dataclass(slots=True)
+class Holds:
+    """Those that somebody has.
+
+    Attributes:
+        deleting: whoever deletes has it, so that a hold begins before or after that.
+    """
+
+    deleting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _holds: list[Hold] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def begin(self, make: Callable[[], Hold]) -> AsyncIterator[Hold]:
+        async with self.deleting:
+            hold = make()
+            self._holds.append(hold)
+        try:
+            yield hold
+        finally:
+            # Not ``remove``: two may be equal.
+            self._holds = [one for one in self._holds if one is not hold]
+
+    def before(self, generation: int) -> int:
+        """The checkpoint before which all may go, up to this one."""
+        held = [one.checkpoint.row.generation for one in self._lasting if one.checkpoint]
+        return min([generation, *held])
+
+    def upto(self, upto_seq: int) -> int:
+        """The last row that may be cut, up to this one."""
+        return min([upto_seq, *(one.first_seq - 1 for one in self._lasting)])
+
+    @property
+    def _lasting(self) -> list[Hold]:
+        return [one for one in self._holds if one.lasts]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How the bytes of a folder are used.
+
+    Attributes:
+        log: batches and local changes of the rows.
+        images: heads and packed bodies of all images, needed or not yet forgotten.
+        free: pages of the file that are free, to be written again or given back.
+        files: size of the files; more than the sum of the others, by what SQLite needs.
+    """
+
+    log: int
+    images: int
+    free: int
+    files: int
+
+
+@dataclass(slots=True)
+class Kept:
+    """An image in memory."""
+
+    image: Image
+    packed: bytes
+    born: int
+    died: int | None = None
+
+    def is_in(self, generation: int) -> bool:
+        return self.born <= generation and (self.died is None or self.died > generation)
+
+    @property
+    def bytes(self) -> int:
+        return len(self.image.head) + len(self.packed)
+
+
+@dataclass(slots=True)
+class MemoryCheckpoints:
+    """Checkpoints of a log in memory; what a test does to that log, it does to these.
+
+    Attributes:
+        log: is cut by ``cut_log``; what it refuses, is refused here.
+        failpoints: where a test makes a step fail.
+    """
+
+    log: MemoryLog
+    failpoints: Failpoints = NO_FAILPOINTS
+    _images: dict[int, Kept] = field(default_factory=dict)
+    _committed: dict[int, Checkpoint] = field(default_factory=dict)
+    _generation: int = 0
+    _holds: Holds = field(default_factory=Holds)
+    # Before which checkpoint all may go once nobody holds it.
+    _forget: int = 0
+
+    async def begin(self) -> int:
+        self._reach("checkpoint.begin")
+        self._discard_after(max(self._committed, default=0))
+        self._generation += 1
+        return self._generation
+
+    async def put(self, images: Sequence[Image]) -> list[bytes]:
+        self._reach("checkpoint.put")
+        packed = [pack(image.body) if image.body else b"" for image in images]
+        for image, frame in zip(images, packed, strict=True):
+            assert image.number > self._images_made
+            self._images[image.number] = Kept(image, frame, self._generation)
+        return packed
+
+    async def commit(self, row: CheckpointRow, dropped: Sequence[int]) -> None:
+        self._reach("checkpoint.commit")
+        assert row.generation == self._generation
+        assert row.seq <= self.log.last_seq
+        # No power cut takes back rows that a checkpoint has.
+        await self.log.sync()
+        for number in dropped:
+            if number not in self._images:
+                raise StoreError(f"image {number} is not there")
+            self._images[number].died = row.generation
+        seen = [kept for kept in self._images.values() if kept.is_in(row.generation)]
+        size = sum(kept.bytes for kept in seen)
+        self._committed[row.generation] = Checkpoint(row, len(seen), size, is_verified=False)
+
+    async def verify(self, generation: int) -> None:
+        self._reach("checkpoint.verify")
+        found = self._committed[generation]
+        self._committed[generation] = Checkpoint(
+            found.row, found.images, found.bytes, is_verified=True
+        )
+
+    async def forget_before(self, generation: int) -> None:
+        self._reach("checkpoint.forget")
+        assert self._committed[generation].is_verified
+        self._forget = generation
+        generation = self._holds.before(generation)
+        for older in [one for one in self._committed if one < generation]:
+            del self._committed[older]
+        self._images = {
+            number: kept
+            for number, kept in self._images.items()
+            if kept.died is None or kept.died > generation
+        }
+
+    async def newest(self, *, before: int | None = None) -> Checkpoint | None:
+        older = [one for one in self._committed if before is None or one < before]
+        found = self._committed[max(older)] if older else None
+        check_log_reaches(found, self.log.first_seq)
+        return found
+
+    async def discard_after(self, generation: int) -> None:
+        self._reach("checkpoint.discard")
+        self._discard_after(generation)
+
+    async def heads(self, generation: int) -> AsyncIterator[list[Image]]:
+        assert generation in self._committed
+        seen = [kept.image for kept in self._images.values() if kept.is_in(generation)]
+        yield [without_body(image) for image in sorted(seen)]
+
+    async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        self._reach("checkpoint.fetch")
+        if numbers[0] not in self._images:
+            raise StoreError(f"image {numbers[0]} is not there")
+        return {number: self._images[number].packed for number in self._there(numbers)}
+
+    def load(self, number: int) -> bytes:
+        self._reach("checkpoint.load")
+        if number not in self._images:
+            raise StoreError(f"image {number} is not there")
+        return self._images[number].packed
+
+    async def cut_log(self, upto_seq: int) -> None:
+        self._reach("log.cut")
+        if self._forget in self._committed:
+            await self.forget_before(self._forget)
+        wanted_seq, upto_seq = upto_seq, self._holds.upto(upto_seq)
+        if upto_seq < min(wanted_seq, self.log.first_seq):
+            return
+        check_covered(self._committed.values(), upto_seq)
+        self.log.forget_upto(upto_seq)
+
+    def hold(self) -> AbstractAsyncContextManager[Hold]:
+        def make() -> Hold:
+            verified = [one for one in self._committed.values() if one.is_verified]
+            newest = max(verified, key=lambda one: one.row.generation, default=None)
+            return Hold(newest, self.log.first_seq, self.log.last_seq)
+
+        return self._holds.begin(make)
+
+    async def sizes(self) -> Sizes:
+        log = self.log.bytes
+        images = sum(kept.bytes for kept in self._images.values())
+        return Sizes(log=log, images=images, free=0, files=log + images)
+
+    @property
+    def _images_made(self) -> int:
+        return max((one.row.images_made for one in self._committed.values()), default=0)
+
+    def _there(self, numbers: Sequence[int]) -> list[int]:
+        return [number for number in numbers if number in self._images]
+
+    def _discard_after(self, generation: int) -> None:
+        for later in [one for one in self._committed if one > generation]:
+            del self._committed[later]
+        self._images = {
+            number: kept for number, kept in self._images.items() if kept.born <= generation
+        }
+        for kept in self._images.values():
+            if kept.died is not None and kept.died > generation:
+                kept.died = None
+
+    def _reach(self, step: str) -> None:
+        self.log.check()
+        self.failpoints.reach(step)
+
+
+def without_body(image: Image) -> Image:
+    """An image as ``heads`` tells it."""
+    return image._replace(body=b"") if image.kind is Kind.NODE else image
+
+
+def check_log_reaches(checkpoint: Checkpoint | None, first_seq: int) -> None:
+    """See that the log goes on where the checkpoint, or nothing, ends.
+
+    Raises:
+        StoreError: rows between them are gone.
+    """
+    seq = 0 if checkpoint is None else checkpoint.row.seq
+    if first_seq > seq + 1:
+        what = (
+            "no checkpoint of it can be read"
+            if checkpoint is None
+            else f"the checkpoint that can be read ends with row {seq}"
+        )
+        raise StoreError(
+            f"the log begins with row {first_seq}, and {what}. Keep the folder as it is for "
+            "inspection, and start this region again from a backup of the folder, or with an "
+            "empty folder under a new region id; the other regions have its effects"
+        )
+
+
+def check_covered(checkpoints: Iterable[Checkpoint], upto_seq: int) -> None:
+    """See that a verified checkpoint, and every one that is left, has all rows up to this one.
+
+    Raises:
+        StoreError: the log is not to be cut there.
+    """
+    checkpoints = list(checkpoints)
+    covered = min((one.row.seq for one in checkpoints), default=0)
+    if not any(one.is_verified for one in checkpoints) or covered < upto_seq:
+        raise StoreError(
+            f"the log cannot be cut behind row {upto_seq}: the checkpoints that are kept need the "
+            f"rows behind {covered}. Nothing was cut"
+        )

@@ -1,0 +1,231 @@
+"""The connections to a folder's database, each with a thread of its own, and its write-ahead log.
+
+    writer      commits of the log: never behind anything that takes long
+    background  checkpoints, cutting, giving space back: small transactions
+    reader      what links read
+    fetcher     bodies of images that a command waits for
+    keeper      long reads (checking, counting), and moving the write-ahead log
+
+SQLite lets one connection write at a time, and the others poll.  So who writes takes ``turn``
+first, which goes round in order: a commit waits for one small transaction at most.  Only the
+writer syncs; what the others wrote before is durable with it, since there is one write-ahead log.
+
+SQLite would move that log into the database within some commit.  Here the keeper does it, beside
+the commits; only the last few pages, which came meanwhile, are moved while it has the turn, so
+that the next commit begins the write-ahead log anew and it does not grow without bound.
+"""
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import aiosqlite
+
+from crdtstream.store.errors import StoreError
+from crdtstream.store.failpoints import Failpoints
+from crdtstream.store.layout import is_sound_body
+
+PAGE_BYTES: Final = 4096
+# What the write-ahead log may hold before it is moved.
+WAL_BYTES: Final = 16 << 20
+# Above this, whoever writes in the background waits until it was moved; above that, commits do.
+WAL_BYTES_BACKGROUND_MAX: Final = 2 * WAL_BYTES
+WAL_BYTES_COMMITS_MAX: Final = 3 * WAL_BYTES
+# What a commit adds to it besides its own bytes, about.
+WAL_BYTES_PER_COMMIT: Final = 3 * PAGE_BYTES
+# Moved while nobody writes; what is more than that is moved beside the commits first.
+WAL_PAGES_LEFT_MAX: Final = 256
+WAL_ROUNDS_MAX: Final = 4
+# SQLite moves it itself, within a commit, when the keeper does not come to it.
+WAL_PAGES_MAX: Final = 65_536
+
+ADVICE: Final = (
+    "Keep the folder as it is for inspection, and start this region again from a backup of the "
+    "folder, or with an empty folder under a new region id; the other regions have its effects"
+)
+
+
+class Connections:
+    """Made by ``open_connections``."""
+
+    def __init__(
+        self, path: Path, connections: Sequence[aiosqlite.Connection], failpoints: Failpoints
+    ) -> None:
+        self.path = path
+        self.failpoints = failpoints
+        self.turn = asyncio.Lock()
+        self.writer, self.background, self.reader, self.fetcher, self.keeper = connections
+        # Opened when something must be read and nobody can wait; closed with the others.
+        self._at_once: sqlite3.Connection | None = None
+        self._wal_bytes = 0
+        self._moving: asyncio.Task[None] | None = None
+        # A sync failed: the system may have forgotten what it could not write, and says so once.
+        self._must_move_all = False
+
+    async def fetch(
+        self, connection: aiosqlite.Connection, query: str, values: Sequence[object] = ()
+    ) -> list[Any]:
+        """The rows of a query.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        try:
+            return list(await connection.execute_fetchall(query, values))
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot read: {error}. {ADVICE}") from error
+
+    def read_at_once(self, query: str, values: Sequence[object]) -> Any | None:
+        """The first row of a query, read by the thread that asks; None if there is none.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        try:
+            if self._at_once is None:
+                self._at_once = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+            return self._at_once.execute(query, values).fetchone()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot read: {error}. {ADVICE}") from error
+
+    async def write(self, statement: str, values: Sequence[object], *, what: str) -> None:
+        """A small transaction in the background.
+
+        Raises:
+            StoreError: it was not written.
+        """
+        try:
+            async with self.turn:
+                if values:
+                    await self.background.execute_fetchall(statement, values)
+                else:
+                    # Of a statement without values that goes on for several steps, as the PRAGMA
+                    # that gives pages back, ``execute`` does the first one only.
+                    await self.background.executescript(statement)
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self.path}: cannot write {what}: {error}; check space, rights and health of "
+                "the disk. Nothing acknowledged is lost"
+            ) from error
+        self.note_written(sum(len(value) for value in values if isinstance(value, bytes)))
+        await self.wait_for_wal(WAL_BYTES_BACKGROUND_MAX)
+
+    async def wait_for_wal(self, bytes_max: int) -> None:
+        """Wait while the write-ahead log is being moved, if it holds more than that by now."""
+        if self._wal_bytes > bytes_max and self._moving is not None:
+            await asyncio.shield(self._moving)
+
+    def note_written(self, size: int) -> None:
+        """Another commit of about so many bytes is in the write-ahead log."""
+        self._wal_bytes += size + WAL_BYTES_PER_COMMIT
+        if self._wal_bytes > WAL_BYTES and self._moving is None:
+            self._moving = asyncio.create_task(self._move_in_background())
+
+    async def _move_in_background(self) -> None:
+        # Should it fail, commits go on, and tell what is wrong with the disk when they fail too.
+        with contextlib.suppress(StoreError):
+            await self.move_wal()
+        self._wal_bytes = 0
+        self._moving = None
+
+    async def move_wal(self) -> bool:
+        """Move the write-ahead log into the database, so that the next commit begins it anew.
+
+        Returns:
+            Whether all of it was moved; a reader that is in it may stop that.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+        self.failpoints.reach("log.move-wal")
+        for _ in range(WAL_ROUNDS_MAX):
+            if await self._move() <= WAL_PAGES_LEFT_MAX:
+                break
+        async with self.turn:
+            return await self._move() == 0
+
+    async def _move(self) -> int:
+        """Move what can be moved; returns how many pages could not."""
+        try:
+            rows = await self.keeper.execute_fetchall("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot sync: {error}; check the disk") from error
+        ((is_busy, pages, moved),) = rows
+        return 1 if is_busy else int(pages - moved)
+
+    async def sync(self) -> None:
+        """Return when a power cut cannot take back anything committed before the call.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+        self.failpoints.reach("log.sync")
+        if self._must_move_all:
+            # Every page is read and written once more: what is lost would be found missing.
+            if not await self.move_wal():
+                raise StoreError(f"{self.path}: cannot sync: a sync has failed; it is tried again")
+            self._must_move_all = False
+            return
+        try:
+            await asyncio.to_thread(_sync_file, self.wal_path)
+        except OSError as error:
+            self._must_move_all = True
+            raise StoreError(
+                f"{self.path}: cannot sync: {error.strerror}; check the disk"
+            ) from error
+
+    @property
+    def wal_path(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
+
+    async def close(self) -> None:
+        if self._moving is not None:
+            await self._moving
+        for connection in (self.keeper, self.fetcher, self.reader, self.background, self.writer):
+            await connection.close()
+        if self._at_once is not None:
+            self._at_once.close()
+
+
+def _sync_file(path: Path) -> None:
+    # What is not in the write-ahead log was synced before it was begun anew.  Closing a file takes
+    # a process's locks on it away; SQLite has none on this one, but has on the database.
+    with contextlib.suppress(FileNotFoundError):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+
+
+async def open_connections(
+    path: Path, closing: contextlib.AsyncExitStack, failpoints: Failpoints
+) -> Connections:
+    """Connect to the database, which is made if it is not there.
+
+    Args:
+        closing: closes them.
+
+    Raises:
+        sqlite3.Error: it cannot be opened, or is none.
+    """
+    # The first one makes it, in the mode that it keeps; the order of these two matters.
+    writer = await closing.enter_async_context(_connection(path))
+    await writer.execute_fetchall("PRAGMA auto_vacuum = INCREMENTAL")
+    await writer.execute_fetchall("PRAGMA journal_mode = WAL")
+    others = [await closing.enter_async_context(_connection(path)) for _ in range(4)]
+    connections = Connections(path, (writer, *others), failpoints)
+    for connection in (writer, connections.background):
+        await connection.execute_fetchall(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}")
+    await connections.background.execute_fetchall("PRAGMA synchronous = NORMAL")
+    for connection in (connections.fetcher, connections.keeper):
+        await connection.create_function("is_sound_body", 3, is_sound_body, deterministic=True)
+    return connections
+
+
+def _connection(path: Path) -> aiosqlite.Connection:
+    return aiosqlite.connect(path, isolation_level=None)

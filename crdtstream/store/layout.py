@@ -1,0 +1,429 @@
+"""What stands in ``log.sqlite``: its tables, and the checksum of each row.
+
+    meta        key, value                       settings; the row CHECKSUM_KEY sums up all others
+    log         seq, origin, first_n, last_n, batch, local, crc
+    image       number, kind, owner, lane, head, body, size, body_bytes, body_crc, born, crc, died
+    body        number, packed, crc              of images of NODE, so that heads lie side by side
+    checkpoint  generation, seq, vv, images_made, made_ms, first_number,
+                images, numbers, crcs, bytes, crc, verified
+
+Each row carries a CRC-32 over all its columns, but for ``died`` and ``verified``, which change
+later.  What a checksum in a row cannot tell, that rows are missing, too many or in another row's
+place, is told by counts and sums elsewhere: meta says where the log begins, positions are without
+gaps, and a checkpoint sums up its images.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError, frame_content_size
+
+from crdtstream.core.checkpoint.parts import Image, Kind
+from crdtstream.core.clock import VersionVector, format_vv
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import RegionId
+from crdtstream.core.lanes.packing import LEVEL
+from crdtstream.store.checkpoints import Checkpoint, CheckpointRow
+from crdtstream.store.log import Logged
+
+# Statements that make the tables, by name.  SQLite keeps their text as it stands here, and opening
+# compares it: it must not be formatted anew.
+TABLES_OF_FORMAT_2: Final = {
+    "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "log": """CREATE TABLE log (
+    seq INTEGER PRIMARY KEY,
+    origin INTEGER NOT NULL,
+    first_n INTEGER NOT NULL,
+    last_n INTEGER NOT NULL,
+    batch BLOB,
+    local BLOB,
+    crc INTEGER NOT NULL
+)""",
+    "log_by_dot": "CREATE INDEX log_by_dot ON log (origin, last_n) WHERE batch IS NOT NULL",
+}
+TABLES_OF_FORMAT_3: Final = {
+    "image": """CREATE TABLE image (
+    number INTEGER PRIMARY KEY,
+    kind INTEGER NOT NULL,
+    owner INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
+    head BLOB NOT NULL,
+    body BLOB,
+    size INTEGER NOT NULL,
+    body_bytes INTEGER NOT NULL,
+    body_crc INTEGER NOT NULL,
+    born INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    died INTEGER
+)""",
+    "image_dead": "CREATE INDEX image_dead ON image (died) WHERE died IS NOT NULL",
+    "body": """CREATE TABLE body (
+    number INTEGER PRIMARY KEY,
+    packed BLOB NOT NULL,
+    crc INTEGER NOT NULL
+)""",
+    "checkpoint": """CREATE TABLE checkpoint (
+    generation INTEGER PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    vv TEXT NOT NULL,
+    images_made INTEGER NOT NULL,
+    made_ms INTEGER NOT NULL,
+    first_number INTEGER NOT NULL,
+    images INTEGER NOT NULL,
+    numbers INTEGER NOT NULL,
+    crcs INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    verified INTEGER NOT NULL
+)""",
+}
+TABLES: Final = TABLES_OF_FORMAT_2 | TABLES_OF_FORMAT_3
+
+ROW_COLUMNS: Final = "seq, origin, first_n, last_n, batch, local, crc"
+IMAGE_COLUMNS: Final = (
+    "number, kind, owner, lane, head, body, size, body_bytes, body_crc, born, crc"
+)
+CHECKPOINT_COLUMNS: Final = (
+    "generation, seq, vv, images_made, made_ms, first_number, images, numbers, crcs, bytes, crc, "
+    "verified"
+)
+
+CHECKSUM_KEY: Final = "checksum"
+
+# By number; an index is quicker than a call of the class.
+KINDS: Final = tuple(Kind)
+
+# The images that a generation sees; it takes the generation twice.
+SEEN: Final = "born <= ? AND (died IS NULL OR died > ?)"
+
+
+def named(table: str, columns: str) -> str:
+    """The columns with their table's name, for a query over two."""
+    return ", ".join(f"{table}.{column.strip()}" for column in columns.split(","))
+
+
+# --- Settings -------------------------------------------------------------------------------------
+
+
+def meta_checksum(meta: Mapping[str, str]) -> str:
+    """The value of ``CHECKSUM_KEY``, over all other settings."""
+    crc = 0
+    for key, value in sorted(meta.items()):
+        if key != CHECKSUM_KEY:
+            text = key.encode(), value.encode()
+            crc = zlib.crc32(b"%d,%d,%b%b" % (len(text[0]), len(text[1]), *text), crc)
+    return str(crc)
+
+
+# --- The log --------------------------------------------------------------------------------------
+
+
+def row_crc(logged: Logged) -> int:
+    record = logged.record
+    batch, local = record.batch, record.local
+    # -1 tells "none" from "empty".
+    batch_bytes = -1 if batch is None else len(batch)
+    local_bytes = -1 if local is None else len(local)
+    head = (logged.seq, record.origin, record.first_n, record.last_n, batch_bytes, local_bytes)
+    crc = zlib.crc32(b"%d,%d,%d,%d,%d,%d" % head)
+    return zlib.crc32(local or b"", zlib.crc32(batch or b"", crc))
+
+
+def row_columns(logged: Logged) -> tuple[object, ...]:
+    record = logged.record
+    return (
+        logged.seq,
+        record.origin,
+        record.first_n,
+        record.last_n,
+        record.batch,
+        record.local,
+        row_crc(logged),
+    )
+
+
+def read_row(columns: Sequence[object]) -> tuple[Logged | None, bool]:
+    """A row of the log, None if the columns are of none, and whether its checksum is right."""
+    match columns:
+        case [
+            int(seq),
+            int(origin),
+            int(first_n),
+            int(last_n),
+            (bytes() | None) as batch,
+            (bytes() | None) as local,
+            int(crc),
+        ]:
+            logged = Logged(seq, Record(RegionId(origin), first_n, last_n, batch, local))
+            return logged, row_crc(logged) == crc
+    return None, False
+
+
+# --- Images ---------------------------------------------------------------------------------------
+
+
+def body_crc(number: int, packed: bytes) -> int:
+    return zlib.crc32(packed, zlib.crc32(b"%d," % number))
+
+
+def is_sound_body(number: object, packed: object, crc: object) -> bool:
+    """Whether a row of the table ``body`` is as it was written."""
+    return isinstance(number, int) and isinstance(packed, bytes) and body_crc(number, packed) == crc
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRow:
+    """A row of the table ``image``.
+
+    Attributes:
+        body: packed; None of a NODE, and empty where the image has none.
+        size: of the body before it was packed.
+        body_bytes: of the packed body.
+    """
+
+    number: int
+    kind: int
+    owner: int
+    lane: int
+    head: bytes
+    body: bytes | None
+    size: int
+    body_bytes: int
+    body_crc: int
+    born: int
+
+    @property
+    def crc(self) -> int:
+        fields = (
+            *(self.number, self.kind, self.owner, self.lane, len(self.head)),
+            *(self.size, self.body_bytes, self.body_crc, self.born),
+        )
+        return zlib.crc32(self.head, zlib.crc32(b"%d,%d,%d,%d,%d,%d,%d,%d,%d," % fields))
+
+    @property
+    def bytes(self) -> int:
+        return len(self.head) + self.body_bytes
+
+    def columns(self) -> tuple[object, ...]:
+        return (
+            *(self.number, self.kind, self.owner, self.lane, self.head, self.body),
+            *(self.size, self.body_bytes, self.body_crc, self.born, self.crc),
+        )
+
+    def is_body_sound(self) -> bool:
+        """Whether the body in the row, if it is there, is as it was written."""
+        if self.body is None:
+            return self.kind == Kind.NODE
+        return body_crc(self.number, self.body) == self.body_crc
+
+
+def read_heads(rows: Sequence[Sequence[Any]]) -> tuple[list[Image], int, int]:
+    """Images of rows of ``IMAGE_COLUMNS``, the sum of their checksums, and that of their bytes.
+
+    As ``read_image_row`` checks each of them; a start does it with all images,
+    so it makes no object but the image.
+
+    Raises:
+        ValueError: one is damaged; the text names it.
+    """
+    images: list[Image] = []
+    crcs = total = 0
+    crc32 = zlib.crc32
+    for number, kind, owner, lane, head, body, size, body_bytes, of_body, born, crc in rows:
+        try:
+            is_sound = (
+                crc32(
+                    head,
+                    crc32(
+                        b"%d,%d,%d,%d,%d,%d,%d,%d,%d,"
+                        % (number, kind, owner, lane, len(head), size, body_bytes, of_body, born)
+                    ),
+                )
+                == crc
+            )
+            if body is None:
+                is_sound = is_sound and kind == Kind.NODE
+            else:
+                is_sound = is_sound and crc32(body, crc32(b"%d," % number)) == of_body
+                body = unpack_frame(body, size) if body else b""
+            images.append(Image(number, KINDS[kind], owner, lane, head, body or b""))
+        except (IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"image {number}") from error
+        if not is_sound:
+            raise ValueError(f"image {number}")
+        crcs += crc
+        total += len(head) + body_bytes
+    return images, crcs, total
+
+
+def image_row(image: Image, packed: bytes, born: int) -> ImageRow:
+    return ImageRow(
+        number=image.number,
+        kind=image.kind.value,
+        owner=image.owner,
+        lane=image.lane,
+        head=image.head,
+        body=None if image.kind is Kind.NODE else packed,
+        size=len(image.body),
+        body_bytes=len(packed),
+        body_crc=body_crc(image.number, packed),
+        born=born,
+    )
+
+
+def read_image_row(columns: Sequence[object]) -> tuple[ImageRow | None, bool]:
+    """A row of ``IMAGE_COLUMNS``, None if they are of none, and whether its checksums are right."""
+    match columns:
+        case [
+            int(number),
+            int(kind),
+            int(owner),
+            int(lane),
+            bytes(head),
+            (bytes() | None) as body,
+            int(size),
+            int(body_bytes),
+            int(of_body),
+            int(born),
+            int(crc),
+        ]:
+            row = ImageRow(number, kind, owner, lane, head, body, size, body_bytes, of_body, born)
+            return row, row.crc == crc and row.is_body_sound()
+    return None, False
+
+
+def pack_bodies(images: Sequence[Image]) -> list[bytes]:
+    """Their packed bodies; of an empty one, nothing.  For any thread."""
+    # As ``packing.pack`` does it, whose compressor is the event loop's.
+    compressor = ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=True)
+    return [compressor.compress(image.body) if image.body else b"" for image in images]
+
+
+def unpack_frame(packed: bytes, size: int) -> bytes:
+    """What was packed.  For any thread.
+
+    Raises:
+        ValueError: it is no frame of that size.
+    """
+    try:
+        if frame_content_size(packed) == size:
+            return ZstdDecompressor().decompress(packed, max_output_size=size)
+    except ZstdError as error:
+        raise ValueError(f"no zstandard frame: {error}") from error
+    raise ValueError("a frame of another size")
+
+
+# --- Checkpoints ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Images, summed up so that they can be told from others, and added and taken away."""
+
+    images: int = 0
+    numbers: int = 0
+    crcs: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Sums") -> "Sums":
+        return Sums(
+            self.images + other.images,
+            self.numbers + other.numbers,
+            self.crcs + other.crcs,
+            self.bytes + other.bytes,
+        )
+
+    def __sub__(self, other: "Sums") -> "Sums":
+        return Sums(
+            self.images - other.images,
+            self.numbers - other.numbers,
+            self.crcs - other.crcs,
+            self.bytes - other.bytes,
+        )
+
+
+# Of rows of ``image``; no sum is NULL, also of no row.
+SUMS: Final = (
+    "count(*), coalesce(sum(number), 0), coalesce(sum(crc), 0), "
+    "coalesce(sum(length(head) + body_bytes), 0)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A row of the table ``checkpoint``.
+
+    Attributes:
+        first_number: of the images that it put itself, they and no others are from this number to
+            ``row.images_made``.
+        sums: of all images that it sees.
+    """
+
+    row: CheckpointRow
+    first_number: int
+    sums: Sums
+    is_verified: bool = False
+
+    @property
+    def crc(self) -> int:
+        return zlib.crc32(repr(self._checked()).encode())
+
+    def _checked(self) -> tuple[object, ...]:
+        row, sums = self.row, self.sums
+        return (
+            *(row.generation, row.seq, format_vv(row.vv), row.images_made, row.made_ms),
+            *(self.first_number, sums.images, sums.numbers, sums.crcs, sums.bytes),
+        )
+
+    def columns(self) -> tuple[object, ...]:
+        return (*self._checked(), self.crc, int(self.is_verified))
+
+    def verified(self) -> "StoredCheckpoint":
+        return replace(self, is_verified=True)
+
+    def told(self) -> Checkpoint:
+        return Checkpoint(self.row, self.sums.images, self.sums.bytes, is_verified=self.is_verified)
+
+
+def read_checkpoint(columns: Sequence[object]) -> tuple[StoredCheckpoint | None, bool]:
+    """A row of ``CHECKPOINT_COLUMNS``, None if they are of none, and whether it is sound."""
+    match columns:
+        case [
+            int(generation),
+            int(seq),
+            str(vv),
+            int(images_made),
+            int(made_ms),
+            int(first_number),
+            int(images),
+            int(numbers),
+            int(crcs),
+            int(size),
+            int(crc),
+            int(verified),
+        ]:
+            try:
+                row = CheckpointRow(generation, seq, parse_vv(vv), images_made, made_ms)
+            except ValueError:
+                return None, False
+            sums = Sums(images, numbers, crcs, size)
+            stored = StoredCheckpoint(row, first_number, sums, is_verified=verified == 1)
+            return stored, stored.crc == crc
+    return None, False
+
+
+def parse_vv(text: str) -> VersionVector:
+    """What ``format_vv`` has written.
+
+    Raises:
+        ValueError: it is no version vector.
+    """
+    vv = {}
+    for part in text.split(",") if text else ():
+        region, n = part.split(":")
+        vv[RegionId(int(region))] = int(n)
+    if format_vv(vv) != text:
+        raise ValueError(f"{text!r} is no version vector")
+    return vv

@@ -1,0 +1,465 @@
+"""Checkpoints in SQLite, in the same file as the log.
+
+Images are written in slices, each a transaction of about 128 KiB on the connection
+``background`` (``connections.py``); what takes time - packing, checksums - is done in threads.
+Bodies of NODE are rows of a table of their own, so that a start reads heads that lie side by side:
+some 100 bytes a node instead of a page.
+
+What was not committed is found by its numbers: a generation's own images have the numbers behind
+``images_made`` of the one before.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from crdtstream.core.checkpoint.parts import Image
+from crdtstream.store.checkpoints import (
+    Checkpoint,
+    CheckpointRow,
+    Hold,
+    Holds,
+    Sizes,
+    check_covered,
+    check_log_reaches,
+)
+from crdtstream.store.connections import ADVICE
+from crdtstream.store.errors import StoreError
+from crdtstream.store.layout import (
+    CHECKPOINT_COLUMNS,
+    IMAGE_COLUMNS,
+    SEEN,
+    SUMS,
+    ImageRow,
+    StoredCheckpoint,
+    Sums,
+    image_row,
+    is_sound_body,
+    named,
+    pack_bodies,
+    read_checkpoint,
+    read_heads,
+    read_image_row,
+)
+from crdtstream.store.sqlite import SqliteLog
+
+T = TypeVar("T")
+
+# One transaction of what is put: a commit of the log waits for one of them at most.
+PUT_BYTES: Final = 128 << 10
+PUT_IMAGES: Final = 256
+# Images that are named in one statement.
+NUMBERS_PER_STATEMENT: Final = 512
+# Rows of ``image`` in one read, at the start and when sums are checked.
+HEADS_PER_READ: Final = 4_096
+SUMMED_PER_READ: Final = 16_384
+BODIES_PER_READ: Final = 64
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A generation that is being written."""
+
+    generation: int
+    base: StoredCheckpoint | None
+    sums: Sums = field(default_factory=Sums)
+
+    @property
+    def first_number(self) -> int:
+        return 1 if self.base is None else self.base.row.images_made + 1
+
+
+class SqliteCheckpoints:
+    """The checkpoints of a log; made by ``open``, and closed with the log."""
+
+    def __init__(self, log: SqliteLog) -> None:
+        self._log = log
+        self._connections = log.connections
+        self._reach = log.connections.failpoints.reach
+        self._found: dict[int, StoredCheckpoint] = {}
+        self._last_generation = 0
+        self._begun: _Begun | None = None
+        self._image_bytes = 0
+        self._holds = Holds()
+        # Before which checkpoint all may go once nobody holds it.
+        self._forget = 0
+
+    @classmethod
+    async def open(cls, log: SqliteLog) -> "SqliteCheckpoints":
+        """Find the checkpoints, and delete what a crash left of one that was not committed.
+
+        While a checkpoint's row is damaged nothing is deleted, so that the folder can be inspected:
+        ``begin`` and ``discard_after`` do it then.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        checkpoints = cls(log)
+        query = f"SELECT {CHECKPOINT_COLUMNS} FROM checkpoint ORDER BY generation"
+        are_sound = True
+        for columns in await checkpoints._scan(query):
+            stored, is_sound = read_checkpoint(columns)
+            if stored is not None and is_sound:
+                checkpoints._found[stored.row.generation] = stored
+            are_sound = are_sound and is_sound
+            checkpoints._last_generation = max(checkpoints._last_generation, columns[0])
+        if are_sound:
+            await checkpoints._delete_later(checkpoints._newest())
+        ((size,),) = await checkpoints._scan(
+            "SELECT coalesce(sum(length(head) + body_bytes), 0) FROM image"
+        )
+        checkpoints._image_bytes = size
+        return checkpoints
+
+    # --- Writing one --------------------------------------------------------------------------
+
+    async def begin(self) -> int:
+        self._reach("checkpoint.begin")
+        base = self._newest()
+        await self._delete_later(base)
+        self._last_generation += 1
+        self._begun = _Begun(self._last_generation, base)
+        return self._last_generation
+
+    async def put(self, images: Sequence[Image]) -> list[bytes]:
+        begun = self._begun
+        assert begun is not None
+        packed: list[bytes] = []
+        for some in _slices(images, PUT_IMAGES):
+            # Packed in a thread, some at a time; written in slices of what came out.
+            rows, frames = await asyncio.to_thread(_make_rows, some, begun.generation)
+            assert all(row.number >= begun.first_number for row in rows)
+            for part in _by_bytes(list(zip(rows, frames, strict=True))):
+                await self._put_slice(part, begun)
+            packed += frames
+        return packed
+
+    async def _put_slice(self, part: Sequence[tuple[ImageRow, bytes]], begun: _Begun) -> None:
+        bodies = [
+            value
+            for row, packed in part
+            if row.body is None
+            for value in (row.number, packed, row.body_crc)
+        ]
+        if bodies:
+            self._reach("checkpoint.put-bodies")
+            values = ",".join(["(?,?,?)"] * (len(bodies) // 3))
+            await self._write(f"INSERT INTO body VALUES {values}", bodies, what="bodies of images")
+        self._reach("checkpoint.put")
+        values = ",".join(["(?,?,?,?,?,?,?,?,?,?,?)"] * len(part))
+        await self._write(
+            f"INSERT INTO image ({IMAGE_COLUMNS}) VALUES {values}",
+            [value for row, _ in part for value in row.columns()],
+            what="images",
+        )
+        put = Sums(
+            len(part),
+            sum(row.number for row, _ in part),
+            sum(row.crc for row, _ in part),
+            sum(row.bytes for row, _ in part),
+        )
+        begun.sums += put
+        self._image_bytes += put.bytes
+
+    async def commit(self, row: CheckpointRow, dropped: Sequence[int]) -> None:
+        begun = self._begun
+        assert begun is not None
+        assert row.generation == begun.generation
+        assert row.seq <= self._log.last_seq
+        sums = begun.sums + (Sums() if begun.base is None else begun.base.sums)
+        for numbers in _slices(dropped, NUMBERS_PER_STATEMENT):
+            self._reach("checkpoint.drop")
+            sums -= await self._drop(numbers, row.generation)
+        stored = StoredCheckpoint(row, begun.first_number, sums)
+        columns = stored.columns()
+        self._reach("checkpoint.commit")
+        await self._write(
+            f"INSERT INTO checkpoint ({CHECKPOINT_COLUMNS}) "
+            f"VALUES ({','.join('?' * len(columns))})",
+            columns,
+            what=f"checkpoint {row.generation}",
+        )
+        self._found[row.generation] = stored
+        self._begun = None
+        self._reach("checkpoint.committed")
+
+    async def _drop(self, numbers: Sequence[int], generation: int) -> Sums:
+        """Note that images are not needed any more; returns what they sum up to."""
+        marks = ",".join("?" * len(numbers))
+        (found,) = await self._scan(
+            f"SELECT {SUMS} FROM image WHERE number IN ({marks}) AND died IS NULL", numbers
+        )
+        sums = Sums(*found)
+        if sums.images != len(numbers):
+            raise StoreError(
+                f"{self._log.path}: {len(numbers) - sums.images} images are not there that the "
+                f"checkpoint before has. {ADVICE}"
+            )
+        await self._write(
+            f"UPDATE image SET died = ? WHERE number IN ({marks})",
+            (generation, *numbers),
+            what="table image",
+        )
+        return sums
+
+    # --- Checking it --------------------------------------------------------------------------
+
+    async def verify(self, generation: int) -> None:
+        self._reach("checkpoint.verify")
+        stored = self._found[generation]
+        # What is read back is then in the file for good.
+        await self._connections.sync()
+        await self._check_sums(stored)
+        await self._check_put(stored)
+        await self._write(
+            "UPDATE checkpoint SET verified = 1 WHERE generation = ?",
+            (generation,),
+            what=f"checkpoint {generation}",
+        )
+        self._found[generation] = stored.verified()
+        self._reach("checkpoint.verified")
+
+    async def _check_sums(self, stored: StoredCheckpoint) -> None:
+        generation, sums = stored.row.generation, Sums()
+        last: int | None = 0
+        query = (
+            f"SELECT max(number), {SUMS} FROM (SELECT number, crc, head, body_bytes FROM image "
+            f"WHERE number > ? AND {SEEN} ORDER BY number LIMIT ?)"
+        )
+        while last is not None:
+            values = (last, generation, generation, SUMMED_PER_READ)
+            ((last, *found),) = await self._scan(query, values)
+            sums += Sums(*found)
+        if sums != stored.sums:
+            raise self._damaged(stored, "images are missing, or too many")
+
+    async def _check_put(self, stored: StoredCheckpoint) -> None:
+        """Read all that the generation put, bodies too."""
+        query = (
+            f"SELECT {named('image', IMAGE_COLUMNS)}, "
+            "CASE WHEN image.body IS NULL "
+            "THEN body.crc = image.body_crc AND is_sound_body(body.number, body.packed, body.crc) "
+            "ELSE 1 END "
+            "FROM image LEFT JOIN body USING (number) WHERE image.number BETWEEN ? AND ?"
+        )
+        for first in range(stored.first_number, stored.row.images_made + 1, BODIES_PER_READ):
+            last = min(stored.row.images_made, first + BODIES_PER_READ - 1)
+            damaged = await asyncio.to_thread(
+                _first_damaged, await self._scan(query, (first, last))
+            )
+            if damaged is not None:
+                raise self._damaged(stored, f"image {damaged} is damaged (checksum)")
+
+    def _damaged(self, stored: StoredCheckpoint, what: str) -> StoreError:
+        # Nobody goes on from it until it is written anew.
+        self._found.pop(stored.row.generation, None)
+        return StoreError(
+            f"{self._log.path}: checkpoint {stored.row.generation}: {what}. The checkpoint before "
+            "it, or the log from its first row, is used while it is there; check the disk"
+        )
+
+    # --- Reading ------------------------------------------------------------------------------
+
+    async def newest(self, *, before: int | None = None) -> Checkpoint | None:
+        stored = self._newest(before)
+        found = None if stored is None else stored.told()
+        check_log_reaches(found, self._log.first_seq)
+        return found
+
+    async def heads(self, generation: int) -> AsyncIterator[list[Image]]:
+        stored = self._found[generation]
+        query = (
+            f"SELECT {IMAGE_COLUMNS} FROM image WHERE number > ? AND {SEEN} ORDER BY number LIMIT ?"
+        )
+        last, sums = 0, Sums()
+        while found := await self._scan(query, (last, generation, generation, HEADS_PER_READ)):
+            try:
+                images, crcs, size = await asyncio.to_thread(read_heads, found)
+            except ValueError as error:
+                raise self._damaged(stored, f"{error} is damaged (checksum)") from error
+            sums += Sums(len(images), sum(image.number for image in images), crcs, size)
+            if images[0].number <= last:
+                raise self._damaged(stored, "images are out of order")
+            last = images[-1].number
+            yield images
+        if sums != stored.sums:
+            raise self._damaged(stored, "images are missing, or too many")
+
+    async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        assert numbers
+        self._reach("checkpoint.fetch")
+        packed: dict[int, bytes] = {}
+        for some in _slices(numbers, NUMBERS_PER_STATEMENT):
+            # The checksums are computed where the rows are read: in that connection's thread.
+            query = (
+                "SELECT number, packed FROM body "
+                f"WHERE number IN ({','.join('?' * len(some))}) "
+                "AND is_sound_body(number, packed, crc)"
+            )
+            packed.update(await self._connections.fetch(self._connections.fetcher, query, some))
+        if numbers[0] not in packed:
+            raise StoreError(
+                f"{self._log.path}: image {numbers[0]} is damaged (checksum), or not there. "
+                f"{ADVICE}"
+            )
+        return packed
+
+    def load(self, number: int) -> bytes:
+        self._reach("checkpoint.load")
+        row = self._connections.read_at_once(
+            "SELECT packed, crc FROM body WHERE number = ?", (number,)
+        )
+        if row is None or not is_sound_body(number, *row):
+            raise StoreError(
+                f"{self._log.path}: image {number} is damaged (checksum), or not there. {ADVICE}"
+            )
+        packed: bytes = row[0]
+        return packed
+
+    # --- Deleting -----------------------------------------------------------------------------
+
+    def hold(self) -> AbstractAsyncContextManager[Hold]:
+        def make() -> Hold:
+            verified = [one for one in self._found.values() if one.is_verified]
+            newest = max(verified, key=lambda one: one.row.generation, default=None)
+            checkpoint = None if newest is None else newest.told()
+            return Hold(checkpoint, self._log.first_seq, self._log.last_seq)
+
+        return self._holds.begin(make)
+
+    async def forget_before(self, generation: int) -> None:
+        assert self._found[generation].is_verified
+        async with self._holds.deleting:
+            self._forget = generation
+            await self._forget_before(self._holds.before(generation))
+
+    async def _forget_before(self, generation: int) -> None:
+        self._reach("checkpoint.forget")
+        # They end to be checkpoints before anything goes that they have.
+        await self._write(
+            "DELETE FROM checkpoint WHERE generation < ?", (generation,), what="table checkpoint"
+        )
+        for older in [one for one in self._found if one < generation]:
+            del self._found[older]
+        dead = await self._scan(
+            "SELECT number FROM image WHERE died <= ? ORDER BY number", (generation,)
+        )
+        for some in _slices([number for (number,) in dead], PUT_IMAGES):
+            self._reach("checkpoint.forget-slice")
+            # What the index says is not taken at its word.
+            marks = ",".join("?" * len(some))
+            rows = await self._scan(
+                f"SELECT number FROM image WHERE number IN ({marks}) AND +died <= ?",
+                (*some, generation),
+            )
+            await self._delete([number for (number,) in rows])
+
+    async def discard_after(self, generation: int) -> None:
+        self._reach("checkpoint.discard")
+        for later in [one for one in self._found if one > generation]:
+            del self._found[later]
+        await self._delete_later(self._found.get(generation))
+
+    async def cut_log(self, upto_seq: int) -> None:
+        if self._forget in self._found and min(self._found) < self._forget:
+            # Somebody held what was before it.
+            await self.forget_before(self._forget)
+        async with self._holds.deleting:
+            wanted_seq, upto_seq = upto_seq, self._holds.upto(upto_seq)
+            if upto_seq < min(wanted_seq, self._log.first_seq):
+                return
+            check_covered([one.told() for one in self._found.values()], upto_seq)
+            await self._log.forget_upto(upto_seq)
+            await self._log.give_back()
+
+    async def sizes(self) -> Sizes:
+        log, free = await self._log.sizes()
+        return Sizes(log=log, images=self._image_bytes, free=free, files=self._log.bytes_on_disk())
+
+    async def _delete_later(self, base: StoredCheckpoint | None) -> None:
+        """Delete all that was written after a checkpoint, and revive what died since."""
+        generation = 0 if base is None else base.row.generation
+        images_made = 0 if base is None else base.row.images_made
+        self._begun = None
+        if await self._scan("SELECT 1 FROM checkpoint WHERE generation > ?", (generation,)):
+            await self._write(
+                "DELETE FROM checkpoint WHERE generation > ?", (generation,), what="a checkpoint"
+            )
+        for table in ("image", "body"):
+            while found := await self._scan(
+                f"SELECT number FROM {table} WHERE number > ? ORDER BY number LIMIT ?",
+                (images_made, PUT_IMAGES),
+            ):
+                self._reach("checkpoint.discard-slice")
+                await self._delete([number for (number,) in found])
+        revived = await self._scan("SELECT number FROM image WHERE died > ?", (generation,))
+        for some in _slices([number for (number,) in revived], NUMBERS_PER_STATEMENT):
+            self._reach("checkpoint.discard-slice")
+            await self._write(
+                f"UPDATE image SET died = NULL WHERE number IN ({','.join('?' * len(some))})",
+                some,
+                what="table image",
+            )
+
+    async def _delete(self, numbers: Sequence[int]) -> None:
+        if not numbers:
+            return
+        marks = ",".join("?" * len(numbers))
+        ((size,),) = await self._scan(
+            "SELECT coalesce(sum(length(head) + body_bytes), 0) FROM image "
+            f"WHERE number IN ({marks})",
+            numbers,
+        )
+        for table in ("body", "image"):
+            await self._write(
+                f"DELETE FROM {table} WHERE number IN ({marks})", numbers, what=f"table {table}"
+            )
+        self._image_bytes -= size
+
+    # --- Plain work ---------------------------------------------------------------------------
+
+    def _newest(self, before: int | None = None) -> StoredCheckpoint | None:
+        older = [one for one in self._found if before is None or one < before]
+        return self._found[max(older)] if older else None
+
+    async def _scan(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        return await self._connections.fetch(self._connections.keeper, query, values)
+
+    async def _write(self, statement: str, values: Sequence[object], *, what: str) -> None:
+        await self._connections.write(statement, values, what=what)
+
+
+def _slices(values: Sequence[T], count: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(values), count):
+        yield values[start : start + count]
+
+
+def _by_bytes(part: list[tuple[ImageRow, bytes]]) -> Iterator[list[tuple[ImageRow, bytes]]]:
+    """Cut into what goes into one transaction each."""
+    taken: list[tuple[ImageRow, bytes]] = []
+    size = 0
+    for row, packed in part:
+        if taken and size + row.bytes > PUT_BYTES:
+            yield taken
+            taken, size = [], 0
+        taken.append((row, packed))
+        size += row.bytes
+    if taken:
+        yield taken
+
+
+def _make_rows(images: Sequence[Image], born: int) -> tuple[list[ImageRow], list[bytes]]:
+    frames = pack_bodies(images)
+    pairs = zip(images, frames, strict=True)
+    return [image_row(image, packed, born) for image, packed in pairs], frames
+
+
+def _first_damaged(found: Sequence[Sequence[object]]) -> object:
+    """The number of the first image that is not sound; None if all are."""
+    for *columns, is_body_sound in found:
+        _, is_sound = read_image_row(columns)
+        if not (is_sound and is_body_sound):
+            return columns[0]
+    return None

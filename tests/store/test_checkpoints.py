@@ -1,0 +1,448 @@
+"""One contract for all checkpoints; and what only those on disk can do wrong."""
+
+import contextlib
+import random
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from crdtstream.core.checkpoint.parts import Image, Kind
+from crdtstream.core.effects import Record
+from crdtstream.core.ids import RegionId
+from crdtstream.store.checkpoints import CheckpointRow, Checkpoints, MemoryCheckpoints
+from crdtstream.store.errors import LogCutError, StoreError
+from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, Failpoints, refuse
+from crdtstream.store.layout import unpack_frame
+from crdtstream.store.log import Fsync, Log, MemoryLog
+from crdtstream.store.sqlite import LOG_FILE, SqliteLog
+from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+
+R1, R2 = RegionId(1), RegionId(2)
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    folder: Path, failpoints: Failpoints = NO_FAILPOINTS
+) -> AsyncIterator[tuple[SqliteLog, SqliteCheckpoints]]:
+    """A folder that is left as by a crash, whatever a test makes of it."""
+    log = await SqliteLog.open(
+        folder, region=R1, database_id="crdb", fsync=Fsync.NO, failpoints=failpoints
+    )
+    try:
+        yield log, await SqliteCheckpoints.open(log)
+    finally:
+        await log.abandon()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[tuple[Log, Checkpoints]]:
+    if request.param == "memory":
+        log = MemoryLog()
+        yield log, MemoryCheckpoints(log)
+        return
+    async with opened(tmp_path) as found:
+        yield found
+
+
+def image(number: int, kind: Kind = Kind.NODE) -> Image:
+    content = random.Random(number).randbytes(20 + number % 50)
+    return Image(number, kind, number % 7, 1, content, content * (number % 9 + 1))
+
+
+def images(first: int, last: int) -> list[Image]:
+    return [image(number, Kind(number % 6)) for number in range(first, last + 1)]
+
+
+async def append(log: Log, count: int) -> None:
+    await log.append(
+        [
+            Record(R1, n, n, b"batch", None)
+            for n in range(log.last_seq + 1, log.last_seq + count + 1)
+        ]
+    )
+
+
+async def write(
+    checkpoints: Checkpoints, put: list[Image], dropped: list[int], seq: int, *, verify: bool = True
+) -> int:
+    generation = await checkpoints.begin()
+    await checkpoints.put(put)
+    made = max((one.number for one in put), default=0)
+    await checkpoints.commit(CheckpointRow(generation, seq, {R1: seq}, made, 5), dropped)
+    if verify:
+        await checkpoints.verify(generation)
+    return generation
+
+
+async def seen(checkpoints: Checkpoints, generation: int) -> list[int]:
+    """The images of a checkpoint, each as it was put."""
+    numbers = []
+    async for some in checkpoints.heads(generation):
+        for one in some:
+            wanted = image(one.number, one.kind)
+            is_node = one.kind is Kind.NODE
+            assert one == (wanted._replace(body=b"") if is_node else wanted)
+            if is_node:
+                packed = await checkpoints.fetch([one.number])
+                assert unpack_frame(packed[one.number], len(wanted.body)) == wanted.body
+            numbers.append(one.number)
+    return numbers
+
+
+# --- The contract ---------------------------------------------------------------------------------
+
+
+async def test_a_checkpoint_sees_what_was_put_and_not_dropped(
+    store: tuple[Log, Checkpoints],
+) -> None:
+    log, checkpoints = store
+    await append(log, 10)
+    assert await checkpoints.newest() is None
+    first = await write(checkpoints, images(1, 400), [], 4)
+    second = await write(checkpoints, images(401, 500), [*range(1, 400, 3)], 9)
+    kept = [number for number in range(1, 501) if number >= 400 or number % 3 != 1]
+    assert await seen(checkpoints, second) == kept
+    # The one before sees what it saw.
+    assert await seen(checkpoints, first) == [*range(1, 401)]
+    newest = await checkpoints.newest()
+    assert newest is not None
+    assert newest.row == CheckpointRow(second, 9, {R1: 9}, 500, 5)
+    assert newest.images == len(kept)
+    assert newest.is_verified
+    before = await checkpoints.newest(before=second)
+    assert before is not None
+    assert before.row.generation == first
+
+    await checkpoints.forget_before(second)
+    assert await seen(checkpoints, second) == kept
+    assert await checkpoints.newest(before=second) is None
+    with pytest.raises(StoreError, match="image 1 "):
+        await checkpoints.fetch([1])
+    assert (await checkpoints.sizes()).images == newest.bytes
+
+
+async def test_put_tells_the_packed_bodies_in_order(store: tuple[Log, Checkpoints]) -> None:
+    _, checkpoints = store
+    await checkpoints.begin()
+    nodes = [image(number) for number in range(1, 700)]
+    packed = await checkpoints.put(nodes)
+    assert [
+        unpack_frame(frame, len(node.body)) for node, frame in zip(nodes, packed, strict=True)
+    ] == [node.body for node in nodes]
+    assert await checkpoints.put([Image(700, Kind.KEY, 0, 0, b"head", b"")]) == [b""]
+
+
+async def test_what_was_not_committed_is_gone_with_the_next_one(
+    store: tuple[Log, Checkpoints],
+) -> None:
+    log, checkpoints = store
+    await append(log, 10)
+    first = await write(checkpoints, images(1, 20), [], 4)
+    await checkpoints.begin()
+    await checkpoints.put(images(21, 40))
+    second = await write(checkpoints, images(41, 50), [1], 6)
+    assert await seen(checkpoints, second) == [*range(2, 21), *range(41, 51)]
+    assert second > first + 1
+
+
+async def test_a_discarded_checkpoint_leaves_the_one_before_as_it_was(
+    store: tuple[Log, Checkpoints],
+) -> None:
+    log, checkpoints = store
+    await append(log, 10)
+    first = await write(checkpoints, images(1, 20), [], 4)
+    second = await write(checkpoints, images(21, 30), [3, 4], 6)
+    await checkpoints.discard_after(first)
+    newest = await checkpoints.newest()
+    assert newest is not None
+    assert newest.row.generation == first
+    # The numbers of the images that are gone may be given again.
+    third = await write(checkpoints, images(21, 25), [4], 6)
+    assert third > second
+    assert await seen(checkpoints, third) == [1, 2, 3, *range(5, 26)]
+
+
+async def test_read_ahead_leaves_out_what_is_not_there(store: tuple[Log, Checkpoints]) -> None:
+    log, checkpoints = store
+    await append(log, 1)
+    await write(checkpoints, [image(1), image(2)], [], 1)
+    assert sorted(await checkpoints.fetch([1, 99, 2])) == [1, 2]
+    with pytest.raises(StoreError, match="image 99"):
+        await checkpoints.fetch([99, 1])
+
+
+async def test_a_log_is_cut_behind_a_verified_checkpoint_only(
+    store: tuple[Log, Checkpoints],
+) -> None:
+    log, checkpoints = store
+    await append(log, 20)
+    with pytest.raises(StoreError, match=r"cannot be cut behind row 1: .*Nothing was cut"):
+        await checkpoints.cut_log(1)
+    first = await write(checkpoints, images(1, 9), [], 8, verify=False)
+    with pytest.raises(StoreError, match="cannot be cut"):
+        await checkpoints.cut_log(8)
+    await checkpoints.verify(first)
+    with pytest.raises(StoreError, match="cannot be cut behind row 9"):
+        await checkpoints.cut_log(9)
+    await checkpoints.cut_log(8)
+    # While the one before is kept, so are the rows that it needs.
+    second = await write(checkpoints, images(10, 12), [1], 15)
+    with pytest.raises(StoreError, match="cannot be cut"):
+        await checkpoints.cut_log(15)
+    await checkpoints.forget_before(second)
+    await checkpoints.cut_log(12)
+    assert (log.first_seq, log.begins, log.last_seq) == (13, {R1: 12}, 20)
+    with pytest.raises(LogCutError):
+        await log.read_from(12, bytes_max=1)
+    assert [row.seq for row in await log.read_from(13, bytes_max=1 << 20)] == [*range(13, 21)]
+    assert await log.seek({R1: 12}, [R1]) == 13
+    with pytest.raises(LogCutError, match="effects 12 to 12 of region 1"):
+        await log.seek({R1: 11}, [R1])
+    assert await log.seek({}, [R2]) == 21
+    # Also with no row left it goes on where it was.
+    await append(log, 1)
+    third = await write(checkpoints, images(13, 14), [], 21)
+    await checkpoints.forget_before(third)
+    await checkpoints.cut_log(21)
+    assert (log.first_seq, log.last_seq) == (22, 21)
+    await append(log, 1)
+    assert log.last_seq == 22
+
+
+# --- On disk --------------------------------------------------------------------------------------
+
+
+async def test_checkpoints_outlive_their_process(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 20)
+        await write(checkpoints, images(1, 300), [], 8)
+        second = await write(checkpoints, images(301, 310), [1, 2], 15)
+        await checkpoints.forget_before(second)
+        await checkpoints.cut_log(14)
+        # And one that never became any.
+        await checkpoints.begin()
+        await checkpoints.put(images(311, 330))
+        told = await checkpoints.newest()
+    async with opened(tmp_path) as (log, checkpoints):
+        assert await checkpoints.newest() == told
+        assert await seen(checkpoints, second) == [*range(3, 311)]
+        assert (log.first_seq, log.begins, log.last_seq) == (15, {R1: 14}, 20)
+        with pytest.raises(StoreError):
+            await checkpoints.fetch([312])
+
+
+STEPS = [
+    *("checkpoint.begin", "checkpoint.put-bodies", "checkpoint.put", "checkpoint.drop"),
+    *("checkpoint.commit", "checkpoint.committed", "checkpoint.verify", "checkpoint.verified"),
+    *("checkpoint.forget", "checkpoint.forget-slice", "checkpoint.discard-slice"),
+    *("log.cut", "log.cut-slice", "log.vacuum"),
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_step_that_is_refused_changes_nothing_and_can_be_done_again(
+    tmp_path: Path, step: str
+) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 700)
+        await write(checkpoints, images(1, 20), [], 600)
+        await checkpoints.begin()
+        await checkpoints.put(images(21, 22))
+    armed = Armed(step, refuse)
+
+    async def next_one(checkpoints: Checkpoints) -> int:
+        generation = await write(checkpoints, images(21, 30), [1, 2], 650)
+        await checkpoints.forget_before(generation)
+        await checkpoints.cut_log(640)
+        return generation
+
+    try:
+        async with opened(tmp_path, armed) as (log, checkpoints):
+            with pytest.raises(StoreError, match="refuses"):
+                await next_one(checkpoints)
+            newest = await checkpoints.newest()
+            assert newest is not None
+            await seen(checkpoints, newest.row.generation)
+            if newest.row.seq == 600:
+                await next_one(checkpoints)
+    except StoreError:
+        # What a crash had left could not be deleted at the start.
+        assert step == "checkpoint.discard-slice"
+    assert armed.counts[step]
+    async with opened(tmp_path) as (log, checkpoints):
+        newest = await checkpoints.newest()
+        assert newest is not None
+        if newest.row.seq == 600:
+            await next_one(checkpoints)
+        else:
+            await checkpoints.verify(newest.row.generation)
+            await checkpoints.forget_before(newest.row.generation)
+            await checkpoints.cut_log(640)
+        newest = await checkpoints.newest()
+        assert newest is not None
+        assert await seen(checkpoints, newest.row.generation) == [*range(3, 31)]
+        assert (log.first_seq, log.last_seq) == (641, 700)
+
+
+DAMAGE = {
+    "a head": "UPDATE image SET head = zeroblob(length(head)) WHERE number = 305",
+    "an owner": "UPDATE image SET owner = owner + 1 WHERE number = 305",
+    "a body in its row": "UPDATE image SET body = zeroblob(length(body)) WHERE number = 307",
+    "an image is missing": "DELETE FROM image WHERE number = 7",
+    "an image came back": "UPDATE image SET died = NULL WHERE number = 1",
+    "an image died": "UPDATE image SET died = 1 WHERE number = 9",
+    "its row": "UPDATE checkpoint SET seq = seq - 1 WHERE generation = 2",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, damage: str
+) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 20)
+        await write(checkpoints, images(1, 300), [], 8)
+        await write(checkpoints, images(301, 310), [1, 2], 15, verify=False)
+    with contextlib.closing(sqlite3.connect(tmp_path / LOG_FILE)) as connection, connection:
+        connection.execute(DAMAGE[damage])
+    async with opened(tmp_path) as (log, checkpoints):
+        newest = await checkpoints.newest()
+        assert newest is not None
+        if newest.row.generation == 2:
+            with pytest.raises(StoreError, match=r"checkpoint 2: .*is used while it is there"):
+                await seen(checkpoints, 2)
+            with pytest.raises(KeyError):
+                await checkpoints.verify(2)
+            newest = await checkpoints.newest()
+            assert newest is not None
+        assert newest.row.seq == 8
+        if damage in ("an image is missing", "an image died"):
+            # That one is lost to the one before as well; the log is whole, and it is all there is.
+            with pytest.raises(StoreError, match="checkpoint 1: images are missing"):
+                await seen(checkpoints, 1)
+            assert await checkpoints.newest() is None
+            await checkpoints.discard_after(0)
+            await write(checkpoints, images(1, 30), [], 20)
+            return
+        assert await seen(checkpoints, 1) == [*range(1, 301)]
+        await checkpoints.discard_after(1)
+        third = await write(checkpoints, images(301, 302), [1], 16)
+        assert await seen(checkpoints, third) == [*range(2, 303)]
+
+
+async def test_without_a_sound_checkpoint_a_cut_log_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 20)
+        await write(checkpoints, images(1, 30), [], 15)
+        await checkpoints.cut_log(10)
+    with contextlib.closing(sqlite3.connect(tmp_path / LOG_FILE)) as connection, connection:
+        connection.execute("DELETE FROM image WHERE number = 7")
+    async with opened(tmp_path) as (log, checkpoints):
+        with pytest.raises(StoreError, match="images are missing"):
+            await seen(checkpoints, 1)
+        with pytest.raises(StoreError, match=r"begins with row 11, and no checkpoint .*backup"):
+            await checkpoints.newest()
+
+
+async def test_a_body_is_checked_when_it_is_read_back(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 2)
+        await write(checkpoints, [image(1), image(2)], [], 1, verify=False)
+        await log.connections.background.execute_fetchall(
+            "UPDATE body SET packed = zeroblob(length(packed)) WHERE number = 2"
+        )
+        assert sorted(await checkpoints.fetch([1, 2])) == [1]
+        with pytest.raises(StoreError, match=r"image 2 is damaged \(checksum\)"):
+            await checkpoints.fetch([2, 1])
+        with pytest.raises(StoreError, match=r"checkpoint 1: image 2 is damaged"):
+            await checkpoints.verify(1)
+        assert await checkpoints.newest() is None
+
+
+async def test_space_goes_back_to_the_file_system(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        for n in range(1, 41):
+            await log.append([Record(R1, n, n, bytes(1 << 20), None)])
+        before = (tmp_path / LOG_FILE).stat().st_size + log.connections.wal_path.stat().st_size
+        assert before > 40 << 20
+        await write(checkpoints, images(1, 9), [], 39)
+        await checkpoints.cut_log(39)
+        assert (tmp_path / LOG_FILE).stat().st_size < 10 << 20
+        assert (await checkpoints.sizes()).log == 1 << 20
+
+
+async def test_the_write_ahead_log_begins_anew_once_it_was_moved(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (log, _):
+        sizes = []
+        for _ in range(3):
+            for n in range(log.last_seq + 1, log.last_seq + 11):
+                await log.append([Record(R1, n, n, bytes(1 << 20), None)])
+            sizes.append(log.connections.wal_path.stat().st_size)
+            assert await log.connections.move_wal()
+        assert sizes[0] > 10 << 20
+        assert max(sizes) == sizes[0]
+
+
+async def test_when_commits_are_durable_can_change_while_the_log_is_open(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (log, _):
+        await log.confirm()
+        assert await log.get_meta("fsync") == "no"
+        await log.set_fsync(Fsync.ALWAYS)
+        assert await log.get_meta("fsync") == "always"
+        ((synchronous,),) = await log.connections.writer.execute_fetchall("PRAGMA synchronous")
+        assert synchronous == 2
+        await append(log, 1)
+    # A crash proves the folder now, and would not have before.
+    log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
+    assert log.is_proven
+    await log.set_fsync(Fsync.EVERYSEC)
+    await log.abandon()
+    log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
+    assert not log.is_proven
+    await log.abandon()
+
+
+async def test_a_lost_end_of_the_log_is_noticed(tmp_path: Path) -> None:
+    """A damaged write-ahead log ends earlier, and SQLite says nothing of it."""
+    log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
+    await log.confirm()
+    await append(log, 3)
+    await log.abandon()
+    with contextlib.closing(sqlite3.connect(tmp_path / LOG_FILE)) as connection, connection:
+        connection.execute("DELETE FROM log WHERE seq = 3")
+    with pytest.raises(StoreError, match=r"rows 3 to 3 were acknowledged and are lost.*remove"):
+        async with opened(tmp_path):
+            pass
+    # What the text says helps.
+    (tmp_path / "acknowledged").unlink()
+    (tmp_path / "opened").unlink()
+    async with opened(tmp_path) as (log, _):
+        assert not log.is_proven
+        assert log.last_seq == 2
+
+
+async def test_what_is_held_stays_until_nobody_holds_it(
+    store: tuple[Log, Checkpoints],
+) -> None:
+    log, checkpoints = store
+    await append(log, 10)
+    first = await write(checkpoints, images(1, 40), [], 4)
+    async with checkpoints.hold() as hold:
+        assert hold.checkpoint is not None
+        assert hold.checkpoint.row.generation == first
+        assert (hold.first_seq, hold.last_seq) == (1, 10)
+        await append(log, 5)
+        second = await write(checkpoints, images(41, 50), [*range(1, 30)], 15)
+        await checkpoints.forget_before(second)
+        await checkpoints.cut_log(15)
+        assert log.first_seq == 1
+        assert await seen(checkpoints, first) == [*range(1, 41)]
+    await checkpoints.cut_log(15)
+    assert log.first_seq == 16
+    with pytest.raises(StoreError, match="the log begins with row 16"):
+        await checkpoints.newest(before=second)
+    assert await seen(checkpoints, second) == [*range(30, 51)]
