@@ -31,6 +31,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from crdtstream.core.ids import REGION_MAX
 from crdtstream.core.redis_version import DEFAULT, WANTED, parse_redis_version
 
+FAILPOINT_PATTERN: Final = r"^([a-z.-]+(:[0-9]{1,9}(-[0-9]{1,9})?)?( refused)?)?$"
 ENV_PREFIX: Final = "CRDTSTREAM_"
 HOST_DEFAULT: Final = "127.0.0.1"
 DATABASE_ID_DEFAULT: Final = "crdb"
@@ -41,6 +42,8 @@ GRPC_PORT_BASE: Final = 7380
 HTTP_PORT_BASE: Final = 8380
 
 I32_MAX: Final = (1 << 31) - 1
+# Ten years.
+SECONDS_MAX: Final = 3_650 * 86_400
 # Ten years; an ID keeps what a wrong clock gave it for good.
 CLOCK_OFFSET_MS_MAX: Final = 3_650 * 86_400_000
 # Must be 1 in the environment of a node that is to have a bug.
@@ -231,6 +234,10 @@ class Drill(BaseModel):
             (``dot-lost-on-restart``), or health says yes while writes are refused
             (``healthy-while-stale``).  Refused unless CRDTSTREAM_DRILL_PLANTS=1 stands in the
             environment.  ``none``: none.
+        failpoint: a step of a checkpoint, of the log or of a backup at which the process dies
+            (``checkpoint.put:3``: the third time), or the disk refuses (``log.append:5-9
+            refused``).  Refused unless CRDTSTREAM_DRILL_PLANTS=1 stands in the environment.
+            Empty: none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -243,6 +250,20 @@ class Drill(BaseModel):
         "dot-lost-on-restart",
         "healthy-while-stale",
     ] = "none"
+
+    # Which steps there are, the store knows (``store/failpoints.py``).
+    failpoint: str = Field(default="", pattern=FAILPOINT_PATTERN)
+
+    @field_validator("failpoint")
+    @classmethod
+    def _is_wanted_too(cls, failpoint: str) -> str:
+        if failpoint and os.environ.get(DRILL_PLANTS_VARIABLE) != "1":
+            raise ValueError(
+                f"{failpoint} ends this node or refuses its writes, for rehearsals only; to have it"
+                f" on a node whose data nobody needs, set {DRILL_PLANTS_VARIABLE}=1 in its"
+                " environment"
+            )
+        return failpoint
 
     @field_validator("plant")
     @classmethod
@@ -311,6 +332,19 @@ class NodeSettings(BaseSettings):
             version that replies are compared with.
         appendfsync: ``always``: a reply means that the disk has it; ``everysec``: a power cut may
             cost a second, a killed process nothing; ``no``: when the system pleases.
+        checkpoint_log_bytes: a checkpoint is written when the log has grown by so much, in bytes,
+            since the last one.  0: not because of that.  16 MiB: read back in a moment at start.
+        checkpoint_interval_s: and when so many seconds have passed, if anything was written.  0:
+            not because of that.  300.
+        replication_backlog_size: how much of the log is kept for a region that is away, in bytes;
+            behind that it needs a bootstrap.  0: nothing.  1 GiB, as Redis Enterprise has for
+            Active-Active databases.
+        replication_backlog_ttl_s: and for how long, in seconds.  0: not at all.  A day: an outage
+            that is noticed in the morning costs no bootstrap.
+        maxmemory: bytes that the node may take.  What is on disk too leaves memory first; beyond
+            it commands that add data are answered OOM.  0: no bound, as in Redis.
+        maxdisk: bytes that the folder may take; beyond it commands that add data are refused.  0:
+            no bound.
         stream_node_max_entries: entries per macro node.  0: no limit.  100 as in Redis.
         stream_node_max_bytes: bytes per macro node.  0: no limit.  4096 as in Redis.
         stream_idmp_duration: for how many seconds XADD recognises an idempotent ID, in streams
@@ -361,6 +395,12 @@ class NodeSettings(BaseSettings):
     crdt_xread_mode: Literal["by-id", "never-skip"] = "by-id"
     redis_version: str = str(DEFAULT)
     appendfsync: Literal["always", "everysec", "no"] = "always"
+    checkpoint_log_bytes: int = Field(default=16 << 20, ge=0, le=1 << 60)
+    checkpoint_interval_s: int = Field(default=300, ge=0, le=SECONDS_MAX)
+    replication_backlog_size: int = Field(default=1 << 30, ge=0, le=1 << 60)
+    replication_backlog_ttl_s: int = Field(default=86_400, ge=0, le=SECONDS_MAX)
+    maxmemory: int = Field(default=0, ge=0, le=1 << 60)
+    maxdisk: int = Field(default=0, ge=0, le=1 << 60)
     stream_node_max_entries: int = Field(default=100, ge=0)
     stream_node_max_bytes: int = Field(default=4096, ge=0)
     stream_idmp_duration: int = Field(default=100, ge=1, le=86_400)

@@ -4,7 +4,7 @@ A survey asks every node it is given, and those that they name as peers, so one 
 to find all regions.  What does not answer is part of the result, not an error.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,6 +16,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.v1 import admin_pb2, admin_pb2_grpc, effects_pb2
 
 CALL_SECONDS_MAX: Final = 5.0
+KEEPALIVE_MS: Final = 10_000
 
 
 class AdminError(Exception):
@@ -33,7 +34,13 @@ class AdminClient:
         self.address = address
         self._call_seconds_max = call_seconds_max
         # Each client its own connection: one that just failed is not waited for.
-        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
+        options = [
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_http_proxy", 0),
+            # A call that takes as long as it takes ends when nobody is there any more.
+            ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+            ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+        ]
         self._channel = grpc.insecure_channel(address, options=options)
         self._stub = admin_pb2_grpc.AdminStub(self._channel)
 
@@ -69,6 +76,18 @@ class AdminClient:
         reply: admin_pb2.TuneReply = self._call(self._stub.Tune, request)
         return reply
 
+    def backup(self) -> Iterator[admin_pb2.BackupPiece]:
+        """The pieces of a backup, in order; it takes as long as it takes.
+
+        Raises:
+            UnreachableError: nobody answers, or not any more.
+            AdminError: the node refused, and says why.
+        """
+        try:
+            yield from self._stub.Backup(admin_pb2.BackupRequest())
+        except grpc.RpcError as error:
+            raise self._told(error) from error
+
     def _call(self, method: Callable[..., Any], request: object) -> Any:
         """One call, its errors told in words.
 
@@ -79,25 +98,29 @@ class AdminClient:
         try:
             return method(request, timeout=self._call_seconds_max)
         except grpc.RpcError as error:
-            details = error.details() or "no reason given"
-            match error.code():
-                case grpc.StatusCode.UNAVAILABLE:
-                    raise UnreachableError(
-                        f"no region node answers at {self.address}:"
-                        " start it (crdtstream up), or name another --address, or the --dir of `up`"
-                    ) from error
-                case grpc.StatusCode.DEADLINE_EXCEEDED:
-                    raise UnreachableError(
-                        f"the node at {self.address} did not answer within"
-                        f" {self._call_seconds_max:g} s: look into its log"
-                    ) from error
-                case grpc.StatusCode.UNIMPLEMENTED:
-                    raise AdminError(
-                        f"what answers at {self.address} is no region node of this version:"
-                        " name the gRPC port (738r)"
-                    ) from error
-                case _:
-                    raise AdminError(details) from error
+            raise self._told(error) from error
+
+    def _told(self, error: grpc.RpcError) -> AdminError:
+        """An error of a call in words."""
+        details = error.details() or "no reason given"
+        match error.code():
+            case grpc.StatusCode.UNAVAILABLE:
+                return UnreachableError(
+                    f"no region node answers at {self.address}:"
+                    " start it (crdtstream up), or name another --address, or the --dir of `up`"
+                )
+            case grpc.StatusCode.DEADLINE_EXCEEDED:
+                return UnreachableError(
+                    f"the node at {self.address} did not answer within"
+                    f" {self._call_seconds_max:g} s: look into its log"
+                )
+            case grpc.StatusCode.UNIMPLEMENTED:
+                return AdminError(
+                    f"what answers at {self.address} is no region node of this version:"
+                    " name the gRPC port (738r)"
+                )
+            case _:
+                return AdminError(details)
 
 
 @dataclass(slots=True)

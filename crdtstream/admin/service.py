@@ -1,7 +1,8 @@
 """The ``Admin`` service: this node's status, its links, its tunables, its digest."""
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,9 +14,10 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
-from crdtstream.engine import Engine
+from crdtstream.engine import Engine, UnreadableError
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
+from crdtstream.region.retention import Keeping
 from crdtstream.settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb
@@ -27,13 +29,25 @@ LINK_STATES: Final = {
     LinkState.LIVE: pb.LinkStatus.State.UP,
     LinkState.WAITING: pb.LinkStatus.State.BACKOFF,
     LinkState.REFUSED: pb.LinkStatus.State.REFUSED,
+    LinkState.NEEDS_BOOTSTRAP: pb.LinkStatus.State.NEEDS_BOOTSTRAP,
     LinkState.PAUSED: pb.LinkStatus.State.PAUSED,
+}
+KEEPINGS: Final = {
+    Keeping.NOTHING: pb.Kept.Keeping.NOTHING,
+    Keeping.KEPT: pb.Kept.Keeping.KEPT,
+    Keeping.AWAY: pb.Kept.Keeping.AWAY,
+    Keeping.GIVEN_UP: pb.Kept.Keeping.GIVEN_UP,
+    Keeping.BOOTSTRAP: pb.Kept.Keeping.BOOTSTRAP,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class NodeParts:
-    """The parts of a node that the service looks at."""
+    """The parts of a node that the service looks at.
+
+    Attributes:
+        backup: a consistent cut of the folder as it is now, in pieces.
+    """
 
     settings: NodeSettings
     engine: Engine
@@ -42,6 +56,7 @@ class NodeParts:
     started_ms: Millis
     clients: Callable[[], int]
     log_bytes: Callable[[], int]
+    backup: Callable[[], AsyncGenerator[pb.BackupPiece, None]]
 
 
 class AdminService(rpc.AdminServicer):
@@ -51,12 +66,20 @@ class AdminService(rpc.AdminServicer):
         self._parts = parts
         self._region = parts.engine.region
         self._now = parts.engine.now
+        self._is_backing_up = False
 
     async def Status(  # noqa: N802 - gRPC's name
         self,
         request: pb.StatusRequest,
-        _context: "grpc.aio.ServicerContext[pb.StatusRequest, pb.StatusReply]",
+        context: "grpc.aio.ServicerContext[pb.StatusRequest, pb.StatusReply]",
     ) -> pb.StatusReply:
+        try:
+            # Digests and counts may need entries that are on disk only.
+            return await self._parts.engine.read(lambda: self._status(request))
+        except UnreadableError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"entries cannot be read: {error}")
+
+    def _status(self, request: pb.StatusRequest) -> pb.StatusReply:
         parts, settings = self._parts, self._parts.settings
         region = self._region
         replica = region.replica
@@ -87,6 +110,7 @@ class AdminService(rpc.AdminServicer):
             streams=self._streams() if request.with_streams else [],
             inbox_batches=inbox_batches,
             inbox_bytes=inbox_bytes,
+            storage=self._storage(),
         )
 
     async def SetLinks(  # noqa: N802
@@ -124,14 +148,40 @@ class AdminService(rpc.AdminServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return pb.TuneReply(before=before, value=value)
 
+    async def Backup(  # noqa: N802
+        self,
+        _request: pb.BackupRequest,
+        context: "grpc.aio.ServicerContext[pb.BackupRequest, pb.BackupPiece]",
+    ) -> AsyncIterator[pb.BackupPiece]:
+        if self._is_backing_up:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                "another backup of this node runs; try again when it is done",
+            )
+        self._is_backing_up = True
+        try:
+            async with contextlib.aclosing(self._parts.backup()) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except StoreError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        finally:
+            self._is_backing_up = False
+
     async def Digest(  # noqa: N802
         self,
         request: pb.DigestRequest,
-        _context: "grpc.aio.ServicerContext[pb.DigestRequest, pb.DigestReply]",
+        context: "grpc.aio.ServicerContext[pb.DigestRequest, pb.DigestReply]",
     ) -> pb.DigestReply:
+        try:
+            return await self._parts.engine.read(lambda: self._digest(request))
+        except UnreadableError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"entries cannot be read: {error}")
+
+    def _digest(self, request: pb.DigestRequest) -> pb.DigestReply:
         replica = self._region.replica
-        digest = replica.digest(request.key if request.HasField("key") else None)
-        return pb.DigestReply(digest=digest.decode(), vv=encode_vv(replica.vv))
+        key = request.key if request.HasField("key") else None
+        return pb.DigestReply(digest=replica.digest(key).decode(), vv=encode_vv(replica.vv))
 
     # --- Parts of the status ------------------------------------------------------------------
 
@@ -166,6 +216,33 @@ class AdminService(rpc.AdminServicer):
             clock_skew_ms=pulled.clock_skew_ms,
             reconnects=pull.link.reconnects,
             relayed_origins=sorted(pull.origins - {peer}),
+        )
+
+    def _storage(self) -> pb.Storage:
+        region = self._region
+        retention, checkpointing = region.retention, region.checkpointing
+        return pb.Storage(
+            first_seq=retention.first_seq,
+            last_seq=region.outstanding.logged_seq,
+            log_begins=encode_vv(retention.begins),
+            checkpoint_seq=checkpointing.seq,
+            checkpoint_ms=checkpointing.written_ms,
+            checkpoint_in_progress=checkpointing.began_ms is not None,
+            checkpoint_bytes=checkpointing.size_bytes,
+            backlog_bytes=retention.backlog_bytes,
+            disk_bytes=region.disk.used,
+            maxdisk=region.disk.maxdisk,
+            used_memory=region.memory.used,
+            maxmemory=region.memory.maxmemory,
+            kept=[
+                pb.Kept(
+                    region=peer,
+                    keeping=KEEPINGS[held.keeping],
+                    since_ms=held.since_ms,
+                    bytes=held.bytes,
+                )
+                for peer, held in sorted(retention.held.items())
+            ],
         )
 
     def _tunables(self) -> list[pb.Tunable]:

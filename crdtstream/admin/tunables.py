@@ -43,11 +43,14 @@ class Tunables:
             if tunable.values:
                 wanted = f"allowed are {', '.join(tunable.values)}"
             raise TuneError(f"{parameter} cannot be {value!r}; {wanted}")
+        refusal = tuned.refusal(value)
+        if refusal is not None:
+            raise TuneError(f"{parameter} cannot be {value!r}: {refusal}")
         before = tuned.get()
         await self._log.set_meta(_meta_key(parameter), value)
         await self._log.sync()
         tuned.put(value)
-        return before, value
+        return before, tuned.get()
 
     def allowed(self, parameter: str) -> tuple[str, ...]:
         """What a parameter may be; nothing of one that cannot be tuned."""
@@ -57,7 +60,6 @@ class Tunables:
     def values(self) -> dict[str, str]:
         """Everything worth showing, tunable while running or not, by name."""
         return {
-            "appendfsync": self._settings.appendfsync,
             **{name: tuned.get() for name, tuned in self._tuned.items()},
             "stream-node-max-bytes": str(self._settings.stream_node_max_bytes),
             "stream-node-max-entries": str(self._settings.stream_node_max_entries),

@@ -89,14 +89,16 @@ WRITES_REFUSED: Final = _gauge(
     "writes_refused",
     "1 while writes are refused for this reason: `disk`: the log cannot be written; `stale`: the"
     " region has still to hear from others what it must know before it writes, or to catch up;"
-    " `lagged`: for longer than a moment too much of it has been in no other region.",
+    " `lagged`: for longer than a moment too much of it has been in no other region; `maxmemory`,"
+    " `maxdisk`: only what adds data is refused.",
     "reason",
 )
 REFUSALS: Final = _counter(
     "refusals",
     "What was refused: commands because of the `disk`, because the region is `stale`, because too"
-    " much would be `lagged` or for want of a password (`no_auth`); connections beyond"
-    " `clients_max`; connections cut off because they left too much unread (`output_buffer`).",
+    " much would be `lagged`, for want of room (`maxmemory`, `maxdisk`) or of a password"
+    " (`no_auth`); connections beyond `clients_max`; connections cut off because they left"
+    " too much unread (`output_buffer`).",
     "reason",
 )
 LOOP_STALL_SECONDS: Final = _histogram(
@@ -147,7 +149,7 @@ LINK_UP: Final = _gauge(
 LINK_STATE: Final = _gauge(
     "link_state",
     "1 for the state that the link is in: `connecting`, `catching up`, `live`, `waiting` (for the"
-    " next attempt), `refused`, `paused`.",
+    " next attempt), `refused`, `needs bootstrap` (the peer has cut what lacks here), `paused`.",
     *("peer", "state"),
 )
 LINK_LAG_SECONDS: Final = _gauge(
@@ -320,6 +322,50 @@ CONGESTED: Final = _gauge(
 )
 LOG_RECORDS: Final = _gauge("log_records", "The number of the log's last record.")
 LOG_BYTES: Final = _gauge("log_bytes", "Size of the log's files.")
+LOG_FIRST_RECORD: Final = _gauge(
+    "log_first_record", "The number of the log's first record: those before it were cut."
+)
+LOG_KEPT: Final = _gauge(
+    "log_kept",
+    "1 for what the log does for a peer: `nothing` (it has all), `kept` (what it lacks), `away`"
+    " (kept up to the bounds), `given-up` (it was away for too long), `bootstrap` (what it lacks"
+    " was cut).",
+    *("peer", "keeping"),
+)
+LOG_KEPT_BYTES: Final = _gauge("log_kept_bytes", "What of the log a peer lacks.", "peer")
+LOG_KEPT_SECONDS: Final = _gauge(
+    "log_kept_seconds", "For how long a peer that lacks some of it has not come on.", "peer"
+)
+BACKLOG_MAX_BYTES: Final = _gauge(
+    "backlog_max_bytes", "What is kept at most for a peer that is away."
+)
+
+# --- Checkpoints, memory, disk ------------------------------------------------------------------
+
+CHECKPOINT_RECORD: Final = _gauge(
+    "checkpoint_record", "The last record of the log that a checkpoint covers; 0: there is none."
+)
+CHECKPOINT_BYTES: Final = _gauge("checkpoint_bytes", "Size of the checkpoints.")
+CHECKPOINT_AGE_SECONDS: Final = _gauge(
+    "checkpoint_age_seconds",
+    "How long ago the last checkpoint was written; without one, how long ago the node started.",
+)
+CHECKPOINT_RUNNING: Final = _gauge("checkpoint_running", "1 while a checkpoint is being written.")
+CHECKPOINTS: Final = _counter("checkpoints", "Checkpoints that were written.")
+CHECKPOINT_FAILURES: Final = _counter(
+    "checkpoint_failures", "Checkpoints that could not be written; each is tried again."
+)
+MEMORY_USED_BYTES: Final = _gauge(
+    "memory_used_bytes",
+    "What the node takes by its own account, by which `maxmemory` goes.",
+    "part",
+)
+MEMORY_MAX_BYTES: Final = _gauge("memory_max_bytes", "`maxmemory`; 0: no bound.")
+MEMORY_EVICTED_BYTES: Final = _counter(
+    "memory_evicted_bytes", "What left memory because of `maxmemory`; it is read again when needed."
+)
+DISK_USED_BYTES: Final = _gauge("disk_used_bytes", "What the data folder takes.")
+DISK_MAX_BYTES: Final = _gauge("disk_max_bytes", "`maxdisk`; 0: no bound.")
 
 # --- Keys and groups ----------------------------------------------------------------------------
 
@@ -459,6 +505,24 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
         CONGESTED,
         LOG_RECORDS,
         LOG_BYTES,
+        LOG_FIRST_RECORD,
+        LOG_KEPT,
+        LOG_KEPT_BYTES,
+        LOG_KEPT_SECONDS,
+        BACKLOG_MAX_BYTES,
+    ),
+    "Checkpoints, memory, disk": (
+        CHECKPOINT_RECORD,
+        CHECKPOINT_BYTES,
+        CHECKPOINT_AGE_SECONDS,
+        CHECKPOINT_RUNNING,
+        CHECKPOINTS,
+        CHECKPOINT_FAILURES,
+        MEMORY_USED_BYTES,
+        MEMORY_MAX_BYTES,
+        MEMORY_EVICTED_BYTES,
+        DISK_USED_BYTES,
+        DISK_MAX_BYTES,
     ),
     "Keys, streams and groups": (
         KEYS,

@@ -26,6 +26,7 @@ from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.stats import ServeStats
 from crdtstream.region.region import REFUSED_AS_STALE, REFUSED_BY_DISK
+from crdtstream.region.retention import Keeping
 from crdtstream.region.staleness import LagAction, LagState
 
 # Longer names of keys and groups are cut.
@@ -35,6 +36,8 @@ US_PER_SECOND: Final = 1_000_000
 MS_PER_SECOND: Final = 1_000
 # Why writes are refused, besides the region's own words for it.
 REFUSED_AS_LAGGED: Final = "lagged"
+REFUSED_BY_MEMORY: Final = "maxmemory"
+REFUSED_BY_FOLDER: Final = "maxdisk"
 # The error reply for want of a password.
 NO_AUTH_KIND: Final = "NOAUTH"
 
@@ -102,6 +105,7 @@ class Figures:
             **self._of_replication_lag(),
             **self._of_effects(),
             **self._of_log(snapshot.log_bytes),
+            **self._of_storage(),
             **self._of_keys(),
             **({} if found is None else _of_walk(found, snapshot.now_ns)),
         }
@@ -117,6 +121,8 @@ class Figures:
                 Reading(self._region.fault is not None, (REFUSED_BY_DISK,)),
                 Reading(self._region.opening.obstacle is not None, (REFUSED_AS_STALE,)),
                 Reading(self._region.staleness.obstacle is not None, (REFUSED_AS_LAGGED,)),
+                Reading(self._region.memory.is_full, (REFUSED_BY_MEMORY,)),
+                Reading(self._region.disk.is_full, (REFUSED_BY_FOLDER,)),
             ],
             d.LOOP_STALL_SECONDS: lambda: [_scaled(stalls.stall_us, US_PER_SECOND)],
             d.LOOP_STALL_MAX_SECONDS: lambda: [Reading(stalls.longest_us / US_PER_SECOND)],
@@ -127,6 +133,8 @@ class Figures:
         for reason in (REFUSED_BY_DISK, REFUSED_AS_STALE):
             yield Reading(statistics.refused.get(reason, 0), (reason,))
         yield Reading(self._region.staleness.refused, (REFUSED_AS_LAGGED,))
+        yield Reading(self._region.memory.refused, (REFUSED_BY_MEMORY,))
+        yield Reading(self._region.disk.refused, (REFUSED_BY_FOLDER,))
         yield Reading(statistics.errors_by_kind().get(NO_AUTH_KIND, 0), ("no_auth",))
         yield Reading(clients.rejected, ("clients_max",))
         yield Reading(clients.cut_off_unread, ("output_buffer",))
@@ -264,6 +272,7 @@ class Figures:
 
     def _of_log(self, log_bytes: int) -> dict[Definition, Source]:
         stats, outstanding = self._engine.stats, self._region.outstanding
+        retention, now = self._region.retention, self._engine.now
         return {
             d.COMMIT_DURATION_SECONDS: lambda: [_scaled(stats.commit_us, US_PER_SECOND)],
             d.COMMIT_RECORDS: lambda: [_scaled(stats.commit_records, 1)],
@@ -276,6 +285,42 @@ class Figures:
             d.CONGESTED: lambda: [Reading(self._region.is_congested)],
             d.LOG_RECORDS: lambda: [Reading(outstanding.logged_seq)],
             d.LOG_BYTES: lambda: [Reading(log_bytes)],
+            d.LOG_FIRST_RECORD: lambda: [Reading(retention.first_seq)],
+            d.LOG_KEPT: lambda: [
+                Reading(held.keeping is keeping, (str(peer), keeping.value))
+                for peer, held in sorted(retention.held.items())
+                for keeping in Keeping
+            ],
+            d.LOG_KEPT_BYTES: lambda: [
+                Reading(held.bytes, (str(peer),)) for peer, held in sorted(retention.held.items())
+            ],
+            d.LOG_KEPT_SECONDS: lambda: [
+                Reading(max(0, now() - held.since_ms) / MS_PER_SECOND, (str(peer),))
+                for peer, held in sorted(retention.held.items())
+                if held.keeping is not Keeping.NOTHING
+            ],
+            d.BACKLOG_MAX_BYTES: lambda: [Reading(retention.backlog_bytes_max)],
+        }
+
+    def _of_storage(self) -> dict[Definition, Source]:
+        region, now = self._region, self._engine.now
+        checkpointing, memory, disk = region.checkpointing, region.memory, region.disk
+        return {
+            d.CHECKPOINT_RECORD: lambda: [Reading(checkpointing.seq)],
+            d.CHECKPOINT_BYTES: lambda: [Reading(checkpointing.size_bytes)],
+            d.CHECKPOINT_AGE_SECONDS: lambda: [
+                Reading(max(0, now() - checkpointing.since_ms) / MS_PER_SECOND)
+            ],
+            d.CHECKPOINT_RUNNING: lambda: [Reading(checkpointing.began_ms is not None)],
+            d.CHECKPOINTS: lambda: [Reading(checkpointing.count)],
+            d.CHECKPOINT_FAILURES: lambda: [Reading(checkpointing.failures)],
+            d.MEMORY_USED_BYTES: lambda: [
+                Reading(size, (part,)) for part, size in list(memory.account.parts.items())
+            ],
+            d.MEMORY_MAX_BYTES: lambda: [Reading(memory.maxmemory)],
+            d.MEMORY_EVICTED_BYTES: lambda: [Reading(memory.evicted_bytes)],
+            d.DISK_USED_BYTES: lambda: [Reading(disk.used)],
+            d.DISK_MAX_BYTES: lambda: [Reading(disk.maxdisk)],
         }
 
     def _of_keys(self) -> dict[Definition, Source]:

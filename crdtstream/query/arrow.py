@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crdtstream.core.groups.progress import Nack
+from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.ids import id_ms, id_seq
 from crdtstream.core.lanes.lane import Slice
 from crdtstream.core.lanes.reading import Columns, Rows

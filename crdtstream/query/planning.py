@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from crdtstream.commands.glob import compile_glob
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
+from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.lane import Lane, Within
 from crdtstream.core.lanes.reading import dot_numbers, ends
 from crdtstream.core.replica import Replica
@@ -26,8 +27,11 @@ STEP_KEYS: Final = 200
 STEP_RANGES: Final = 500
 _GLOB_SIGNS: Final = frozenset(b"*?[\\")
 
-# What a step yields says nothing but "let others have their turn".
-Steps: TypeAlias = Generator[None, None, None]
+# What a step yields says "let others have their turn", or which images of entries it needs, that
+# are on disk only, before it goes on.
+Needs: TypeAlias = Sequence[int]
+NOTHING: Final[Needs] = ()
+Steps: TypeAlias = Generator[Needs, None, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +126,11 @@ def matching_keys(replica: Replica, patterns: Sequence[bytes], into: list[bytes]
         runs.append(sorted(filter(wanted.match, streams)))
         if not cursor:
             break
-        yield
+        yield NOTHING
     ordered = heapq.merge(*runs)
     while some := list(islice(ordered, STEP_KEYS)):
         into += some
-        yield
+        yield NOTHING
 
 
 class Loss(NamedTuple):
@@ -141,7 +145,7 @@ def count(replica: Replica, bounds: Bounds, into: list[LaneCount]) -> Steps:
     """Count the entries of every lane within the bounds; lanes without any are left out."""
     for at, key in enumerate(bounds.keys):
         if at % STEP_KEYS == STEP_KEYS - 1:
-            yield
+            yield NOTHING
         stream = replica.held_stream(key)
         for origin in [] if stream is None else sorted(stream.lanes):
             within = bounds.within(origin)
@@ -156,7 +160,11 @@ def _count_lane(replica: Replica, within: Within, into: LaneCount) -> Steps:
     while True:
         # In each step again: since the last one the stream may have gone.
         lane = _lane(replica, into.key, into.origin)
-        found = [] if lane is None else ends(lane, within, nodes_max=STEP_CUTS)
+        try:
+            found = [] if lane is None else ends(lane, within, nodes_max=STEP_CUTS)
+        except ColdError as error:
+            yield error.images
+            continue
         total = into.total
         for last_n, entries in found:
             total += entries
@@ -165,7 +173,7 @@ def _count_lane(replica: Replica, within: Within, into: LaneCount) -> Steps:
         if len(found) < STEP_CUTS:
             return
         within = Within(into.last_ns[-1], within.upto_n, within.start, within.end)
-        yield
+        yield NOTHING
 
 
 def _lane(replica: Replica, key: bytes, origin: RegionId) -> Lane | None:
@@ -219,7 +227,7 @@ def _shares(totals: Mapping[RegionId, int], entries_max: int) -> dict[RegionId, 
 
 def _end_of_share(
     replica: Replica, bounds: Bounds, lanes: list[LaneCount], share: int
-) -> Generator[None, None, int]:
+) -> Generator[Needs, None, int]:
     """The dot number up to which the lanes of one origin have ``share`` entries together."""
     origin = lanes[0].origin
     # Between two of these each lane has a part of one macro node at most.
@@ -238,8 +246,8 @@ def _end_of_share(
     behind: list[int] = []
     for at, lane in enumerate(lanes):
         if at % STEP_KEYS == STEP_KEYS - 1:
-            yield
-        behind += _ns(replica, bounds, lane, below, cuts[low])
+            yield NOTHING
+        behind += yield from _ns(replica, bounds, lane, below, cuts[low])
     behind.sort()
     # Something may have been removed since it was counted.
     return behind[left] - 1 if 0 <= left < len(behind) else cuts[low]
@@ -247,25 +255,29 @@ def _end_of_share(
 
 def _entries_upto(
     replica: Replica, bounds: Bounds, lanes: list[LaneCount], n: int
-) -> Generator[None, None, int]:
+) -> Generator[Needs, None, int]:
     entries = 0
     for at, lane in enumerate(lanes):
         if at % STEP_KEYS == STEP_KEYS - 1:
-            yield
+            yield NOTHING
         whole_n, whole = lane.whole_upto(n)
-        entries += whole + len(_ns(replica, bounds, lane, whole_n, n))
+        entries += whole + len((yield from _ns(replica, bounds, lane, whole_n, n)))
     return entries
 
 
 def _ns(
     replica: Replica, bounds: Bounds, lane: LaneCount, above_n: int, upto_n: int
-) -> "array[int]":
+) -> "Generator[Needs, None, array[int]]":
     """The dot numbers of a lane's entries within the bounds and in (above_n, upto_n]."""
-    found = _lane(replica, lane.key, lane.origin)
-    if found is None or upto_n <= above_n:
-        return array("Q")
     above_n = max(above_n, bounds.above.get(lane.origin, 0))
-    return dot_numbers(found, Within(above_n, upto_n, bounds.start, bounds.end))
+    while True:
+        found = _lane(replica, lane.key, lane.origin)
+        if found is None or upto_n <= above_n:
+            return array("Q")
+        try:
+            return dot_numbers(found, Within(above_n, upto_n, bounds.start, bounds.end))
+        except ColdError as error:
+            yield error.images
 
 
 def cut(
@@ -287,7 +299,7 @@ def cut(
                 into.append(Range(lane.key, lane.origin, above_n, end_n, lane.counts[at] - taken))
                 above_n, taken = end_n, lane.counts[at]
             if len(into) % STEP_RANGES == STEP_RANGES - 1:
-                yield
+                yield NOTHING
 
 
 def collect_losses(
@@ -298,12 +310,12 @@ def collect_losses(
     gone: list[bytes] = []
     for at, key in enumerate(replica.gone_keys()):
         if at % wanted.step_keys == wanted.step_keys - 1:
-            yield
+            yield NOTHING
         if wanted.match(key):
             gone.append(key)
     for at, key in enumerate(heapq.merge(bounds.keys, gone)):
         if at % STEP_KEYS == STEP_KEYS - 1:
-            yield
+            yield NOTHING
         for origin, lost_n in sorted(replica.lost(key).items()):
             asked = not bounds.origins or origin in bounds.origins
             if asked and lost_n > bounds.above.get(origin, 0):

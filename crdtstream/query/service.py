@@ -9,11 +9,12 @@ told finds it in every region that has come as far.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import grpc
 
@@ -22,9 +23,10 @@ from crdtstream.commands.reply import CommandError
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, format_vv
 from crdtstream.core.effects import Numbered
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.progress import Nack
+from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.lanes.lane import Lane, Within
+from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import Columns, dot_range
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
@@ -38,7 +40,7 @@ from crdtstream.core.wire.codec import (
     encode_vv,
     unpack,
 )
-from crdtstream.engine import Engine, OutcomeUnknownError
+from crdtstream.engine import Engine, OutcomeUnknownError, UnreadableError
 from crdtstream.query import planning
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.query.credentials import Credentials
@@ -62,6 +64,7 @@ TRIM_NODES: Final = 500
 STEP_KEYS: Final = 200
 PATTERNS_MAX: Final = 100
 
+T = TypeVar("T")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
@@ -122,9 +125,11 @@ class QueryService(rpc.QueryServicer):
                     await asyncio.sleep(0)
                     group = stream.groups.get(name)
                     if group is not None:
-                        undelivered = request.with_undelivered
-                        described = _group(name, group, stream, with_undelivered=undelivered)
-                        description.groups.append(described)
+                        describe = partial(
+                            _group, name, group, stream, with_undelivered=request.with_undelivered
+                        )
+                        described = self._engine.read(describe)
+                        description.groups.append(await self._unless_unreadable(described, context))
                 if position is not None:
                     description.position.CopyFrom(position)
                     position = None
@@ -135,7 +140,7 @@ class QueryService(rpc.QueryServicer):
         if len(patterns) > PATTERNS_MAX:
             await _refuse(context, f"patterns: at most {PATTERNS_MAX}; use a wildcard")
         keys: list[bytes] = []
-        await _in_turns(planning.matching_keys(self._region.replica, patterns, keys))
+        await self._in_turns(planning.matching_keys(self._region.replica, patterns, keys), context)
         return keys
 
     # --- Planning -----------------------------------------------------------------------------
@@ -148,24 +153,29 @@ class QueryService(rpc.QueryServicer):
         bounds = await self._bounds(request, context)
         counts: list[LaneCount] = []
         if request.entries_max or not request.only_end:
-            await _in_turns(planning.count(replica, bounds, counts))
+            await self._in_turns(planning.count(replica, bounds, counts), context)
         reply = pb.PlanReply()
         if request.only_end:
             end: MutableVersionVector = {}
             most = request.entries_max or U64_MAX
-            await _in_turns(planning.end_after(replica, bounds, counts, entries_max=most, into=end))
+            await self._in_turns(
+                planning.end_after(replica, bounds, counts, entries_max=most, into=end), context
+            )
             reply.end.CopyFrom(encode_vv(end))
         else:
             reply.end.CopyFrom(encode_vv(bounds.upto))
             ranges: list[planning.Range] = []
-            await _in_turns(
-                planning.cut(counts, bounds, range_entries=request.range_entries, into=ranges)
+            await self._in_turns(
+                planning.cut(counts, bounds, range_entries=request.range_entries, into=ranges),
+                context,
             )
             for one in ranges:
                 reply.ranges.add(**one._asdict())
         losses: list[planning.Loss] = []
         patterns = list(request.patterns)
-        await _in_turns(planning.collect_losses(replica, bounds, patterns, into=losses))
+        await self._in_turns(
+            planning.collect_losses(replica, bounds, patterns, into=losses), context
+        )
         for loss in losses:
             reply.losses.add(**loss._asdict())
         return reply
@@ -216,23 +226,39 @@ class QueryService(rpc.QueryServicer):
             lost_n=region.replica.lost(key).get(origin, 0),
         )
         while True:
-            # Anew each time: while the reader was waited for, the lane may have changed, or gone.
-            stream = region.replica.held_stream(key)
-            lane = None if stream is None else stream.lanes.get(origin)
-            if lane is None:
+            read = partial(self._scan_step, key, origin, within, {})
+            step = await self._unless_unreadable(self._engine.read(read), context)
+            if step is None:
                 break
-            slices = lane.slices(
-                within, entries_max=SCAN_ENTRIES, bytes_max=SCAN_BYTES, nodes_max=SCAN_NODES
-            )
-            if not slices:
-                break
-            within = replace(within, above_n=Columns(slices).last_n)
-            message = arrow.entries_message(slices)
-            del slices
+            message, last_n = step
+            within = replace(within, above_n=last_n)
             for piece in _pieces(message):
                 yield piece
         # What was lost while it was read.
         yield pb.ScanPiece(lost_n=region.replica.lost(key).get(origin, 0))
+
+    def _scan_step(
+        self, key: bytes, origin: RegionId, within: Within, passed: dict[MacroNode, None]
+    ) -> tuple[memoryview, int] | None:
+        """The next entries as a record batch, and the last one's dot number; None: no more.
+
+        Args:
+            passed: the macro nodes that were warmed when it was tried before.
+        """
+        # Looked up in each step: while the reader was waited for, the lane may have changed, or
+        # gone.
+        stream = self._region.replica.held_stream(key)
+        lane = None if stream is None else stream.lanes.get(origin)
+        if lane is None:
+            return None
+        assert self._arrow is not None
+        with self._region.replica.residency.passing(passed):
+            slices = lane.slices(
+                within, entries_max=SCAN_ENTRIES, bytes_max=SCAN_BYTES, nodes_max=SCAN_NODES
+            )
+            if not slices:
+                return None
+            return self._arrow.entries_message(slices), Columns(slices).last_n
 
     async def ScanPending(  # noqa: N802
         self, request: pb.ScanPendingRequest, context: Context
@@ -271,6 +297,26 @@ class QueryService(rpc.QueryServicer):
                 above = nacks[-1].id
                 yield [(key, name, nack) for nack in nacks if nack.delivery_count >= deliveries_min]
 
+    async def _in_turns(self, steps: Steps, context: Context) -> None:
+        """Do the steps, and let others have their turn between them."""
+        for images in steps:
+            if images:
+                await self._unless_unreadable(self._engine.fetch(images), context)
+            else:
+                await asyncio.sleep(0)
+
+    async def _unless_unreadable(self, reading: Awaitable[T], context: Context) -> T:
+        """What is read from disk, or the end of the call."""
+        try:
+            return await reading
+        except UnreadableError as error:
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                f"entries cannot be read from disk: {error}; look after the disk, or ask another "
+                "region",
+            )
+            raise AssertionError("abort raises") from error
+
     async def _load_arrow(self) -> ModuleType:
         """The module that makes record batches, imported when the first program asks."""
         if self._arrow is None:
@@ -295,7 +341,7 @@ class QueryService(rpc.QueryServicer):
             return append_numbered(replica, now, request.key, first, rows)
 
         try:
-            appended = await self._change(append, context, writes=len(rows))
+            appended = await self._change(append, context, writes=len(rows), adds=True)
         except StaleBatchError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"stale: {error}")
         return pb.AppendReply(appended=appended, known=len(rows) - appended)
@@ -324,7 +370,12 @@ class QueryService(rpc.QueryServicer):
         return pb.TrimReadReply(removed=removed)
 
     async def _change(
-        self, change: Callable[[Replica, Millis], int], context: Context, *, writes: int = 1
+        self,
+        change: Callable[[Replica, Millis], int],
+        context: Context,
+        *,
+        writes: int = 1,
+        adds: bool = False,
     ) -> int:
         """Change the replica; answers once everything seen and done is in the log.
 
@@ -332,23 +383,19 @@ class QueryService(rpc.QueryServicer):
             StaleBatchError: as ``change`` does.
         """
         try:
-            return await self._engine.change(change, writes=writes)
+            return await self._engine.change(change, writes=writes, adds=adds)
         except CommandError as error:
             if error.text == WRONG_TYPE:
                 await _refuse(context, "the key holds a string, not a stream")
             # The disk refuses, this region must not issue, or too much of it lags: another one may
             # take it.
             reason = str(error)
+        except UnreadableError as error:
+            reason = f"entries cannot be read from disk: {error}; look after the disk"
         except OutcomeUnknownError:
             reason = "the disk refused; whether it is written is unknown: ask again, the same"
         await context.abort(grpc.StatusCode.UNAVAILABLE, reason)
         raise AssertionError("abort raises")
-
-
-async def _in_turns(steps: Steps) -> None:
-    """Do the steps, and let others have their turn between them."""
-    for _ in steps:
-        await asyncio.sleep(0)
 
 
 async def _refuse(context: Context, reason: str) -> NoReturn:

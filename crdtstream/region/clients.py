@@ -3,8 +3,8 @@
     run(requests) ── Database.call ── encode ──> parcels of the open tick ··> ``Receiver.receive``
 
 It knows no socket.  A connection feeds it requests and gets parcels back when what they tell is in
-the log.  The client says when it must not run more: it is blocked, postponed by CLIENT PAUSE, its
-replies pile up, or its turn is over.
+the log.  The client says when it must not run more: it is blocked, postponed by CLIENT PAUSE,
+entries that its next command needs are read from disk, its replies pile up, or its turn is over.
 
 Messages of channels come from other clients' requests and leave by the same way.  Always so: a
 message leaves after the replies that were owed before it, and never between the parts of one.
@@ -16,8 +16,10 @@ from typing import Final
 
 from crdtstream.commands.reply import CommandError, Pushes, Reply
 from crdtstream.core.ids import Millis
-from crdtstream.database.database import WAITING, Database, PostponedError
+from crdtstream.core.lanes.cold import TRIES_MAX, ColdError
+from crdtstream.database.database import WAITING, Database, PostponedError, Waiting
 from crdtstream.database.session import Session, Talk
+from crdtstream.region.fetching import Fetching
 from crdtstream.region.ready import Parcel, Receiver
 from crdtstream.region.tick import Tick
 
@@ -38,6 +40,7 @@ class Stop(Enum):
     END = "end of the requests"
     BLOCKED = "a command waits"
     POSTPONED = "CLIENT PAUSE"
+    COLD = "entries are read from disk"
     FULL = "its replies pile up"
     TURN = "others have their turn"
     CLOSING = "it is to be hung up on"
@@ -53,6 +56,7 @@ class Client:
         is_blocked: a command of it waits.
         is_postponed: its next command waits for the end of CLIENT PAUSE; ``postponed`` is that
             command.
+        is_cold: its next command, ``postponed``, waits for entries that are read from disk.
         commands: how many it asked for.
         owed_parcels, owed_replies, owed_bytes: run, and not told yet.
     """
@@ -61,14 +65,17 @@ class Client:
         "_clock",
         "_database",
         "_encode",
+        "_fetching",
         "_has_ended",
         "_is_running",
         "_pushes",
         "_settle",
         "_shown",
         "_tick",
+        "_tries",
         "commands",
         "is_blocked",
+        "is_cold",
         "is_postponed",
         "owed_bytes",
         "owed_parcels",
@@ -85,6 +92,7 @@ class Client:
         *,
         database: Database,
         tick: Tick,
+        fetching: Fetching,
         settle: Callable[[Millis], None],
         encode: Encode,
         clock: Callable[[], int],
@@ -92,12 +100,16 @@ class Client:
         self.session = session
         self.is_blocked = False
         self.is_postponed = False
+        self.is_cold = False
         self.postponed: list[bytes] | None = None
         self.commands = 0
         self.owed_parcels = self.owed_replies = self.owed_bytes = 0
         self.receiver = receiver
         self._database = database
         self._tick = tick
+        self._fetching = fetching
+        # How often ``postponed`` was tried.
+        self._tries = 0
         self._settle = settle
         self._encode = encode
         self._clock = clock
@@ -115,7 +127,8 @@ class Client:
     def run(self, requests: Iterator[list[bytes]], now: Millis, *, bytes_max: int) -> Stop:
         """Run requests until they end, or the client has to wait.
 
-        What is left in ``requests`` is to be run later; with POSTPONED, ``postponed`` before it.
+        What is left in ``requests`` is to be run later; with POSTPONED or COLD, ``postponed``
+        before it.
 
         Args:
             bytes_max: replies owed, beyond which it stops.
@@ -134,7 +147,14 @@ class Client:
         try:
             for argv in requests:
                 self.commands += 1
-                reply = call(session, now, argv)
+                try:
+                    reply = call(session, now, argv)
+                except ColdError as error:
+                    tried = self._call_again(error, now, argv)
+                    if tried is None:
+                        stop = Stop.COLD
+                        break
+                    reply = tried
                 if replica.touched:
                     self._settle(now)
                 if self._shown:
@@ -187,6 +207,30 @@ class Client:
             # Also what goes unanswered (CLIENT REPLY) has to be logged.
             self._tick.open()
         return stop
+
+    def _call_again(
+        self, error: ColdError, now: Millis, argv: list[bytes]
+    ) -> Reply | Waiting | None:
+        """A command needs entries that are on disk only; None: it waits for them."""
+        session = self.session
+        if self.postponed is not argv:
+            self._tries = 0
+        if self._tries >= TRIES_MAX:
+            return self._database.call_in_place(session, now, argv)
+        reason = self._fetching.ask(error.images, self._note_fetched)
+        if reason is not None:
+            return self._database.refuse_unreadable(session, argv, reason)
+        self._tries += 1
+        self.is_cold = True
+        self.commands -= 1
+        self.postponed = argv
+        return None
+
+    def _note_fetched(self) -> None:
+        """What its command waits for is there, or could not be read."""
+        if self.is_cold:
+            self.is_cold = False
+            self._tick.wake(self.receiver)
 
     def _is_silenced(self) -> bool:
         """CLIENT REPLY: whether this command goes unanswered; SKIP spares it and the next."""
@@ -270,4 +314,5 @@ class Client:
         """It is gone, or is to be hung up on: it waits, watches, queues and listens no more."""
         if not self._has_ended:
             self._has_ended = True
+            self._fetching.end(self._note_fetched)
             self._database.forget(self.session)

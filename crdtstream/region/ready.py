@@ -5,6 +5,7 @@
       parcels   may leave now: all that they tell of is in the log
       woken     clients whose blocked command was answered: they may go on
       links     links that have something to do
+      fetch     images that somebody needs of entries which are on disk only
       folder    what the folder is to say of this region, before it may say so itself
       deadline  when time is to be passed to the region next
 
@@ -96,6 +97,8 @@ class Ready:
         parcels: to be told, in order.
         woken: receivers that may go on.
         links: whose ``next`` is to be asked now.
+        fetch: requests for images, each to be read by itself, the one in front is needed and the
+            others are read ahead; then ``Region.note_fetched`` or ``note_fetch_failed``.
         folder: to be written, durably; then ``Region.note_folder``.  It stays until that is done.
         applies: batches have arrived that ``Region.apply_arrivals`` can apply.
         deadline: when ``Region.pass_time`` is to be called next; None if nothing depends on time.
@@ -106,6 +109,7 @@ class Ready:
     parcels: list[Parcel]
     woken: list[Any]
     links: list[Any]
+    fetch: list[tuple[int, ...]]
     folder: FolderChange | None
     applies: bool
     deadline: Millis | None

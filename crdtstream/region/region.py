@@ -22,19 +22,24 @@ No asyncio, no clock, no randomness, no file: a node's loop (``engine.py``) and 
 the same object.  Same inputs, same outputs, byte for byte.
 """
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
+from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
 from crdtstream.region.catching_up import CatchingUp
+from crdtstream.region.checkpointing import Checkpointing
 from crdtstream.region.clients import Client, Encode
+from crdtstream.region.durability import Durability
+from crdtstream.region.fetching import Fetching, GoOn
 from crdtstream.region.freshness import Freshness, Lags, to_ms
 from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.lag import ReplicationLag
@@ -48,6 +53,8 @@ from crdtstream.region.links.routes import Routes
 from crdtstream.region.opening import Opening
 from crdtstream.region.outstanding import Mark, Outstanding
 from crdtstream.region.ready import NO_RECORDS, FolderChange, Parcel, Ready, Receiver
+from crdtstream.region.retention import Retention
+from crdtstream.region.room import DiskBound, MemoryBound, Room
 from crdtstream.region.staleness import Staleness
 from crdtstream.region.tick import Tick
 from crdtstream.region.wait import Wait
@@ -56,6 +63,8 @@ T = TypeVar("T")
 # Why writes are refused, in a word, where refusals are counted.
 REFUSED_BY_DISK: Final = "disk"
 REFUSED_AS_STALE: Final = "stale"
+# After entries could not be read from disk: when that is tried again for what no client waits for.
+COLD_REST_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +93,13 @@ class Region:
         outstanding: what waits for the log, and how far the log is.
         knowledge: what other regions are known to have.
         lags: how far this region is behind them.
+        fetching: entries that are read from disk, and who waits for them.
         opening: whether effects may be issued, and of which database.
         staleness: what would be lost with this region (its ``lag``), and what bounds that.
+        retention: whom the log is kept for.
+        checkpointing: when a checkpoint is due, and what is known of the last one.
+        durability: when a commit is to be on the disk for good.
+        memory, disk, room: what may be taken of them, and what happens at these bounds.
         links: to the peers.
         fault: why the disk refuses; None while it does not.
     """
@@ -124,6 +138,14 @@ class Region:
         self.database = database
         self.limits = limits or RegionLimits()
         self.tick = Tick()
+        self.fetching = Fetching()
+        database.ask_for = self.fetching.ask
+        # No client waits for acknowledgements to be told, keys to expire, batches of peers: until
+        # when their entries are not read, as that has just failed.
+        self._cold_rests_until: Millis | None = None
+        # What was fetched, and in which tick: it stays in memory until whom that wakes has run.
+        self._ticks = 0
+        self._pinned: deque[tuple[int, list[int]]] = deque()
         self.outstanding = Outstanding(
             seq, replica.vv, records_max=self.limits.commit_queue_records_max
         )
@@ -135,6 +157,15 @@ class Region:
         )
         lag = ReplicationLag(replica, addresses, now=now)
         self.staleness = Staleness(replica, lag, self.tick, now=now)
+        self.retention = Retention(addresses, now=now)
+        self.checkpointing = Checkpointing(self.tick, now=now)
+        self.checkpointing.on_end = lambda: self._settle_acks(replica.now)
+        self.durability = Durability()
+        self.memory = MemoryBound()
+        self.disk = DiskBound(self.tick)
+        self.disk.wants_checkpoint = self.checkpointing.want
+        self.room = Room(self.memory, self.disk)
+        self.room.on_change = self._refuse_or_take_data
         self.staleness.on_limit = self._limit_or_not
         self.staleness.on_room = self._try_again
         self.fault: str | None = None
@@ -180,6 +211,7 @@ class Region:
             lags=self.lags,
             replication_lag=lag,
             opening=self.opening,
+            retention=self.retention,
             routes=Routes(
                 replica.region,
                 addresses,
@@ -191,6 +223,7 @@ class Region:
             limits=self.limits,
             learn=self.learn,
             arrived=self._note_arrived,
+            is_held=self._is_held,
         )
         self.links = Links(own, addresses, now=now, uniform=uniform, clock=clock)
         self.opening.look()
@@ -206,6 +239,7 @@ class Region:
             receiver,
             database=self.database,
             tick=self.tick,
+            fetching=self.fetching,
             settle=self._settle,
             encode=self._encode,
             clock=self._clock,
@@ -225,19 +259,20 @@ class Region:
         receiver: Receiver,
         *,
         writes: int = 1,
+        adds: bool = False,
     ) -> None:
         """Change the replica for a program that does not speak Redis's protocol.
 
         Its result is the one chunk of the parcel that the receiver gets.
 
         Args:
-            writes: how many it counts as; see ``Database.change``.
+            writes, adds: how many it counts as, and whether it adds data; see ``Database.change``.
 
         Raises:
             CommandError: writes are refused; nothing has changed then.  Or what ``change`` raises.
         """
         try:
-            result = self.database.change(now, change, writes=writes)
+            result = self.database.change(now, change, writes=writes, adds=adds)
         finally:
             # Also what was done before an error has to be told and logged.
             self._settle(now)
@@ -263,6 +298,10 @@ class Region:
     def _limit_or_not(self) -> None:
         """A bound on what lags was set, or taken away."""
         self.database.limit = self.staleness if self.staleness.limits_writes else None
+
+    def _refuse_or_take_data(self) -> None:
+        """There is no room for more data, or there is again."""
+        self.database.full = self.room if self.room.is_full else None
 
     def _try_again(self, session_id: int) -> bool:
         """A client's write was throttled, and may be tried again; returns whether it is there."""
@@ -291,8 +330,18 @@ class Region:
 
     # --- Peers --------------------------------------------------------------------------------
 
-    def learn(self, region: RegionId, durable_vv: VersionVector) -> None:
-        """A region's durable version vector, from its ack or heartbeat or by gossip."""
+    def learn(
+        self, region: RegionId, durable_vv: VersionVector, *, by: RegionId | None = None
+    ) -> None:
+        """A region's durable version vector, from its ack or heartbeat or by gossip.
+
+        Args:
+            by: who says so; None: the region itself.
+        """
+        if by in (None, region):
+            self.retention.note_durable(region, durable_vv)
+        else:
+            self.retention.note_told(region, durable_vv)
         if self.knowledge.learn(region, durable_vv):
             self._forget_stable()
             self._settle_acks(self.replica.now)
@@ -325,6 +374,61 @@ class Region:
         """Drop what is kept only for effects that can no longer arrive."""
         if self.replica.kept_until_stable:
             self.replica.forget_stable(self.knowledge.stable(self.outstanding.durable_vv))
+
+    # --- Entries that are on disk -------------------------------------------------------------
+
+    def note_fetched(self, asked: Sequence[int], bodies: Mapping[int, bytes], now: Millis) -> None:
+        """A request of ``Ready.fetch`` was read: the bodies of its images, as they are kept.
+
+        What was read ahead may be missing.
+        """
+        residency = self.replica.residency
+        for number, body in bodies.items():
+            residency.arrive(number, body)
+        self._pinned.append((self._ticks, list(bodies)))
+        self._go_on(self.fetching.note_fetched(asked, len(bodies)), now)
+
+    def note_fetch_failed(self, asked: Sequence[int], reason: str, now: Millis) -> None:
+        """The image in front of a request cannot be read."""
+        if self.fetching.fault is None:
+            self.tick.notice("error", "entries cannot be read from disk", reason=reason)
+        waiters = self.fetching.note_failed(asked, reason)
+        if self._go_on_in_background in waiters:
+            self._cold_rests_until = Millis(now + COLD_REST_MS)
+        self._go_on([one for one in waiters if one != self._go_on_in_background], now)
+
+    def _unpin(self) -> None:
+        """Who waited for entries has run since they came: they may leave memory again."""
+        self._ticks += 1
+        while self._pinned and self._pinned[0][0] < self._ticks - 1:
+            self.replica.residency.unpin(self._pinned.popleft()[1])
+
+    def _go_on(self, waiters: Sequence[GoOn], now: Millis) -> None:
+        for go_on in waiters:
+            go_on()
+        for session, reply in self.database.serve_fetched(now):
+            self._answer(session, reply)
+        self.tick.open()
+
+    def _ask_in_background(self, images: Sequence[int], now: Millis) -> None:
+        """Have images read that no client waits for, unless that failed a moment ago."""
+        if self._cold_rests_until is None:
+            # What failed before the rest was told then.
+            while self.fetching.ask(images, self._go_on_in_background) is not None:
+                pass
+            self.tick.open()
+
+    def _go_on_in_background(self) -> None:
+        """What stands still for want of entries is tried again; acknowledgements, by each tick."""
+        self.links.may_apply = True
+        self.replica.expiry_is_held = False
+
+    def _is_held(self, batch: EffectBatch, now: Millis) -> bool:
+        """Whether a batch has to wait for entries that are on disk."""
+        images = self.replica.needs_of(batch)
+        if images:
+            self._ask_in_background(images, now)
+        return bool(images)
 
     # --- The log ------------------------------------------------------------------------------
 
@@ -360,6 +464,13 @@ class Region:
         self.note_durable(mark, now)
         self.opening.note_logged()
         self.links.wake_serves()
+
+    def note_beginning(self, first_seq: int, begins: VersionVector) -> None:
+        """The log begins there: it was opened, or cutting it came to an end."""
+        self.retention.note_beginning(first_seq, begins)
+        self.retention.cutting_seq = 0
+        self.links.wake_serves()
+        self.tick.open()
 
     def note_refused(self, reason: str) -> None:
         """The disk refused, commits or a sync: who waits hears that the outcome is unknown."""
@@ -416,6 +527,9 @@ class Region:
     def pass_time(self, now: Millis) -> None:
         """Do what the clock brings: keys expire, blocked commands end."""
         self.opening.note_time(now)
+        if self._cold_rests_until is not None and self._cold_rests_until <= now:
+            self._cold_rests_until = None
+            self._go_on_in_background()
         for session, reply in self.database.expire(now):
             self._answer(session, reply)
         self.staleness.pass_time(now)
@@ -426,6 +540,7 @@ class Region:
             self.database.next_deadline(),
             self.opening.catching_up.deadline,
             self.staleness.next_deadline(),
+            self._cold_rests_until,
         )
         return min((one for one in deadlines if one is not None), default=None)
 
@@ -438,6 +553,11 @@ class Region:
             self.pass_time(now)
         records = self.replica.take_records(now)
         self.database.note_sealed()
+        if self._pinned:
+            self._unpin()
+        cold = self.replica.take_cold()
+        if cold:
+            self._ask_in_background(cold, now)
         if records:
             self.staleness.lag.note_issued(now)
         self.staleness.look(now)
@@ -457,6 +577,7 @@ class Region:
             parcels=told,
             woken=woken,
             links=links,
+            fetch=self.fetching.take(),
             folder=self.opening.folder_change,
             applies=self._may_apply(),
             deadline=self._next_deadline(),

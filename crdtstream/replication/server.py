@@ -11,7 +11,7 @@ import structlog
 from crdtstream.engine import Engine
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import Refusal, RefusalKind
-from crdtstream.region.links.serve import End, Read, Seek, Send, Serve, Sleep
+from crdtstream.region.links.serve import CUT_SECONDS, End, Read, Seek, Send, Serve, Sleep
 from crdtstream.replication.wire import BatchPacker, decode_ack, decode_open, encode_response
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import replication_pb2 as pb
@@ -28,6 +28,10 @@ CODES: Final = {
     RefusalKind.DUPLICATE: grpc.StatusCode.ALREADY_EXISTS,
     RefusalKind.UNKNOWN: grpc.StatusCode.PERMISSION_DENIED,
 }
+
+
+class _CutOffError(Exception):
+    """The log begins behind what the puller lacks; the text says so."""
 
 
 class ReplicationService(rpc.ReplicationServicer):
@@ -49,6 +53,8 @@ class ReplicationService(rpc.ReplicationServicer):
                 reader.cancel()
         except* PeerError as group:
             failure = (grpc.StatusCode.INVALID_ARGUMENT, str(group.exceptions[0]))
+        except* _CutOffError as group:
+            failure = (grpc.StatusCode.OUT_OF_RANGE, str(group.exceptions[0]))
         except* StoreError as group:
             failure = (grpc.StatusCode.DATA_LOSS, str(group.exceptions[0]))
         finally:
@@ -89,16 +95,21 @@ class ReplicationService(rpc.ReplicationServicer):
     async def _send(self, serve: Serve, context: Context, wake: asyncio.Event) -> None:
         """Do what the link says until it is over."""
         loop = asyncio.get_running_loop()
-        log, now = self._engine.log, self._engine.now
+        now = self._engine.now
+        retention = self._engine.region.retention
         packer = BatchPacker()
         while True:
             wake.clear()
+            begins = retention.begins
             match serve.next(now(), loop.time()):
-                case Seek(vv, origins):
-                    serve.begin_at(await log.seek(vv, origins))
-                case Read(seq, bytes_max):
-                    found = await log.read_from(seq, bytes_max=bytes_max)
-                    serve.take([logged.record for logged in found])
+                case Seek() | Read() as action:
+                    try:
+                        await self._read_log(serve, action)
+                    except StoreError:
+                        # What is being cut meanwhile is not there, and nothing is damaged.
+                        if retention.begins == begins and not retention.cutting_seq:
+                            raise
+                        await asyncio.sleep(CUT_SECONDS)
                 case Send(message):
                     packed = encode_response(message, packer)
                     serve.stats.bytes_wire += len(packed.batches.zstd)
@@ -107,5 +118,23 @@ class ReplicationService(rpc.ReplicationServicer):
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout_at(until):
                             await wake.wait()
-                case End():
+                case End(reason):
+                    if reason:
+                        raise _CutOffError(reason)
                     return
+
+    async def _read_log(self, serve: Serve, action: Seek | Read) -> None:
+        """Find out what the link asks of the log.
+
+        Raises:
+            StoreError: the log cannot be read, or not any more.
+        """
+        log = self._engine.log
+        match action:
+            case Seek(vv, origins):
+                serve.begin_at(await log.seek(vv, origins))
+            case Read(seq, bytes_max):
+                found = await log.read_from(seq, bytes_max=bytes_max)
+                # Behind a cut other records come than those that were asked for.
+                if found and found[0].seq == seq:
+                    serve.take([logged.record for logged in found])

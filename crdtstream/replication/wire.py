@@ -351,6 +351,7 @@ def encode_response(message: ToPuller, packer: BatchPacker) -> pb.SyncResponse:
                     standing=encode_standing(message.standing),
                     own_n=message.own_n,
                     told_vv=encode_vv(message.told_vv),
+                    log_begins=encode_vv(message.begins),
                 )
             )
         case _:
@@ -382,6 +383,7 @@ def decode_response(
                 standing=decode_standing(region, welcome.standing),
                 own_n=welcome.own_n,
                 told_vv=checked_vv(region, welcome.told_vv),
+                begins=checked_vv(region, welcome.log_begins),
                 protocol=welcome.protocol,
             )
         case "publications":

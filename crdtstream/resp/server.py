@@ -31,6 +31,7 @@ from crdtstream.resp.commands.server.memory import MemoryCommands
 from crdtstream.resp.commands.server.monitor import Monitors
 from crdtstream.resp.commands.server.node import NodeCommands
 from crdtstream.resp.commands.server.parameters import Parts, make_parameters
+from crdtstream.resp.commands.server.saving import SavingCommands
 from crdtstream.resp.commands.server.slowlog import Slowlog
 from crdtstream.resp.commands.server.slowness import Slowness
 from crdtstream.settings import NodeSettings
@@ -115,6 +116,7 @@ class RespServer:
                 port=lambda: self.port,
             )
         )
+        saving = SavingCommands(replica, self.region.checkpointing)
         for commands in (
             ConnectionCommands(database, password, on_reset=self._reset),
             ClientCommands(
@@ -126,6 +128,7 @@ class RespServer:
             ),
             Introspection(database.commands),
             Config(parameters, file=config_file, reset_counters=self.traffic.reset),
+            saving,
             Info(
                 engine,
                 settings,
@@ -134,9 +137,10 @@ class RespServer:
                 config_file=config_file,
                 clients_max=lambda: self.limits.clients_max,
                 port=lambda: self.port,
+                saving=saving,
             ),
             NodeCommands(replica, stop=self._stop_node),
-            MemoryCommands(replica, connections),
+            MemoryCommands(self.region, connections),
             AclCommands(password),
             self.slowlog,
             latency,

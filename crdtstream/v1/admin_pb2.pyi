@@ -17,7 +17,7 @@ class StatusRequest(_message.Message):
     def __init__(self, with_streams: _Optional[bool] = ..., with_digest: _Optional[bool] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid")
+    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid", "storage")
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class StatusReply(_message.Message):
     INBOX_BATCHES_FIELD_NUMBER: _ClassVar[int]
     INBOX_BYTES_FIELD_NUMBER: _ClassVar[int]
     DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
     region: int
     database_id: str
     version: str
@@ -68,7 +69,64 @@ class StatusReply(_message.Message):
     inbox_batches: int
     inbox_bytes: int
     database_uid: str
-    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ...) -> None: ...
+    storage: Storage
+    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ...) -> None: ...
+
+class Storage(_message.Message):
+    __slots__ = ("first_seq", "last_seq", "log_begins", "checkpoint_seq", "checkpoint_ms", "checkpoint_in_progress", "checkpoint_bytes", "backlog_bytes", "disk_bytes", "maxdisk", "used_memory", "maxmemory", "kept")
+    FIRST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    LOG_BEGINS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_SEQ_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_MS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_IN_PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAXDISK_FIELD_NUMBER: _ClassVar[int]
+    USED_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    MAXMEMORY_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    first_seq: int
+    last_seq: int
+    log_begins: _effects_pb2.VersionVector
+    checkpoint_seq: int
+    checkpoint_ms: int
+    checkpoint_in_progress: bool
+    checkpoint_bytes: int
+    backlog_bytes: int
+    disk_bytes: int
+    maxdisk: int
+    used_memory: int
+    maxmemory: int
+    kept: _containers.RepeatedCompositeFieldContainer[Kept]
+    def __init__(self, first_seq: _Optional[int] = ..., last_seq: _Optional[int] = ..., log_begins: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., checkpoint_seq: _Optional[int] = ..., checkpoint_ms: _Optional[int] = ..., checkpoint_in_progress: _Optional[bool] = ..., checkpoint_bytes: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., maxdisk: _Optional[int] = ..., used_memory: _Optional[int] = ..., maxmemory: _Optional[int] = ..., kept: _Optional[_Iterable[_Union[Kept, _Mapping]]] = ...) -> None: ...
+
+class Kept(_message.Message):
+    __slots__ = ("region", "keeping", "since_ms", "bytes")
+    class Keeping(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KEEPING_UNSPECIFIED: _ClassVar[Kept.Keeping]
+        NOTHING: _ClassVar[Kept.Keeping]
+        KEPT: _ClassVar[Kept.Keeping]
+        AWAY: _ClassVar[Kept.Keeping]
+        GIVEN_UP: _ClassVar[Kept.Keeping]
+        BOOTSTRAP: _ClassVar[Kept.Keeping]
+    KEEPING_UNSPECIFIED: Kept.Keeping
+    NOTHING: Kept.Keeping
+    KEPT: Kept.Keeping
+    AWAY: Kept.Keeping
+    GIVEN_UP: Kept.Keeping
+    BOOTSTRAP: Kept.Keeping
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    KEEPING_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    keeping: Kept.Keeping
+    since_ms: int
+    bytes: int
+    def __init__(self, region: _Optional[int] = ..., keeping: _Optional[_Union[Kept.Keeping, str]] = ..., since_ms: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
     __slots__ = ("peer", "address", "state", "paused", "error", "lag_ms", "lag_effects", "lag_ms_p50", "lag_ms_p95", "lag_ms_p99", "lag_ms_max", "batches_received", "effects_received", "bytes_received", "bytes_uncompressed", "batches_sent", "effects_sent", "bytes_sent", "peer_vv", "heard_ms", "clock_skew_ms", "reconnects", "relayed_origins", "bytes_again")
@@ -80,12 +138,14 @@ class LinkStatus(_message.Message):
         BACKOFF: _ClassVar[LinkStatus.State]
         PAUSED: _ClassVar[LinkStatus.State]
         REFUSED: _ClassVar[LinkStatus.State]
+        NEEDS_BOOTSTRAP: _ClassVar[LinkStatus.State]
     STATE_UNSPECIFIED: LinkStatus.State
     CONNECTING: LinkStatus.State
     UP: LinkStatus.State
     BACKOFF: LinkStatus.State
     PAUSED: LinkStatus.State
     REFUSED: LinkStatus.State
+    NEEDS_BOOTSTRAP: LinkStatus.State
     PEER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -221,3 +281,144 @@ class DigestReply(_message.Message):
     digest: str
     vv: _effects_pb2.VersionVector
     def __init__(self, digest: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
+
+class BackupRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BackupPiece(_message.Message):
+    __slots__ = ("offset", "data", "crc")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    data: bytes
+    crc: int
+    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc: _Optional[int] = ...) -> None: ...
+
+class BackupPart(_message.Message):
+    __slots__ = ("begin", "rows", "end", "images")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    begin: BackupBegin
+    rows: BackupRows
+    end: BackupEnd
+    images: BackupImages
+    def __init__(self, begin: _Optional[_Union[BackupBegin, _Mapping]] = ..., rows: _Optional[_Union[BackupRows, _Mapping]] = ..., end: _Optional[_Union[BackupEnd, _Mapping]] = ..., images: _Optional[_Union[BackupImages, _Mapping]] = ...) -> None: ...
+
+class BackupBegin(_message.Message):
+    __slots__ = ("meta", "version", "cut_ms", "last_seq", "first_seq", "checkpoint")
+    class MetaEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    META_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CUT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    FIRST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    meta: _containers.ScalarMap[str, str]
+    version: str
+    cut_ms: int
+    last_seq: int
+    first_seq: int
+    checkpoint: BackupCheckpoint
+    def __init__(self, meta: _Optional[_Mapping[str, str]] = ..., version: _Optional[str] = ..., cut_ms: _Optional[int] = ..., last_seq: _Optional[int] = ..., first_seq: _Optional[int] = ..., checkpoint: _Optional[_Union[BackupCheckpoint, _Mapping]] = ...) -> None: ...
+
+class BackupCheckpoint(_message.Message):
+    __slots__ = ("generation", "seq", "vv", "images_made", "made_ms", "first_number", "images", "numbers", "crcs", "bytes", "crc")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    VV_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_MADE_FIELD_NUMBER: _ClassVar[int]
+    MADE_MS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    CRCS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    seq: int
+    vv: str
+    images_made: int
+    made_ms: int
+    first_number: int
+    images: int
+    numbers: int
+    crcs: int
+    bytes: int
+    crc: int
+    def __init__(self, generation: _Optional[int] = ..., seq: _Optional[int] = ..., vv: _Optional[str] = ..., images_made: _Optional[int] = ..., made_ms: _Optional[int] = ..., first_number: _Optional[int] = ..., images: _Optional[int] = ..., numbers: _Optional[int] = ..., crcs: _Optional[int] = ..., bytes: _Optional[int] = ..., crc: _Optional[int] = ...) -> None: ...
+
+class BackupImages(_message.Message):
+    __slots__ = ("images",)
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    images: _containers.RepeatedCompositeFieldContainer[BackupImage]
+    def __init__(self, images: _Optional[_Iterable[_Union[BackupImage, _Mapping]]] = ...) -> None: ...
+
+class BackupImage(_message.Message):
+    __slots__ = ("number", "kind", "owner", "lane", "head", "body", "size", "body_bytes", "body_crc", "born", "crc", "packed")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    BODY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BODY_CRC_FIELD_NUMBER: _ClassVar[int]
+    BORN_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    PACKED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    kind: int
+    owner: int
+    lane: int
+    head: bytes
+    body: bytes
+    size: int
+    body_bytes: int
+    body_crc: int
+    born: int
+    crc: int
+    packed: bytes
+    def __init__(self, number: _Optional[int] = ..., kind: _Optional[int] = ..., owner: _Optional[int] = ..., lane: _Optional[int] = ..., head: _Optional[bytes] = ..., body: _Optional[bytes] = ..., size: _Optional[int] = ..., body_bytes: _Optional[int] = ..., body_crc: _Optional[int] = ..., born: _Optional[int] = ..., crc: _Optional[int] = ..., packed: _Optional[bytes] = ...) -> None: ...
+
+class BackupRows(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedCompositeFieldContainer[BackupRow]
+    def __init__(self, rows: _Optional[_Iterable[_Union[BackupRow, _Mapping]]] = ...) -> None: ...
+
+class BackupRow(_message.Message):
+    __slots__ = ("seq", "origin", "first_n", "last_n", "batch", "local", "crc")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_N_FIELD_NUMBER: _ClassVar[int]
+    LAST_N_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    origin: int
+    first_n: int
+    last_n: int
+    batch: bytes
+    local: bytes
+    crc: int
+    def __init__(self, seq: _Optional[int] = ..., origin: _Optional[int] = ..., first_n: _Optional[int] = ..., last_n: _Optional[int] = ..., batch: _Optional[bytes] = ..., local: _Optional[bytes] = ..., crc: _Optional[int] = ...) -> None: ...
+
+class BackupEnd(_message.Message):
+    __slots__ = ("rows", "images")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    images: int
+    def __init__(self, rows: _Optional[int] = ..., images: _Optional[int] = ...) -> None: ...

@@ -49,6 +49,11 @@ class AdminStub:
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.TuneRequest.SerializeToString,
                 response_deserializer=crdtstream_dot_v1_dot_admin__pb2.TuneReply.FromString,
                 _registered_method=True)
+        self.Backup = channel.unary_stream(
+                '/crdtstream.v1.Admin/Backup',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.BackupRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.BackupPiece.FromString,
+                _registered_method=True)
         self.Digest = channel.unary_unary(
                 '/crdtstream.v1.Admin/Digest',
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.DigestRequest.SerializeToString,
@@ -82,6 +87,15 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Backup(self, request, context):
+        """What a backup of this node's folder has to hold: its settings, and every row that is durable
+        when the call comes.  RESOURCE_EXHAUSTED: another backup runs.  FAILED_PRECONDITION: the log is
+        damaged, or the disk refuses.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Digest(self, request, context):
         """The canonical digest: equal in two regions that have applied the same effects.
         """
@@ -106,6 +120,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Tune,
                     request_deserializer=crdtstream_dot_v1_dot_admin__pb2.TuneRequest.FromString,
                     response_serializer=crdtstream_dot_v1_dot_admin__pb2.TuneReply.SerializeToString,
+            ),
+            'Backup': grpc.unary_stream_rpc_method_handler(
+                    servicer.Backup,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.BackupRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.BackupPiece.SerializeToString,
             ),
             'Digest': grpc.unary_unary_rpc_method_handler(
                     servicer.Digest,
@@ -194,6 +213,33 @@ class Admin:
             '/crdtstream.v1.Admin/Tune',
             crdtstream_dot_v1_dot_admin__pb2.TuneRequest.SerializeToString,
             crdtstream_dot_v1_dot_admin__pb2.TuneReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Backup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/crdtstream.v1.Admin/Backup',
+            crdtstream_dot_v1_dot_admin__pb2.BackupRequest.SerializeToString,
+            crdtstream_dot_v1_dot_admin__pb2.BackupPiece.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,7 +57,7 @@ class Standing(_message.Message):
     def __init__(self, database_uid: _Optional[bytes] = ..., declared: _Optional[bool] = ..., recovering: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "region", "vv", "run_id", "standing", "own_n", "told_vv")
+    __slots__ = ("protocol", "region", "vv", "run_id", "standing", "own_n", "told_vv", "log_begins")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     VV_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,7 @@ class Welcome(_message.Message):
     STANDING_FIELD_NUMBER: _ClassVar[int]
     OWN_N_FIELD_NUMBER: _ClassVar[int]
     TOLD_VV_FIELD_NUMBER: _ClassVar[int]
+    LOG_BEGINS_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     region: int
     vv: _effects_pb2.VersionVector
@@ -72,7 +73,8 @@ class Welcome(_message.Message):
     standing: Standing
     own_n: int
     told_vv: _effects_pb2.VersionVector
-    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., told_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
+    log_begins: _effects_pb2.VersionVector
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., told_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., log_begins: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing", "stamp_ms", "echo_ms")

@@ -49,6 +49,8 @@ class ReplicationServicer:
         the puller's version vector in the order in which the peer applied it, then live, with
         heartbeats between.  Refusals: FAILED_PRECONDITION (another database or protocol),
         ALREADY_EXISTS (the same region id on both sides), PERMISSION_DENIED (an unknown region).
+        OUT_OF_RANGE, behind the Welcome: the peer's log begins after what the puller has of the peer's
+        own effects, so that only a bootstrap, or another peer, can bring them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

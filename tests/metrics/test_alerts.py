@@ -50,8 +50,11 @@ def turning(before: float, after: float, *, scrapes: int) -> str:
 
 
 def link(**values: float) -> dict[str, str]:
-    """A link's figures; its state is live unless ``paused`` or ``refused`` is 1."""
-    states = {state: values.pop(state, 0) for state in ("paused", "refused")}
+    """A link's figures; its state is live unless that of another one is 1."""
+    states = {
+        state: values.pop(state.replace(" ", "_"), 0)
+        for state in ("paused", "refused", "needs bootstrap")
+    }
     found = {f"crdtstream_link_{name}{{{LINK}}}": steady(value) for name, value in values.items()}
     for state, value in states.items():
         found[f'crdtstream_link_state{{{LINK},state="{state}"}}'] = steady(value)
@@ -105,6 +108,15 @@ def lag_state(state: str, values: str) -> dict[str, str]:
     return one("crdtstream_replication_lag_state", f'region="1",state="{state}"', values)
 
 
+def kept(keeping: str, size: int) -> dict[str, str]:
+    """Of a backlog of 1,000 bytes."""
+    return (
+        one("crdtstream_log_kept_bytes", LINK, steady(size))
+        | one("crdtstream_log_kept", f'{LINK},keeping="{keeping}"', steady(1))
+        | of_region("backlog_max_bytes", steady(1_000))
+    )
+
+
 def skew(seconds: float) -> dict[str, str]:
     return one("crdtstream_peer_clock_skew_seconds", LINK, steady(seconds))
 
@@ -152,6 +164,16 @@ ROWS = [
     Row("CrdtstreamClientsRefused", True, refusals("clients_max", growing(0, 1))),
     Row("CrdtstreamClientsRefused", True, refusals("output_buffer", growing(0, 1))),
     Row("CrdtstreamClientsRefused", False, refusals("no_auth", growing(0, 1))),
+    Row("CrdtstreamMemoryFull", True, refusals("maxmemory", growing(0, 5))),
+    Row("CrdtstreamMemoryFull", False, refusals("maxmemory", steady(100))),
+    Row("CrdtstreamFolderFull", True, refusals("maxdisk", growing(0, 5))),
+    Row("CrdtstreamFolderFull", False, refusals("maxdisk", steady(100))),
+    Row("CrdtstreamCheckpointFails", True,
+        of_region("checkpoint_failures_total", turning(0, 1, scrapes=12))),
+    Row("CrdtstreamCheckpointFails", False, of_region("checkpoint_failures_total", steady(3))),
+    Row("CrdtstreamBacklogFull", True, kept("away", 801)),
+    Row("CrdtstreamBacklogFull", False, kept("away", 799)),
+    Row("CrdtstreamBacklogFull", False, kept("kept", 5_000)),
     Row("CrdtstreamCommitsSlow", True, commits(slow=5, fast=95), 15),
     Row("CrdtstreamCommitsSlow", False, commits(slow=0, fast=95), 15),
     Row("CrdtstreamCongested", True, of_region("congested", steady(1))),
@@ -160,6 +182,9 @@ ROWS = [
     Row("CrdtstreamLinkDown", False, link(up=1)),
     Row("CrdtstreamLinkDown", False, link(up=0, paused=1)),
     Row("CrdtstreamLinkDown", False, link(up=0, refused=1)),
+    Row("CrdtstreamLinkDown", False, link(up=0, needs_bootstrap=1)),
+    Row("CrdtstreamLinkNeedsBootstrap", True, link(up=0, needs_bootstrap=1)),
+    Row("CrdtstreamLinkNeedsBootstrap", False, link(up=0)),
     Row("CrdtstreamLinkRefused", True, link(up=0, refused=1)),
     Row("CrdtstreamLinkRefused", False, link(up=0)),
     Row("CrdtstreamLinkPaused", True, link(up=0, paused=1), 20),

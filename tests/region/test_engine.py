@@ -33,6 +33,8 @@ class GatedLog(MemoryLog):
         self.commits: list[list[Record]] = []
         self.attempts: list[list[Record]] = []
         self.syncs = 0
+        # What was asked of it, in order: commits, syncs, and what appendfsync became.
+        self.asked: list[str] = []
 
     async def append(self, records: Sequence[Record]) -> None:
         self.attempts.append(list(records))
@@ -41,9 +43,16 @@ class GatedLog(MemoryLog):
             raise StoreError(self.failure)
         await super().append(records)
         self.commits.append(list(records))
+        self.asked.append("commit")
 
     async def sync(self) -> None:
+        if self.failure is not None:
+            raise StoreError(self.failure)
         self.syncs += 1
+        self.asked.append("sync")
+
+    async def set_fsync(self, fsync: Fsync) -> None:
+        self.asked.append(fsync.value)
 
 
 class Region1:
@@ -307,3 +316,53 @@ async def test_a_bug_in_what_the_clock_brings_stops_the_engine(
     with pytest.raises(BaseExceptionGroup) as group:
         await asyncio.wait_for(region.engine.run(), 5)
     assert group.group_contains(RuntimeError, match="a bug")
+
+
+# --- appendfsync while the node runs ------------------------------------------------------------
+
+
+async def settled(region: Region1) -> None:
+    """Wait until all that was written is committed."""
+    while region.region.outstanding.logged_seq < region.region.outstanding.left_seq:
+        await asyncio.sleep(0)
+    await ticks()
+
+
+async def test_always_begins_with_a_sync_of_what_was_committed_without_one() -> None:
+    async with running(Region1(Fsync.NO)) as region:
+        region.write("a")
+        await ticks()
+        await settled(region)
+        assert region.durable_vv == {}
+        region.region.durability.tune("always")
+        region.write("b")
+        await ticks()
+        await settled(region)
+        assert region.log.asked == ["commit", "sync", "always", "commit"]
+        assert region.durable_vv == {R1: 2}
+        assert region.engine.fsync is Fsync.ALWAYS
+
+
+async def test_commits_are_synced_now_and_then_from_everysec_on(
+    region: Region1, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SYNC_SECONDS, Fsync.EVERYSEC, 0.01)
+    region.region.durability.tune("everysec")
+    region.write("a")
+    await ticks()
+    await settled(region)
+    assert region.log.asked[:2] == ["everysec", "commit"]
+    async with asyncio.timeout(10):
+        while region.durable_vv != {R1: 1}:
+            await asyncio.sleep(0.001)
+    assert region.log.asked == ["everysec", "commit", "sync"]
+
+
+async def test_a_disk_that_cannot_sync_leaves_appendfsync_as_it_was() -> None:
+    async with running(Region1(Fsync.EVERYSEC)) as region:
+        region.log.failure = "no sync"
+        region.region.durability.tune("always")
+        await ticks()
+        assert region.engine.fsync is Fsync.EVERYSEC
+        assert region.fault == "no sync"
+        assert "always" not in region.log.asked

@@ -210,3 +210,53 @@ def test_the_welcome_of_a_region_that_recovers_says_what_it_had_told() -> None:
     welcome = sent(serve.next(NOW, 0.0))
     assert isinstance(welcome, Welcome)
     assert welcome.told_vv == {R1: 2}
+
+
+# --- A log that was cut -------------------------------------------------------------------------
+
+
+def begun_behind(first_seq: int, **begins: int) -> Driven:
+    """A region whose log has LOG from ``first_seq`` on."""
+    driven = begun()
+    vv = {RegionId(int(name.removeprefix("r"))): n for name, n in begins.items()}
+    driven.region.note_beginning(first_seq, vv)
+    return driven
+
+
+def test_a_puller_that_lacks_what_was_cut_is_welcomed_and_sent_nothing() -> None:
+    serve = serve_of(begun_behind(5, r1=4, r2=3), opening(R1, r1=1))
+    welcome = sent(serve.next(NOW, 0.0))
+    assert isinstance(welcome, Welcome)
+    assert welcome.begins == {R1: 4, R2: 3}
+    end = serve.next(NOW, 0.0)
+    assert isinstance(end, End)
+    assert "region 1's log begins behind what region 3 lacks" in end.reason
+
+
+def test_an_origin_that_was_cut_is_left_out_of_what_is_relayed() -> None:
+    serve = serve_of(begun_behind(2, r1=1, r2=1), opening(R1, R2, r1=1))
+    assert serve.next(NOW, 0.0) == Seek({R1: 1}, frozenset({R1}))
+    serve.begin_at(2)
+    serve.next(NOW, 0.0)
+    serve.next(NOW, 0.0)
+    assert batches(serve, 0.0) == [b"1:2-4"]
+    assert serve.origins == {R1}
+
+
+def test_a_link_goes_on_at_the_beginning_when_the_log_is_cut_behind_it() -> None:
+    driven = begun()
+    serve = welcomed(driven, opening(R1, R2))
+    serve.receive(Progress({R1: 4, R2: 3}, NOW, STANDING), 0.0)
+    retention = driven.region.retention
+    retention.cutting_seq = 4
+    assert isinstance(serve.next(NOW, 0.0), Sleep), "what is going is not read"
+    driven.region.note_beginning(5, {R1: 4, R2: 3})
+    assert batches(serve, 0.0) == [b"2:4"]
+
+
+def test_a_link_ends_when_the_log_is_cut_before_its_puller_has_it() -> None:
+    driven = begun()
+    serve = welcomed(driven, opening(R1, R2))
+    driven.region.note_beginning(5, {R1: 4, R2: 3})
+    assert isinstance(end := serve.next(NOW, 0.0), End)
+    assert "needs a bootstrap" in end.reason

@@ -86,15 +86,13 @@ def test_every_place_names_the_redis_version_that_is_set(node: Node, r: Any, ver
             "foo",
             "argument(s) must be one of the following: everysec, always, no",
         ),
+        ("maxmemory", "100 mb", "argument must be a memory value"),
+        ("maxdisk", "lots", "argument must be a memory value"),
+        ("replication_backlog_size", "-1", "argument must be a memory value"),
         (
-            "appendfsync",
-            "no",
-            "it cannot be changed while the node runs: put it into the configuration file",
-        ),
-        (
-            "maxmemory",
-            "100mb",
-            "this server never evicts: trim streams instead; only 0 can be set",
+            "checkpoint_interval_s",
+            "-1",
+            "argument must be a number from 0 (time is no reason) to 315360000",
         ),
         (
             "client-output-buffer-limit",

@@ -11,7 +11,6 @@ import pytest
 import redis
 
 from crdtstream.core.ids import RegionId
-from crdtstream.store.log import Fsync
 from tests.resp.node import Node, RawClient, request, running, settings
 from tests.resp.test_protocol import wait_until
 
@@ -222,7 +221,7 @@ def test_waitaof_counts_this_disk_and_those_of_other_regions() -> None:
 def test_waitaof_waits_for_the_sync_where_replies_do_not() -> None:
     """As with ``appendfsync everysec``: a reply comes before the disk has synced."""
     with running() as node, node.client() as client:
-        node.call(lambda: setattr(node.engine, "fsync", Fsync.EVERYSEC))
+        client.ask(request(b"CONFIG", b"SET", b"appendfsync", b"everysec"), b"+OK\r\n")
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         client.read_reply()
         client.ask(request(b"WAITAOF", b"1", b"0", b"20"), b"*2\r\n:0\r\n:0\r\n")

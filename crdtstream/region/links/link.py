@@ -7,6 +7,7 @@
         └───────────────────┘ BackoffOver                      Refused: to REFUSED, which is
                                                                WAITING with the longest pause
     any ── Pause ──> PAUSED ── Resume ──> CONNECTING
+    CONNECTING ── CutOff ──> NEEDS_BOOTSTRAP, which is WAITING with the longest pause, too
 
 ``pull.py`` decides what happens in each state.
 """
@@ -23,6 +24,7 @@ class LinkState(Enum):
     LIVE = "live"
     WAITING = "waiting"
     REFUSED = "refused"
+    NEEDS_BOOTSTRAP = "needs bootstrap"
     PAUSED = "paused"
 
 
@@ -52,6 +54,13 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class CutOff:
+    """The peer's log begins behind what this region lacks of it (``rules`` 17)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BackoffOver:
     """The pause is over."""
 
@@ -72,7 +81,7 @@ class Reopen:
 
 
 LinkEvent: TypeAlias = (
-    Welcomed | CaughtUp | Failed | Refused | BackoffOver | Pause | Resume | Reopen
+    Welcomed | CaughtUp | Failed | Refused | CutOff | BackoffOver | Pause | Resume | Reopen
 )
 
 # What does not stand here changes nothing: a failure while paused, a pause while paused.
@@ -81,6 +90,7 @@ TRANSITIONS: Final[dict[LinkState, dict[type[LinkEvent], LinkState]]] = {
         Welcomed: LinkState.CATCHING_UP,
         Failed: LinkState.WAITING,
         Refused: LinkState.REFUSED,
+        CutOff: LinkState.NEEDS_BOOTSTRAP,
         Pause: LinkState.PAUSED,
     },
     LinkState.CATCHING_UP: {
@@ -101,6 +111,10 @@ TRANSITIONS: Final[dict[LinkState, dict[type[LinkEvent], LinkState]]] = {
         Pause: LinkState.PAUSED,
     },
     LinkState.REFUSED: {
+        BackoffOver: LinkState.CONNECTING,
+        Pause: LinkState.PAUSED,
+    },
+    LinkState.NEEDS_BOOTSTRAP: {
         BackoffOver: LinkState.CONNECTING,
         Pause: LinkState.PAUSED,
     },
@@ -143,7 +157,7 @@ class Link:
         if after is None:
             return False
         match event:
-            case Failed(reason) | Refused(reason, _):
+            case Failed(reason) | Refused(reason, _) | CutOff(reason):
                 self.reconnects += self.is_up
                 self.error = reason
                 self.failures += 1

@@ -108,6 +108,7 @@ class Links:
         serve = Serve(region, opening.run_id, opening.origins, opening.vv, own, stats, at=at)
         self.serves[region] = serve
         own.lags.note(region, opening.vv, to_ms(at))
+        own.retention.note_opened(region, opening.vv)
         own.replication_lag.note_lost(region, opening.vv.get(own.identity.region, 0))
         own.tick.open()
         return serve
@@ -222,6 +223,9 @@ class Links:
         for batch, encoded in pull.inbox.pop_ready():
             # Another link may have brought the same batch a moment ago.
             if not self._own.replica.ready(batch):
+                continue
+            if self._own.is_held(batch, now):
+                pull.inbox.offer(batch, encoded)
                 continue
             if not self._apply(pull, batch, encoded, now):
                 return

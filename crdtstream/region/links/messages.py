@@ -59,6 +59,7 @@ class Welcome:
     Attributes:
         own_n: how many of the puller's effects are applied here, logged or not.
         told_vv: what the puller had, before this link, told to have durably.
+        begins: of each origin the last effect that is in the server's log no more.
     """
 
     region: RegionId
@@ -67,6 +68,7 @@ class Welcome:
     standing: Standing
     own_n: int
     told_vv: VersionVector
+    begins: VersionVector = field(default_factory=dict)
     protocol: int = PROTOCOL_VERSION
 
 

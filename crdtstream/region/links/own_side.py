@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.ids import RegionId
+from crdtstream.core.effects import EffectBatch
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.channels import Channels
 from crdtstream.region.freshness import Lags
@@ -15,7 +17,15 @@ from crdtstream.region.links.messages import Identity, Standing
 from crdtstream.region.links.routes import Routes
 from crdtstream.region.opening import Opening
 from crdtstream.region.outstanding import Outstanding
+from crdtstream.region.retention import Retention
 from crdtstream.region.tick import Tick
+
+
+class Learn(Protocol):
+    """Takes a region's durable version vector."""
+
+    def __call__(self, region: RegionId, durable_vv: VersionVector, *, by: RegionId) -> None:
+        """``by`` tells it: the region itself, or another one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,8 +34,10 @@ class OwnSide:
 
     Attributes:
         lags: how far this region is behind its peers.
-        learn: takes a region's durable version vector, as a peer told it.
+        retention: what the log has for whom.
+        learn: takes a region's durable version vector, as a peer told it of itself or of others.
         arrived: something was put into an inbox.
+        is_held: whether a batch, which is ready, has to wait for entries that are read from disk.
     """
 
     identity: Identity
@@ -36,11 +48,13 @@ class OwnSide:
     lags: Lags
     replication_lag: ReplicationLag
     opening: Opening
+    retention: Retention
     routes: Routes
     tick: Tick
     limits: RegionLimits
-    learn: Callable[[RegionId, VersionVector], None]
+    learn: Learn
     arrived: Callable[[], None]
+    is_held: Callable[[EffectBatch, Millis], bool]
 
     def standing(self) -> Standing:
         return Standing(self.opening.database, self.opening.is_asking)

@@ -15,15 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
-from crdtstream.core.clock import join, missing
+from crdtstream.core.clock import VersionVector, join, missing
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.inbox import Inbox
 from crdtstream.region.freshness import to_ms
+from crdtstream.region.links.beginning import cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.link import (
     BackoffOver,
     CaughtUp,
+    CutOff,
     Failed,
     Link,
     LinkEvent,
@@ -55,6 +57,7 @@ from crdtstream.region.links.stats import PullStats
 ACK_SECONDS_MIN: Final = 0.005
 # How often a link looks at its routes and at silence.
 WATCH_SECONDS: Final = 0.1
+BETWEEN_ATTEMPTS: Final = (LinkState.WAITING, LinkState.REFUSED, LinkState.NEEDS_BOOTSTRAP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class Pull:
         peer, address: where it pulls from.
         origins: whose effects the call asks for.
         link: the state.
+        unserved: of these, those that the peer's log cannot bring (``beginning.py``).
         inbox: what came and cannot be applied yet.
         waits_since: since when its first batch cannot be applied; None while nothing waits.
     """
@@ -111,6 +115,8 @@ class Pull:
         self.address = address
         self.stats = PullStats()
         self.origins = frozenset({peer})
+        self.unserved: frozenset[RegionId] = frozenset()
+        self._begins: VersionVector = {}
         self.link = Link(
             uniform, backoff_ms_min=limits.backoff_ms_min, backoff_ms_max=limits.backoff_ms_max
         )
@@ -195,7 +201,7 @@ class Pull:
 
     def _try_now(self) -> None:
         """If the link waits between two attempts, it waits no longer."""
-        self._skips_backoff = self.link.state in (LinkState.WAITING, LinkState.REFUSED)
+        self._skips_backoff = self.link.state in BETWEEN_ATTEMPTS
         self._own.tick.wake_link(self)
 
     def ack_soon(self) -> None:
@@ -238,7 +244,7 @@ class Pull:
         state = self.link.state
         if state is LinkState.PAUSED:
             return Sleep(None)
-        if state in (LinkState.WAITING, LinkState.REFUSED):
+        if state in BETWEEN_ATTEMPTS:
             if self._retry_at is None:
                 self._retry_at = at + self.link.backoff_seconds()
             if at < self._retry_at and not self._skips_backoff:
@@ -292,6 +298,7 @@ class Pull:
         self._has_call = True
         self._opened = self._ack_due = False
         self._must_reopen = self._skips_backoff = False
+        self.unserved = frozenset()
         self._rejected = None
         self._untaken_bytes = self._taken_bytes = 0
         self._heard_at = at
@@ -343,6 +350,9 @@ class Pull:
             case Failed(reason) | Refused(reason, _) if reason != self._logged_error:
                 self._logged_error = reason
                 tick.notice("warning", "link down", reason=reason, **about)
+            case CutOff(reason) if reason != self._logged_error:
+                self._logged_error = reason
+                tick.notice("error", "link needs a bootstrap", reason=reason, **about)
             case CaughtUp():
                 self._logged_error = ""
                 tick.notice("info", "link live", origins=sorted(self.origins), **about)
@@ -381,6 +391,9 @@ class Pull:
             self._fail(str(PeerError(self.peer, f"silent for {silence_seconds:g} s")), now)
             return self.next(now, at)
         self._ask_for_what_is_waited_for(now)
+        if self.unserved and self._can_be_served():
+            self._begin_again(now)
+            return self.next(now, at)
         # Only a link that is up begins again; another one asks for the right origins anyway.
         if self.link.is_up and self._own.routes.wanted(self.peer, now) != self.origins:
             self._begin_again(now)
@@ -394,6 +407,11 @@ class Pull:
             self._acked_at = at
             return Send(self._ack(now, at))
         return Sleep(min(ack_at, at + WATCH_SECONDS))
+
+    def _can_be_served(self) -> bool:
+        """Whether others brought what was left out of the link for want of it."""
+        left_out = cut_off(self.unserved, self._own.replica.vv, self._begins)
+        return self.link.is_up and left_out < self.unserved
 
     def _ask_for_what_is_waited_for(self, now: Millis) -> None:
         since = self.waits_since
@@ -442,13 +460,33 @@ class Pull:
             opening.note_answer(self.peer, answer)
         else:
             opening.note_own_n(self.peer, welcome.own_n)
-        self._feed(Welcomed(), now)
+        self._begins = welcome.begins
+        self.unserved = cut_off(self.origins, self._own.replica.vv, welcome.begins)
+        is_cut_off = needs_bootstrap(self.peer, self.origins, self.unserved)
+        if not is_cut_off:
+            self._feed(Welcomed(), now)
         opening.catching_up.note_answer(self.peer, welcome.run_id, welcome.vv)
         self._look_at_own_effects()
         opening.note_time(now)
         self._peer_run = welcome.run_id
         opening.peer_runs.note_start(
             self.peer, self._peer_run, recovering=welcome.standing.recovering
+        )
+        if is_cut_off:
+            self._end_call()
+            self._feed(CutOff(self._bootstrap_reason(welcome.begins)), now)
+
+    def _bootstrap_reason(self, begins: VersionVector) -> str:
+        """What the peer cannot send, and what to do."""
+        applied = self._own.replica.vv
+        lacks = ", ".join(
+            f"region {origin}'s effects {applied.get(origin, 0) + 1} to {begins[origin]}"
+            for origin in sorted(self.unserved)
+        )
+        return (
+            f"region {self.peer} has cut {lacks} from its log, and this region lacks them. Peers "
+            "that still have them are asked. If none has, this region needs a bootstrap: stop it, "
+            "and start it from a backup of it that has them"
         )
 
     def _note_database(self, standing: Standing) -> None:
@@ -463,10 +501,10 @@ class Pull:
         self.stats.heard_ms = now
         self._note_skew(progress.now - now)
         self.stats.peer_vv = progress.durable_vv
-        own.learn(self.peer, progress.durable_vv)
+        own.learn(self.peer, progress.durable_vv, by=self.peer)
         own.replication_lag.note_durable(self.peer, progress.durable_vv.get(own.identity.region, 0))
         for region, vv in progress.others.items():
-            own.learn(region, vv)
+            own.learn(region, vv, by=self.peer)
         self._note_database(progress.standing)
         self._look_at_own_effects()
         own.opening.peer_runs.note(

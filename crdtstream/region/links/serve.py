@@ -11,7 +11,7 @@ A loop asks ``next`` and does what it says:
              Send    write this message
              Read    read records of the log, tell ``take``
              Sleep   ask again when woken, or at this time
-             End     the link is over
+             End     the link is over, and why, if the puller is to hear that
 
 Publications, which are in no log, have a bounded outbox of their own in each link
 (``publications.py``), and take turns with the batches.
@@ -21,11 +21,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.database.listening import Kind
 from crdtstream.region.freshness import to_ms
+from crdtstream.region.links.beginning import cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.listeners import Telling
 from crdtstream.region.links.messages import (
@@ -45,6 +46,8 @@ from crdtstream.region.links.stats import ServeStats
 WINDOW_BYTES: Final = 8 << 20
 # Between two messages of a live link: under load they gather more, an idle link waits for nothing.
 SEND_SECONDS_MIN: Final = 0.002
+# While the log is being cut where the link stands.
+CUT_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,9 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The link is over."""
+    """The link is over; with a reason: the log cannot bring what the puller lacks."""
+
+    reason: str = ""
 
 
 ServeAction: TypeAlias = Seek | Send | Read | Sleep | End
@@ -119,6 +124,9 @@ class Serve:
         self.is_over = False
         self._own = own
         self._seq: int | None = None
+        # Why the log is of no use to the puller.
+        self._cut_off = ""
+        self._durable_vv: VersionVector = {}
         self._is_welcome = False
         self._heartbeat_at = at
         self._send_at = at
@@ -167,11 +175,19 @@ class Serve:
         """What is to be done now."""
         if self.is_over:
             return End()
-        if self._seq is None:
+        if self._seq is None and not self._cut_off:
+            self._leave_out(self._own.retention.begins)
+        if self._seq is None and not self._cut_off:
             return Seek(self.sent_vv, self.origins)
         if not self._is_welcome:
             self._is_welcome = True
             return Send(self._welcome())
+        if self._is_behind_cut() and not self._skip_cut():
+            return Sleep(at + CUT_SECONDS)
+        if self._cut_off:
+            self.end()
+            return End(self._cut_off)
+        assert self._seq is not None
         if at - self._heard_at > self._own.limits.link_silence_ms_max / 1000:
             self._own.tick.notice("warning", "puller is silent: its link ends", peer=self.region)
             self.end()
@@ -189,6 +205,34 @@ class Serve:
         if self._sent_bytes - self._taken_bytes < WINDOW_BYTES and self._seq <= self._last_seq:
             return Read(self._seq, self._own.limits.link_message_bytes_target)
         return self._rest(at)
+
+    def _is_behind_cut(self) -> bool:
+        """Whether the log was cut where the link stands, or is being cut there."""
+        return self._seq is not None and self._own.retention.is_gone(self._seq)
+
+    def _skip_cut(self) -> bool:
+        """Go on at the log's beginning, behind which the puller lacks nothing.
+
+        Returns:
+            Whether that could be done; False: the log is being cut just now.
+        """
+        retention = self._own.retention
+        if retention.is_gone(retention.first_seq):
+            return False
+        join(self.sent_vv, {o: n for o, n in self._durable_vv.items() if o in self.origins})
+        self._leave_out(retention.begins)
+        self._seq = retention.first_seq
+        return True
+
+    def _leave_out(self, begins: VersionVector) -> None:
+        """Send nothing of origins of which the log begins behind what the puller has."""
+        unserved = cut_off(self.origins, self.sent_vv, begins)
+        if needs_bootstrap(self._own.identity.region, self.origins, unserved):
+            self._cut_off = (
+                f"region {self._own.identity.region}'s log begins behind what region "
+                f"{self.region} lacks: it needs a bootstrap, or another region that has it"
+            )
+        self.origins -= unserved
 
     def _rest(self, at: float) -> ServeAction:
         """After the batches: what clients published, who listens, and then a little time."""
@@ -252,12 +296,13 @@ class Serve:
             self.wake()
         if self.outbox.note_taken(ack.taken_publication_bytes):
             self.wake()
+        self._durable_vv = ack.durable_vv
         self._stamps.note(ack, at)
         own.lags.note(self.region, ack.durable_vv, to_ms(at), ack.echo_ms)
-        own.learn(self.region, ack.durable_vv)
+        own.learn(self.region, ack.durable_vv, by=self.region)
         own.replication_lag.note_durable(self.region, ack.durable_vv.get(own.identity.region, 0))
         for region, vv in ack.others.items():
-            own.learn(region, vv)
+            own.learn(region, vv, by=self.region)
         self._take_standing(ack.standing)
 
     def _take_standing(self, standing: Standing) -> None:
@@ -272,6 +317,8 @@ class Serve:
 
     def _welcome(self) -> Welcome:
         own = self._own
+        begins = own.retention.begins
+        self._leave_out(begins)
         return Welcome(
             region=own.identity.region,
             run_id=own.identity.run_id,
@@ -280,6 +327,7 @@ class Serve:
             # What is applied and not in the log yet will be there: it counts.
             own_n=own.replica.vv.get(self.region, 0),
             told_vv=self.told_vv,
+            begins=begins,
         )
 
     def _heartbeat(self, now: Millis, at: float) -> Progress:

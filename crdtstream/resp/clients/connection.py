@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
         match stop:
             case Stop.END:
                 return
-            case Stop.POSTPONED:
+            case Stop.POSTPONED | Stop.COLD:
                 assert client.postponed is not None
                 requests = chain([client.postponed], requests)
             case Stop.TURN:
@@ -261,6 +261,7 @@ class Connection(asyncio.Protocol):
         return (
             client.is_blocked
             or client.is_postponed
+            or client.is_cold
             or self._write_paused
             or self._turn_is_over
             or self._region.is_congested

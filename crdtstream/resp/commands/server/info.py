@@ -33,6 +33,7 @@ from crdtstream.resp.commands.server.memory import (
     total_bytes,
 )
 from crdtstream.resp.commands.server.node import applied_effects
+from crdtstream.resp.commands.server.saving import SavingCommands
 from crdtstream.settings import NodeSettings
 
 Fields: TypeAlias = dict[str, int | str]
@@ -51,6 +52,7 @@ class Info:
         connections: all clients, by session id; they come and go.
         clients_max: how many there may be, at present.
         port: where clients are listened for, once they are.
+        saving: knows when the last checkpoint was written.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Info:
         config_file: Path | None,
         clients_max: Callable[[], int],
         port: Callable[[], int],
+        saving: SavingCommands,
     ) -> None:
         self._engine = engine
         self._region = engine.region
@@ -73,6 +76,7 @@ class Info:
         self._config_file = "" if config_file is None else str(config_file.resolve())
         self._clients_max = clients_max
         self._port = port
+        self._saving = saving
         self._started_ms = engine.now()
         self._run_id = secrets.token_hex(20)
         self._sections: dict[str, Callable[[Millis], Fields]] = {
@@ -162,42 +166,77 @@ class Info:
         }
 
     def _about_memory(self, _now: Millis) -> Fields:
-        rss = resident_bytes()
-        peak, total = peak_bytes(rss), total_bytes()
+        rss, memory = resident_bytes(), self._region.memory
+        parts = memory.account.parts
+        # Before the first account there is none but the system's.
+        used = memory.used or rss
+        peak, total = max(used, peak_bytes(rss)), total_bytes()
+        overhead = used - parts.get("nodes", 0) - parts.get("keys", 0)
         return {
-            "used_memory": rss,
-            "used_memory_human": human(rss),
+            "used_memory": used,
+            "used_memory_human": human(used),
             "used_memory_rss": rss,
             "used_memory_rss_human": human(rss),
             "used_memory_peak": peak,
             "used_memory_peak_human": human(peak),
-            "used_memory_peak_perc": f"{100 * rss / peak:.2f}%",
+            "used_memory_peak_perc": f"{100 * used / peak:.2f}%",
+            "used_memory_overhead": overhead,
+            "used_memory_startup": parts.get("base", 0),
+            "used_memory_dataset": used - overhead,
             "total_system_memory": total,
             "total_system_memory_human": human(total),
-            "maxmemory": 0,
-            "maxmemory_human": "0B",
+            "maxmemory": memory.maxmemory,
+            "maxmemory_human": human(memory.maxmemory),
             "maxmemory_policy": "noeviction",
+            "mem_fragmentation_ratio": f"{rss / used:.2f}",
+            "mem_replication_backlog": parts.get("log", 0),
             "mem_clients_normal": buffered_bytes(self._connections),
             "mem_allocator": "libc",
         }
 
-    def _about_persistence(self, _now: Millis) -> Fields:
-        engine = self._engine
+    def _about_persistence(self, now: Millis) -> Fields:
+        engine, region = self._engine, self._region
+        outstanding, retention = region.outstanding, region.retention
+        checkpointing = region.checkpointing
+        began_ms = checkpointing.began_ms
+        took_s = checkpointing.took_ms // 1000 if checkpointing.count else -1
         return {
             "loading": 0,
             "async_loading": 0,
-            "rdb_changes_since_last_save": 0,
-            "rdb_bgsave_in_progress": 0,
-            "rdb_last_bgsave_status": "ok",
+            "rdb_changes_since_last_save": max(0, outstanding.left_seq - checkpointing.seq),
+            "rdb_bgsave_in_progress": int(began_ms is not None),
+            "rdb_last_save_time": self._saving.last_save_s,
+            "rdb_last_bgsave_status": "err" if checkpointing.failure else "ok",
+            "rdb_last_bgsave_time_sec": took_s,
+            "rdb_current_bgsave_time_sec": -1
+            if began_ms is None
+            else max(0, now - began_ms) // 1000,
+            "rdb_saves": checkpointing.count,
             "aof_enabled": 1,
             "aof_rewrite_in_progress": 0,
             "aof_rewrite_scheduled": 0,
             "aof_last_bgrewrite_status": "ok",
-            "aof_last_write_status": "ok" if self._region.fault is None else "err",
+            "aof_last_write_status": "ok" if region.fault is None else "err",
+            "aof_current_size": retention.log_bytes,
+            "aof_base_size": 0,
+            "aof_buffer_length": outstanding.queued_bytes,
+            "aof_pending_bio_fsync": int(outstanding.durable_seq < outstanding.logged_seq),
             "appendfsync": engine.fsync.value,
             "log_commits": engine.stats.commits,
             "log_records_committed": engine.stats.records_committed,
             "log_commit_failures": engine.stats.commit_failures,
+            "log_first_record": retention.first_seq,
+            "log_last_record": outstanding.logged_seq,
+            "log_begins": format_vv(retention.begins),
+            "checkpoint_record": checkpointing.seq,
+            "checkpoint_bytes": checkpointing.size_bytes,
+            "checkpoint_failures": checkpointing.failures,
+            "checkpoint_failure": _one_line(checkpointing.failure or "no"),
+            "disk_bytes": region.disk.used,
+            "maxdisk": region.disk.maxdisk,
+            "maxdisk_refused_writes": region.disk.refused,
+            "maxmemory_refused_writes": region.memory.refused,
+            "maxmemory_evicted_bytes": region.memory.evicted_bytes,
             "writes_refused": _one_line(self._region.refuses_writes or "no"),
         }
 
@@ -234,7 +273,7 @@ class Info:
 
     def _about_replication(self, _now: Millis) -> Fields:
         # Every region takes writes; to a client of one region it is a master without replicas.
-        settings = self._settings
+        settings, retention = self._settings, self._region.retention
         whose = f"{settings.database_id} {settings.region}".encode()
         return {
             "role": "master",
@@ -244,10 +283,10 @@ class Info:
             "master_replid2": "0" * 40,
             "master_repl_offset": applied_effects(self._region.replica),
             "second_repl_offset": -1,
-            "repl_backlog_active": 0,
-            "repl_backlog_size": 0,
+            "repl_backlog_active": int(any(one.holds for one in retention.held.values())),
+            "repl_backlog_size": retention.backlog_bytes_max,
             "repl_backlog_first_byte_offset": 0,
-            "repl_backlog_histlen": 0,
+            "repl_backlog_histlen": retention.backlog_bytes,
         }
 
     def _about_cpu(self, _now: Millis) -> Fields:
@@ -326,11 +365,21 @@ class Info:
         drill = self._settings.drill
         if drill.clock_offset_ms:
             fields["crdt_drill_clock_offset_ms"] = drill.clock_offset_ms
+        if drill.failpoint:
+            fields["crdt_drill_failpoint"] = drill.failpoint
         if drill.plant != "none":
             fields["crdt_drill_plant"] = drill.plant
         for peer, vv in sorted(region.knowledge.vvs.items()):
             behind = missing(vv, durable_vv)
             fields[f"crdt_peer_{peer}"] = f"effects_behind={behind},durable_vv={format_vv(vv)}"
+        for peer, held in sorted(region.retention.held.items()):
+            away_s = max(0, now - held.since_ms) // 1000
+            fields[f"crdt_log_kept_for_{peer}"] = (
+                f"keeping={held.keeping},seconds={away_s},bytes={held.bytes}"
+            )
+        for peer, pull in sorted(region.links.pulls.items()):
+            # What to do stands in the log and in `crdtstream status`.
+            fields[f"crdt_link_{peer}"] = f"state={pull.link.state.value.replace(' ', '-')}"
         return fields
 
 

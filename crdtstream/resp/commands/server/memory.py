@@ -10,8 +10,8 @@ from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, Reply, RespMap, Verbatim
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
-from crdtstream.core.replica import Replica
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
+from crdtstream.region.region import Region
 from crdtstream.resp.clients.connection import Connection
 
 HELP: Final = (
@@ -39,8 +39,8 @@ class MemoryCommands:
         connections: all clients, by session id; they come and go.
     """
 
-    def __init__(self, replica: Replica, connections: Mapping[int, Connection]) -> None:
-        self._replica = replica
+    def __init__(self, region: Region, connections: Mapping[int, Connection]) -> None:
+        self._region = region
         self._connections = connections
 
     def commands(self) -> list[SessionCommand]:
@@ -72,19 +72,29 @@ class MemoryCommands:
         return OK
 
     def _stats(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """MEMORY STATS: the numbers of Redis's list that mean something here."""
-        now = resident_bytes()
+        """MEMORY STATS: the numbers of Redis's list that mean something here, and all parts of the
+        account by which ``maxmemory`` goes."""
+        rss, memory = resident_bytes(), self._region.memory
+        parts, used = memory.account.parts, memory.used or rss
+        keys = len(self._region.replica)
+        dataset = parts.get("nodes", 0) + parts.get("keys", 0)
         numbers = (
-            (b"peak.allocated", peak_bytes(now)),
-            (b"total.allocated", now),
-            (b"replication.backlog", 0),
+            (b"peak.allocated", max(used, peak_bytes(rss))),
+            (b"total.allocated", used),
+            (b"startup.allocated", parts.get("base", 0)),
+            (b"replication.backlog", parts.get("log", 0)),
             (b"clients.slaves", 0),
             (b"clients.normal", buffered_bytes(self._connections)),
-            (b"cluster.links", 0),
-            (b"aof.buffer", 0),
-            (b"keys.count", len(self._replica)),
+            (b"cluster.links", parts.get("inbox", 0)),
+            (b"aof.buffer", self._region.outstanding.queued_bytes),
+            (b"overhead.total", used - dataset),
+            (b"keys.count", keys),
+            (b"keys.bytes-per-key", dataset // keys if keys else 0),
+            (b"dataset.bytes", dataset),
+            (b"allocator.resident", rss),
         )
-        return RespMap([*numbers])
+        account = [(f"crdtstream.{name}".encode(), size) for name, size in parts.items()]
+        return RespMap([*numbers, *account])
 
     def _help(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """MEMORY HELP."""

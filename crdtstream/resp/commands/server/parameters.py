@@ -1,6 +1,6 @@
 """The parameters of CONFIG: what each is at present, and what it may be set to.
 
-Clients and exporters also ask for parameters without a meaning here (maxmemory, save).  These have
+Clients and exporters also ask for parameters without a meaning here (hz, save).  These have
 the value that tells the truth, and may be "set" to it.
 """
 
@@ -25,12 +25,10 @@ from crdtstream.resp.commands.server.values import (
     BadValueError,
     Parameter,
     memory,
-    no_memory_limit,
     number_parameter,
     one_of,
     only,
     output_limit,
-    unchanged,
 )
 from crdtstream.settings import I32_MAX, NodeSettings
 
@@ -118,17 +116,12 @@ def _constants() -> dict[str, Parameter]:
     }
     return {name: only(value) for name, value in values.items()} | {
         "databases": Parameter(lambda: "1"),
-        "maxmemory": Parameter(lambda: "0", no_memory_limit),
     }
 
 
 def _given_at_start(parts: Parts) -> dict[str, Parameter]:
     settings = parts.settings
     return {
-        "appendfsync": Parameter(
-            lambda: settings.appendfsync,
-            unchanged(settings.appendfsync, ["everysec", "always", "no"]),
-        ),
         "bind": Parameter(lambda: settings.host),
         "crdt_region": Parameter(lambda: str(settings.region)),
         "dir": Parameter(lambda: str(settings.dir)),
@@ -278,6 +271,9 @@ def _tuned(tuned: Tuned[Any]) -> Parameter:
     def check(text: str) -> Callable[[], None]:
         if not tunable.takes(text):
             raise BadValueError(f"argument must be {tunable.wanted}")
+        refusal = tuned.refusal(text)
+        if refusal is not None:
+            raise BadValueError(refusal)
         return lambda: tuned.put(text)
 
     takes = one_of(tunable.values, tuned.put) if tunable.values else check

@@ -4,27 +4,15 @@ A check reads a text and gives back the change that it asks for, or raises.  So 
 all its values before it changes anything.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from crdtstream.commands.arguments import I64_MAX, parse_i64
+from crdtstream.core.sizes import parse_memory
 
 # A text to the change that it asks for.
 Check: TypeAlias = Callable[[str], Callable[[], None]]
-
-_UNITS: Final = {
-    "": 1,
-    "b": 1,
-    "k": 1000,
-    "kb": 1 << 10,
-    "m": 1000**2,
-    "mb": 1 << 20,
-    "g": 1000**3,
-    "gb": 1 << 30,
-}
-_MEMORY: Final = re.compile(r"([0-9]{1,19})([a-z]*)", re.IGNORECASE)
 
 
 class BadValueError(Exception):
@@ -55,29 +43,6 @@ class Parameter:
 def only(value: str) -> Parameter:
     """A parameter that may be set to what it is."""
     return Parameter(lambda: value, one_of([value], lambda _value: None))
-
-
-def no_memory_limit(text: str) -> Callable[[], None]:
-    value = parse_memory(text)
-    if value is None:
-        raise BadValueError("argument must be a memory value")
-    if value:
-        raise BadValueError("this server never evicts: trim streams instead; only 0 can be set")
-    return lambda: None
-
-
-def unchanged(value: str, values: Sequence[str]) -> Check:
-    """Takes the value that counts; another one only the configuration file can bring."""
-
-    def check(text: str) -> Callable[[], None]:
-        word = _word(text, values)
-        if word != value:
-            raise BadValueError(
-                "it cannot be changed while the node runs: put it into the configuration file"
-            )
-        return lambda: None
-
-    return check
 
 
 def one_of(values: Sequence[str], change: Callable[[str], None]) -> Check:
@@ -115,14 +80,6 @@ def memory(least: int, most: int, change: Callable[[int], None]) -> Check:
         return lambda: change(value)
 
     return check
-
-
-def parse_memory(text: str) -> int | None:
-    """Bytes with Redis's units: ``4096``, ``4kb`` (1024), ``4k`` (1000), ``1gb``."""
-    match = _MEMORY.fullmatch(text)
-    if match is None or match[2].lower() not in _UNITS:
-        return None
-    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def _check_bounds(value: int, least: int, most: int) -> None:

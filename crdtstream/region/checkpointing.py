@@ -1,0 +1,114 @@
+"""When a checkpoint is due, and what is known of the last ones; without any IO.
+
+due   the log has grown by ``log_bytes`` since the last one, or ``interval_s`` has passed and
+      something was written since; or somebody asks for one (BGSAVE), or the folder is full
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from crdtstream.core.ids import Millis
+from crdtstream.region.tick import Tick
+
+LOG_BYTES_DEFAULT: Final = 16 << 20
+INTERVAL_S_DEFAULT: Final = 300
+
+
+class Checkpointing:
+    """The checkpoints of one region, as whoever writes them tells of them.
+
+    Attributes:
+        log_bytes, interval_s: when one is due; 0: the log's growth, or time, is no reason.
+        on_wanted: called when somebody asks for one.
+        on_end: called when one was written, or could not be.
+        seq: the last record that a verified one covers; 0: there is none.
+        written_ms: when it was written, by this region's clock; 0: there is none.
+        began_ms: when the one under way began; None: none is.
+        size_bytes: of the images in the folder.
+        took_ms: how long the last one took.
+        count, failures: how many were written, and how many could not be, since the start.
+        failure: why the last one was not written; empty if it was.
+        is_supported: somebody writes checkpoints here.
+    """
+
+    def __init__(self, tick: Tick, *, now: Millis) -> None:
+        self.log_bytes = LOG_BYTES_DEFAULT
+        self.interval_s = INTERVAL_S_DEFAULT
+        self.on_wanted: Callable[[], None] = _nobody_asks
+        self.on_end: Callable[[], None] = _nobody_asks
+        self.seq = 0
+        self.written_ms = 0
+        self.began_ms: Millis | None = None
+        self.size_bytes = 0
+        self.took_ms = 0
+        self.count = 0
+        self.failures = 0
+        self.failure = ""
+        self.is_supported = False
+        self._tick = tick
+        self._started_ms = now
+        self._is_wanted = False
+
+    def want(self) -> None:
+        """Somebody asks for one.  If one is under way another follows, as it may not have all."""
+        self._is_wanted = True
+        self.on_wanted()
+
+    def is_due(self, now: Millis, *, seq: int, grown_bytes: int) -> bool:
+        """Whether one is to begin now.
+
+        Args:
+            seq: the last record of the log.
+            grown_bytes: of the log behind the last checkpoint.
+        """
+        if self.began_ms is not None:
+            return False
+        if self._is_wanted:
+            return True
+        if seq <= self.seq:
+            return False
+        if self.log_bytes and grown_bytes >= self.log_bytes:
+            return True
+        since_ms = self.since_ms
+        # A clock that was set back must not put it off for ever.
+        return bool(self.interval_s) and not since_ms <= now < since_ms + self.interval_s * 1000
+
+    @property
+    def since_ms(self) -> int:
+        """When the last one was written; without one, when the node started."""
+        return self.written_ms or self._started_ms
+
+    def note_begun(self, now: Millis) -> None:
+        """One begins."""
+        assert self.began_ms is None, "one after the other"
+        self.began_ms = now
+        self._is_wanted = False
+
+    def note_written(self, seq: int, now: Millis, *, size_bytes: int) -> None:
+        """It is written and verified, and covers the log up to ``seq``."""
+        assert self.began_ms is not None
+        assert seq >= self.seq
+        self.took_ms = max(0, now - self.began_ms)
+        self.began_ms = None
+        self.seq, self.written_ms, self.size_bytes = seq, now, size_bytes
+        self.count += 1
+        self.failure = ""
+        self.on_end()
+        self._tick.open()
+
+    def note_failed(self, reason: str) -> None:
+        """It could not be written; the one before counts, and another is due."""
+        self.began_ms = None
+        self._is_wanted = True
+        self.failures += 1
+        self.failure = reason
+        self._tick.notice("error", "a checkpoint could not be written", reason=reason)
+        self.on_end()
+
+    def note_found(self, seq: int, written_ms: int, *, size_bytes: int) -> None:
+        """The node started from this one."""
+        self.seq, self.written_ms, self.size_bytes = seq, written_ms, size_bytes
+
+
+def _nobody_asks() -> None:
+    pass

@@ -1,0 +1,232 @@
+"""Up to where the log may be cut, and whom its records are kept for; without any IO.
+
+A record is needed here until a checkpoint has what it did, and by a member until that has it
+*durably*: what a power cut could take back there has to be sent again.
+
+    log        1 ·············· 40 ·················· 70 ······· 100
+               └─ cut may go ──┘└── member 3 lacks ──────────────┘
+                                    from 41 on                   checkpoint: 90
+
+A member that stays *away* is waited for only so far: until the log has grown by
+``backlog_bytes_max`` behind what it lacks, or ``backlog_ttl_s`` has passed since it last came on.
+From then on the log is cut without regard to it, and when it comes back it needs a *bootstrap*
+(``rules`` 17).
+
+Away is who has no link to this region, and who has one but has made nothing durable for
+``STALLED_MS`` though it lacks something: a member whose disk is full must not fill this one's.  A
+member that is behind and comes on is never given up.
+
+A member's own word counts, as it does for WAIT; but a link that opens with less than the member
+had is believed at once: it lost its disk.  What others tell of it counts from then on only when
+the member itself has said as much again.
+
+Local changes, which no other region ever sees, need nobody but the checkpoint.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join, meet
+from crdtstream.core.ids import Millis, RegionId
+
+# A link over which nothing becomes durable for so long does not help: a minute is longer than any
+# pause of a member that is well, its restart with a large log included.
+STALLED_MS: Final = 60_000
+BACKLOG_BYTES_DEFAULT: Final = 1 << 30
+BACKLOG_TTL_S_DEFAULT: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a member lacks of the log.
+
+    Attributes:
+        seq: its first record with effects that the member does not durably have; the next one to
+            be written, if it has all.
+        bytes: of the log's records from there on.
+    """
+
+    seq: int
+    bytes: int
+
+
+class Keeping(StrEnum):
+    """What the log does for a member."""
+
+    NOTHING = "nothing"  # it has all
+    KEPT = "kept"  # what it lacks is kept while it comes on
+    AWAY = "away"  # it is away, and waited for up to the bounds
+    GIVEN_UP = "given-up"  # it was away for too long: the log may be cut without it
+    BOOTSTRAP = "bootstrap"  # what it lacks was cut
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How the log stands to one member, at the last look.
+
+    Attributes:
+        keeping: what is done for it.
+        since_ms: when it last came on, or had all; by this region's clock.
+        bytes: of the log from what it lacks on.
+    """
+
+    keeping: Keeping
+    since_ms: Millis
+    bytes: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the log is not cut because of it."""
+        return self.keeping in (Keeping.KEPT, Keeping.AWAY)
+
+
+@dataclass(slots=True)
+class _Member:
+    """What is known of a member.
+
+    Attributes:
+        durable_vv: what it durably has; None: nobody has said so since this region started.
+        word_after: what was known before it said less: others' word counts again when its own has
+            come to this; None: it never said less.
+        since_ms: when it last came on, had all, or had its link made or lost.
+        came_on: it did so since the last look.
+        is_linked: it had a link then.
+    """
+
+    since_ms: Millis
+    durable_vv: MutableVersionVector | None = None
+    word_after: VersionVector | None = None
+    came_on: bool = False
+    is_linked: bool = False
+
+
+class Retention:
+    """Whom the log is kept for, and up to where it may be cut.
+
+    Attributes:
+        backlog_bytes_max, backlog_ttl_s: how much of the log is kept for a member that is away, and
+            for how long; 0: nothing is.
+        first_seq: the log's first record; of an empty log the next one to be written.
+        begins: of each origin the last effect that was cut: what the log has lies beyond it.
+        covered_seq: the last record that a verified checkpoint covers.
+        cutting_seq: what is being cut up to here may be gone by now; 0: nothing is.
+        held: how it stands to each member, as of the last ``cut_upto``.
+        log_bytes: what all its records take, as of the last look.
+    """
+
+    def __init__(self, members: Iterable[RegionId], *, now: Millis) -> None:
+        """A region that starts: nobody has said anything yet, and who is away is so from now."""
+        self.backlog_bytes_max = BACKLOG_BYTES_DEFAULT
+        self.backlog_ttl_s = BACKLOG_TTL_S_DEFAULT
+        self.first_seq = 1
+        self.begins: VersionVector = {}
+        self.covered_seq = 0
+        self.cutting_seq = 0
+        self.log_bytes = 0
+        self._members = {member: _Member(now) for member in sorted(set(members))}
+        self.held: Mapping[RegionId, Held] = {
+            member: Held(Keeping.AWAY, now, 0) for member in self._members
+        }
+
+    @property
+    def backlog_bytes(self) -> int:
+        """How much of the log is kept for members, at the last look."""
+        return max((one.bytes for one in self.held.values() if one.holds), default=0)
+
+    # --- What members are known to have -------------------------------------------------------
+
+    @property
+    def durable_vvs(self) -> Mapping[RegionId, VersionVector]:
+        """What each member durably has: the log is asked from where on it lacks records.
+
+        Who has said nothing yet may lack all that the log has; what was cut it had, or it was given
+        up.
+        """
+        return {
+            number: self.begins if member.durable_vv is None else member.durable_vv
+            for number, member in self._members.items()
+        }
+
+    def note_durable(self, region: RegionId, durable_vv: VersionVector) -> None:
+        """A member itself says what it durably has."""
+        member = self._members.get(region)
+        if member is None:
+            return
+        if member.durable_vv is None:
+            member.durable_vv = {}
+        if not covers(member.durable_vv, durable_vv):
+            join(member.durable_vv, durable_vv)
+            member.came_on = True
+        if member.word_after is not None and covers(member.durable_vv, member.word_after):
+            member.word_after = None
+
+    def note_told(self, region: RegionId, durable_vv: VersionVector) -> None:
+        """Another member says what this one durably has."""
+        member = self._members.get(region)
+        if member is not None and member.word_after is None:
+            self.note_durable(region, durable_vv)
+
+    def note_opened(self, region: RegionId, vv: VersionVector) -> None:
+        """A member opens a link with what it has, durable or not: it has no more than that."""
+        member = self._members.get(region)
+        if member is None or member.durable_vv is None or covers(vv, member.durable_vv):
+            return
+        if member.word_after is None:
+            member.word_after = dict(member.durable_vv)
+        member.durable_vv = meet([member.durable_vv, vv])
+
+    # --- The log ------------------------------------------------------------------------------
+
+    def note_beginning(self, first_seq: int, begins: VersionVector) -> None:
+        """Where the log begins: when it was opened, and when it was cut."""
+        assert first_seq >= self.first_seq, "a log does not grow at its beginning"
+        assert covers(begins, self.begins), "a log does not grow at its beginning"
+        self.first_seq = first_seq
+        self.begins = dict(begins)
+
+    def is_gone(self, seq: int) -> bool:
+        """Whether a record is in the log no more, or may not be."""
+        return seq < self.first_seq or seq <= self.cutting_seq
+
+    def note_covered(self, seq: int) -> None:
+        """A checkpoint of the state after record ``seq`` was written and verified."""
+        self.covered_seq = max(self.covered_seq, seq)
+
+    def cut_upto(
+        self, lacks: Mapping[RegionId, Lack], linked: Collection[RegionId], now: Millis
+    ) -> int:
+        """The last record that may be cut; the one before ``first_seq``: none may.
+
+        Args:
+            lacks: what each member lacks of the log, by what ``durable_vvs`` said.
+            linked: the members that pull from this region now.
+        """
+        self.held = {
+            number: self._look(member, lacks[number], now, is_linked=number in linked)
+            for number, member in self._members.items()
+        }
+        needed = [lacks[number].seq - 1 for number, one in self.held.items() if one.holds]
+        return max(self.first_seq - 1, min([self.covered_seq, *needed]))
+
+    def _look(self, member: _Member, lack: Lack, now: Millis, *, is_linked: bool) -> Held:
+        has_all = not lack.bytes
+        # A clock that was set back makes nobody stay away for longer.
+        if member.came_on or has_all or is_linked != member.is_linked or now < member.since_ms:
+            member.since_ms = now
+        member.came_on = False
+        member.is_linked = is_linked
+        return Held(self._keeping(member, lack, now), member.since_ms, lack.bytes)
+
+    def _keeping(self, member: _Member, lack: Lack, now: Millis) -> Keeping:
+        if member.durable_vv is not None and not covers(member.durable_vv, self.begins):
+            return Keeping.BOOTSTRAP
+        if not lack.bytes:
+            return Keeping.NOTHING
+        away_ms = now - member.since_ms
+        if member.is_linked and away_ms < STALLED_MS:
+            return Keeping.KEPT
+        if lack.bytes <= self.backlog_bytes_max and away_ms <= self.backlog_ttl_s * 1000:
+            return Keeping.AWAY
+        return Keeping.GIVEN_UP

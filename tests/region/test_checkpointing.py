@@ -1,0 +1,63 @@
+"""When a checkpoint is due, and what is remembered of the last ones."""
+
+import pytest
+
+from crdtstream.core.ids import Millis
+from crdtstream.region.checkpointing import Checkpointing
+from crdtstream.region.tick import Tick
+
+
+def begun(now: int = 1_000) -> Checkpointing:
+    checkpointing = Checkpointing(Tick(), now=Millis(now))
+    checkpointing.log_bytes, checkpointing.interval_s = 100, 60
+    return checkpointing
+
+
+@pytest.mark.parametrize(
+    ("seq", "grown", "at", "due"),
+    [
+        (1, 99, 60_999, False),
+        (1, 100, 1_000, True),
+        (1, 1, 61_000, True),
+        (0, 0, 999_999, False),
+        # The clock was set back.
+        (1, 1, 999, True),
+    ],
+)
+def test_growth_and_time_make_one_due_if_anything_was_written(
+    seq: int, grown: int, at: int, due: bool
+) -> None:
+    assert begun().is_due(Millis(at), seq=seq, grown_bytes=grown) is due
+
+
+def test_zero_switches_a_reason_off() -> None:
+    checkpointing = begun()
+    checkpointing.log_bytes = 0
+    assert not checkpointing.is_due(Millis(1_000), seq=9, grown_bytes=1 << 40)
+    checkpointing.interval_s = 0
+    assert not checkpointing.is_due(Millis(10**12), seq=9, grown_bytes=1 << 40)
+
+
+def test_who_asks_while_one_is_under_way_gets_another_one() -> None:
+    checkpointing = begun()
+    checkpointing.want()
+    now = Millis(1_000)
+    assert checkpointing.is_due(now, seq=0, grown_bytes=0)
+    checkpointing.note_begun(now)
+    checkpointing.want()
+    assert not checkpointing.is_due(now, seq=5, grown_bytes=999), "one after the other"
+    checkpointing.note_written(4, Millis(1_500), size_bytes=7)
+    assert (checkpointing.took_ms, checkpointing.seq, checkpointing.count) == (500, 4, 1)
+    assert checkpointing.is_due(now, seq=5, grown_bytes=0)
+
+
+def test_one_that_failed_is_told_of_and_does_not_count() -> None:
+    ended = []
+    checkpointing = begun()
+    checkpointing.on_end = lambda: ended.append(checkpointing.failure)
+    checkpointing.note_begun(Millis(1_000))
+    checkpointing.note_failed("no space")
+    assert (checkpointing.seq, checkpointing.failures, ended) == (0, 1, ["no space"])
+    checkpointing.note_begun(Millis(1_000))
+    checkpointing.note_written(3, Millis(2_000), size_bytes=1)
+    assert ended == ["no space", ""]

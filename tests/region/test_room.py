@@ -1,0 +1,165 @@
+"""maxmemory and maxdisk: what leaves, what is refused, what goes on."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtstream.commands.reply import CommandError
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.wire.codec import decode_batch
+from crdtstream.region.room import OOM, Account, MemoryBound
+from crdtstream.region.tuning import tunables_of
+from tests.harness.driven import Driven, Told, make_region
+
+R2 = RegionId(2)
+
+
+def took(size: int, may_leave: int = 0) -> Account:
+    return Account({"data": size}, may_leave)
+
+
+def full() -> Driven:
+    """A region with an entry, whose memory is full."""
+    driven = Driven()
+    driven.ask("XADD", "s", "*", "f", "v")
+    driven.ask("XGROUP", "CREATE", "s", "g", "0")
+    driven.region.room.tune(maxmemory=1_000)
+    driven.region.room.look(account=took(1_001))
+    return driven
+
+
+def text(reply: object) -> str:
+    assert isinstance(reply, Exception), reply
+    return str(reply)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "XADD s * f v",
+        "XGROUP CREATE s h 0",
+        "XSETID s 9999999999999-0",
+        "SET lock mine",
+        "COPY s t",
+        "RESTORE t 0 x",
+    ],
+)
+def test_what_adds_data_is_refused_when_memory_is_full(command: str) -> None:
+    driven = full()
+    before = driven.region.replica.issued
+    assert text(driven.ask(*command.split())) == OOM
+    assert driven.region.replica.issued == before
+
+
+@pytest.mark.parametrize(
+    "command", ["XRANGE s - +", "XREADGROUP GROUP g c STREAMS s >", "XTRIM s MAXLEN 0", "DEL s"]
+)
+def test_reading_deleting_and_trimming_go_on_when_memory_is_full(command: str) -> None:
+    assert not isinstance(full().ask(*command.split()), Exception)
+
+
+def test_a_transaction_that_adds_data_is_discarded_as_in_redis() -> None:
+    driven = full()
+    driven.region.room.look(account=took(1_000))
+    driven.ask("MULTI")
+    driven.ask("XADD", "s", "*", "f", "v")
+    driven.region.room.look(account=took(1_001))
+    assert text(driven.ask("EXEC")) == f"EXECABORT Transaction discarded because of: {OOM}"
+    assert driven.ask("XLEN", "s") == 1, "it is over"
+
+    driven.ask("MULTI")
+    assert text(driven.ask("XADD", "s", "*", "f", "v")) == OOM
+    assert text(driven.ask("EXEC")).startswith("EXECABORT")
+    driven.ask("MULTI")
+    driven.ask("XLEN", "s")
+    assert driven.ask("EXEC") == [1]
+    assert driven.region.memory.refused == 2
+
+
+def test_there_is_room_again_when_something_was_deleted() -> None:
+    driven = full()
+    driven.ask("DEL", "s")
+    driven.region.room.look(account=took(1_000))
+    assert not isinstance(driven.ask("XADD", "s", "*", "f", "v"), Exception)
+
+
+def test_programs_are_refused_only_where_they_add() -> None:
+    driven = full()
+    region = driven.region
+
+    with pytest.raises(CommandError, match="OOM"):
+        region.change(driven.now, lambda _replica, _now: 1, Told(region), adds=True)
+    region.change(driven.now, lambda _replica, _now: 1, Told(region))
+
+
+def test_cold_data_leave_before_anything_is_refused() -> None:
+    asked = []
+
+    def evict(size: int) -> int:
+        asked.append(size)
+        return size
+
+    bound = MemoryBound()
+    bound.maxmemory, bound.evict = 3_200, evict
+    bound.look(took(3_100))
+    assert (asked, bound.is_full) == ([], False)
+    bound.look(took(3_101))
+    assert (asked, bound.is_full) == ([101], False), "down to 3,000"
+    bound.evict = lambda _size: 10
+    fullness = []
+    for size in (3_210, 3_211):
+        bound.look(took(size))
+        fullness.append(bound.is_full)
+    assert fullness == [False, True]
+    assert bound.evicted_bytes == 101 + 10 + 10
+
+
+@given(
+    maxmemory=st.integers(1, 10_000),
+    fixed=st.integers(0, 10_000),
+    cold=st.integers(0, 10_000),
+)
+def test_what_may_leave_is_never_why_something_is_refused(
+    maxmemory: int, fixed: int, cold: int
+) -> None:
+    bound = MemoryBound()
+    bound.maxmemory, bound.evict = maxmemory, lambda size: min(size, cold)
+    bound.look(took(fixed + cold, cold))
+    assert bound.is_full == (fixed > maxmemory)
+    assert (bound.refusal(maxmemory) is None) == (fixed <= maxmemory)
+
+
+def test_a_bound_that_would_refuse_everything_cannot_be_set() -> None:
+    region = Driven().region
+    region.room.look(account=took(5_000, may_leave=3_000), disk_bytes=700)
+    memory, disk = (tunables_of(region)[name] for name in ("maxmemory", "maxdisk"))
+    assert memory.refusal("2000") is None
+    assert "2000 bytes are taken by what cannot leave memory" in str(memory.refusal("1999"))
+    assert memory.refusal("0") is None
+    assert disk.refusal("1kb") is None
+    assert "the folder takes 700 bytes already" in str(disk.refusal("699"))
+
+
+def test_a_full_folder_refuses_what_adds_and_asks_for_a_checkpoint() -> None:
+    driven = Driven()
+    driven.ask("XADD", "s", "*", "f", "v")
+    region = driven.region
+    region.room.tune(maxdisk=1 << 20)
+    region.room.look(disk_bytes=(1 << 20) + 1)
+    assert "maxdisk is 1048576" in text(driven.ask("XADD", "s", "*", "f", "v"))
+    assert region.checkpointing.is_due(Millis(1_000), seq=1, grown_bytes=0)
+    assert driven.ask("DEL", "s") == 1
+    region.room.look(disk_bytes=1 << 20)
+    assert not isinstance(driven.ask("XADD", "s", "*", "f", "v"), Exception)
+    assert region.disk.refused == 1
+
+
+def test_what_other_regions_did_is_applied_when_memory_is_full() -> None:
+    driven = full()
+    other = Driven(make_region(2))
+    other.ask("XADD", "t", "*", "f", "v")
+    (record,) = other.log
+    assert record.batch is not None
+    replica = driven.region.replica
+    replica.receive(decode_batch(record.batch), record.batch, driven.now)
+    assert replica.vv[R2] == 1

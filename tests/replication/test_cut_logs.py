@@ -1,0 +1,116 @@
+"""Logs that are cut while a region is away: over real gRPC in one process (``rules`` 17)."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from crdtstream.core.ids import RegionId
+from crdtstream.cutting import cut_log
+from crdtstream.region.links.link import LinkState
+from crdtstream.region.retention import Keeping
+from crdtstream.store.log import Fsync
+from tests.harness.cutting_log import CuttingLog
+from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
+
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
+
+
+def live(number: int, where: dict[int, str]) -> LiveRegion:
+    return LiveRegion(number, where, log=CuttingLog())
+
+
+async def add_each_by_itself(region: LiveRegion, count: int) -> None:
+    """So many records in the log."""
+    for _ in range(count):
+        before = region.log.last_seq
+        region.add()
+        await until(lambda before=before: region.log.last_seq > before)  # type: ignore[misc]
+
+
+async def cut(region: LiveRegion) -> int:
+    """Cut what may go, as if all that is logged were in a checkpoint."""
+    assert isinstance(region.log, CuttingLog)
+    region.region.retention.note_covered(region.log.last_seq)
+    return await cut_log(region.region, region.log, region.log.cut_log, region.engine.now())
+
+
+@contextlib.asynccontextmanager
+async def third_was_away(*, cut_by: tuple[int, ...]) -> AsyncIterator[list[LiveRegion]]:
+    """Three regions of which the third was away when some of the others cut their logs."""
+    where = addresses()
+    async with live_regions(live(number, where) for number in (1, 2)) as (first, second):
+        log = CuttingLog()
+        async with LiveRegion(3, where, log=log).running() as third:
+            await add_each_by_itself(first, 5)
+            await converged([first, second, third])
+            await until(lambda: third.durable_vv == first.durable_vv)
+            await until(lambda: first.knows_of(R3) == second.knows_of(R3) == first.durable_vv)
+        await add_each_by_itself(first, 100)
+        await add_each_by_itself(second, 100)
+        await converged([first, second])
+        await until(lambda: first.knows_of(R2) == second.knows_of(R1) == first.durable_vv)
+        for region in (first, second):
+            if region.number in cut_by:
+                region.region.retention.backlog_bytes_max = 100
+                assert await cut(region) > 100
+                assert region.region.retention.held[R3].keeping is Keeping.GIVEN_UP
+        async with LiveRegion(3, where, log=log).running() as third:
+            yield [first, second, third]
+
+
+async def test_a_region_that_was_away_for_too_long_says_that_it_needs_a_bootstrap() -> None:
+    async with third_was_away(cut_by=(1, 2)) as (first, second, third):
+        links = [third.pulls[peer].link for peer in (R1, R2)]
+        await until(lambda: all(link.state is LinkState.NEEDS_BOOTSTRAP for link in links))
+        assert "region 1 has cut region 1's effects 6 to 105 from its log" in links[0].error
+        assert "start it from a backup of it that has them" in links[0].error
+        assert third.replica.vv == {R1: 5}, "nothing beyond a gap was applied"
+
+        third.add()
+        await converged_in(R3, [first, second, third])
+        await asyncio.sleep(0.2)
+        assert third.pulls[R1].link.reconnects == 0, "it was never up, so others may relay"
+
+
+async def converged_in(origin: RegionId, regions: list[LiveRegion]) -> None:
+    await until(lambda: len({one.replica.vv.get(origin, 0) for one in regions}) == 1)
+
+
+async def test_a_peer_that_still_has_what_lacks_is_asked_for_it() -> None:
+    async with third_was_away(cut_by=(1,)) as (first, second, third):
+        await until(lambda: third.pulls[R1].link.state is LinkState.NEEDS_BOOTSTRAP)
+        await converged([first, second, third])
+        await until(lambda: third.pulls[R1].link.state is LinkState.LIVE)
+        first.add()
+        await converged([first, second, third])
+
+
+async def test_a_region_that_is_linked_keeps_its_place_in_a_log_that_is_cut() -> None:
+    where = addresses()
+    async with live_regions(live(number, where) for number in where) as regions:
+        first = regions[0]
+        for _ in range(5):
+            await add_each_by_itself(first, 70)
+            await converged(regions)
+            await until(lambda: first.knows_of(R2) == first.knows_of(R3) == first.durable_vv)
+            assert await cut(first) >= 70
+            assert first.region.retention.first_seq == first.log.last_seq + 1
+        assert all(pull.link.reconnects == 0 for one in regions for pull in one.pulls.values())
+
+
+async def test_nothing_is_cut_that_a_member_has_not_made_durable() -> None:
+    """Region 2 applies what it gets, and says so when it links anew, but no sync is ever done."""
+    where = addresses(2)
+    first = live(1, where)
+    second = LiveRegion(2, where, log=CuttingLog(), fsync=Fsync.NO)
+    async with live_regions([first, second]):
+        await add_each_by_itself(first, 100)
+        await converged([first, second])
+        await until(lambda: second.logged_vv == first.logged_vv)
+        links = first.region.links
+        before = links.serves[R2]
+        second.pulls[R1].reopen()
+        await until(lambda: R2 in links.serves and links.serves[R2] is not before)
+        await until(lambda: second.pulls[R1].link.state is LinkState.LIVE)
+        assert not second.durable_vv
+        assert await cut(first) == 0
