@@ -18,12 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import SystemRandom
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import Millis
+from crdtstream.core.lanes.cold import TRIES_MAX, ColdError
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.folder import write_change
@@ -44,6 +45,8 @@ COMMIT_BYTES_MAX: Final = 16 << 20
 RETRY_SECONDS_FIRST: Final = 0.05
 RETRY_SECONDS_MAX: Final = 5.0
 FOLDER_RETRY_SECONDS: Final = 1.0
+# How many requests for entries on disk are read at a time.
+FETCHES_AT_ONCE: Final = 4
 # How often a program's change looks whether it may go ahead.
 HELD_BACK_SECONDS: Final = 0.02
 
@@ -52,6 +55,10 @@ COMMIT_US_BOUNDS: Final = (
     *(250_000, 500_000, 1_000_000, 2_500_000, 5_000_000),
 )
 COMMIT_RECORDS_BOUNDS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000)
+
+
+class UnreadableError(Exception):
+    """Entries cannot be read from disk; nothing has changed."""
 
 
 class OutcomeUnknownError(Exception):
@@ -67,6 +74,7 @@ class EngineStats:
         commit_us: how long the commits took that succeeded, in microseconds.
         commit_records: how many records each of them had.
         sync_us: how long syncs took that were no part of a commit.
+        fetch_us: how long it took to read requests for entries that are on disk.
     """
 
     commits: int = 0
@@ -77,6 +85,7 @@ class EngineStats:
     commit_us: Histogram = field(default_factory=lambda: Histogram(COMMIT_US_BOUNDS))
     commit_records: Histogram = field(default_factory=lambda: Histogram(COMMIT_RECORDS_BOUNDS))
     sync_us: Histogram = field(default_factory=lambda: Histogram(COMMIT_US_BOUNDS))
+    fetch_us: Histogram = field(default_factory=lambda: Histogram(COMMIT_US_BOUNDS))
 
 
 def wall_clock() -> Millis:
@@ -99,12 +108,25 @@ def uniform(low: float, high: float) -> float:
     return SystemRandom().uniform(low, high)
 
 
+class Images(Protocol):
+    """Where entries are that are on disk only."""
+
+    async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """The bodies of images, as they are kept; what is read ahead may be missing.
+
+        Raises:
+            StoreError: the first one cannot be read.
+        """
+
+
 class Engine:
     """The one owner of a region and its log.
 
     Attributes:
+        fsync: when commits are on the disk for good, at present.
         now: this machine's clock, for whoever gives the region something.
         on_link: what to call when a link has something to do, by link.
+        on_logged: told by how many bytes the log has grown.
     """
 
     def __init__(
@@ -114,7 +136,13 @@ class Engine:
         *,
         fsync: Fsync = Fsync.ALWAYS,
         now: Callable[[], Millis] = wall_clock,
+        images: Images | None = None,
     ) -> None:
+        """An engine of a region.
+
+        Args:
+            images: reads entries that are on disk; None: all are in memory.
+        """
         self.region = region
         self.log = log
         self.fsync = fsync
@@ -122,14 +150,23 @@ class Engine:
         self.stats = EngineStats()
         self.on_link: dict[object, Callable[[], None]] = {}
         self._scheduled = False
+        self._images = images
+        self._requests: deque[tuple[int, ...]] = deque()
+        self._request_came = asyncio.Event()
         self._queue: deque[Record] = deque()
         self._wake = asyncio.Event()
         self._folder_wake = asyncio.Event()
+        self._fsync_changed = asyncio.Event()
+        region.durability.appendfsync = fsync.value
+        region.durability.on_change = self._wake.set
         self._applies = False
         self._stopping = False
         self._crash: BaseException | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._deadline: Millis | None = None
+        # Who waits until the log has so much.
+        self._logged: list[tuple[int, asyncio.Future[None]]] = []
+        self.on_logged: Callable[[int], None] = _nobody_counts
 
     async def begin(self) -> None:
         """Have the folder say what it is to say by now; before anything is served.
@@ -178,6 +215,9 @@ class Engine:
             wake = self.on_link.get(link)
             if wake is not None:
                 wake()
+        if ready.fetch:
+            self._requests.extend(ready.fetch)
+            self._request_came.set()
         if ready.folder is not None:
             self._folder_wake.set()
         if ready.applies and not self._applies:
@@ -209,6 +249,32 @@ class Engine:
         with self._stopping_on_bugs():
             self.region.pass_time(self.now())
 
+    # --- Checkpoints --------------------------------------------------------------------------
+
+    def end_tick(self) -> int:
+        """End the open tick; returns the position of the last record that there is then."""
+        self._end_tick()
+        return self.region.outstanding.left_seq
+
+    async def wait_logged(self, seq: int) -> None:
+        """Return when the log has everything up to this position."""
+        if self.region.outstanding.logged_seq >= seq:
+            return
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._logged.append((seq, told))
+        await told
+
+    def _tell_logged(self) -> None:
+        if not self._logged:
+            return
+        logged_seq = self.region.outstanding.logged_seq
+        waiting, self._logged = self._logged, []
+        for seq, told in waiting:
+            if seq > logged_seq:
+                self._logged.append((seq, told))
+            elif not told.done():
+                told.set_result(None)
+
     # --- The log ------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -219,18 +285,22 @@ class Engine:
                 that it acknowledged.
         """
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(self._follow_folder_for_ever())]
-            if self.fsync is not Fsync.ALWAYS:
-                background.append(
-                    tasks.create_task(self._sync_now_and_then(SYNC_SECONDS[self.fsync]))
-                )
+            background = [
+                tasks.create_task(self._follow_folder_for_ever()),
+                tasks.create_task(self._sync_now_and_then()),
+            ]
+            if self._images is not None:
+                fetches = [self._fetch_for_ever(self._images) for _ in range(FETCHES_AT_ONCE)]
+                background += map(tasks.create_task, fetches)
             while True:
                 await self._wake.wait()
                 self._wake.clear()
                 if self._crash is not None:
                     raise self._crash
+                await self._follow_fsync()
                 while self._queue:
                     await self._commit()
+                    await self._follow_fsync()
                 if self._stopping and not self._scheduled:
                     break
             for task in background:
@@ -271,6 +341,7 @@ class Engine:
         self._count_commit(records, time.perf_counter_ns() - began_ns)
         is_durable = self.fsync is Fsync.ALWAYS
         self.region.note_logged(self.log.last_seq, self.now(), durable=is_durable)
+        self._tell_logged()
         # Who waits for this commit need not wait for the event loop's next turn.
         self._end_tick()
 
@@ -279,7 +350,9 @@ class Engine:
         stats.commits += 1
         stats.records_committed += len(records)
         stats.batches_committed += sum(record.batch is not None for record in records)
-        stats.bytes_committed += sum(map(record_bytes, records))
+        size = sum(map(record_bytes, records))
+        stats.bytes_committed += size
+        self.on_logged(size)
         stats.commit_us.note(ns // 1000)
         stats.commit_records.note(len(records))
 
@@ -288,11 +361,50 @@ class Engine:
         self.region.note_refused(str(error))
         self._end_tick()
 
-    async def _sync_now_and_then(self, seconds: float) -> None:
+    # --- When commits are synced --------------------------------------------------------------
+
+    async def _follow_fsync(self) -> None:
+        """Commit as the operator wants it from here on."""
+        wanted = Fsync(self.region.durability.appendfsync)
+        if wanted is self.fsync:
+            return
+        try:
+            await self.set_fsync(wanted)
+        except StoreError as error:
+            self._note_refused(error)
+            asyncio.get_running_loop().call_later(RETRY_SECONDS_MAX, self._wake.set)
+            return
+        logger.info("appendfsync changed", appendfsync=wanted.value)
+
+    async def set_fsync(self, fsync: Fsync) -> None:
+        """Have commits be on the disk for good as this says, from the next one on.
+
+        With ``ALWAYS`` all that is committed is durable when it returns.  Only the task that
+        commits may call this.
+
+        Raises:
+            StoreError: the disk refused; it stays as it was.
+        """
+        region = self.region
+        if fsync is Fsync.ALWAYS:
+            mark = region.outstanding.mark()
+            await self.log.sync()
+            region.note_synced(mark, self.now())
+        await self.log.set_fsync(fsync)
+        self.fsync = fsync
+        self._fsync_changed.set()
+        self._end_tick()
+
+    async def _sync_now_and_then(self) -> None:
         """Make commits durable that were not synced by themselves."""
         outstanding = self.region.outstanding
         while True:
-            await asyncio.sleep(seconds)
+            seconds = SYNC_SECONDS.get(self.fsync)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._fsync_changed.wait()
+                    self._fsync_changed.clear()
+                    continue
             if outstanding.durable_seq != outstanding.logged_seq:
                 await self._sync()
 
@@ -330,25 +442,83 @@ class Engine:
                 await asyncio.sleep(FOLDER_RETRY_SECONDS)
                 self._folder_wake.set()
 
+    # --- Entries that are on disk -------------------------------------------------------------
+
+    async def _fetch_for_ever(self, images: Images) -> None:
+        """Read what the region asks for, one request after the other."""
+        while True:
+            await self._request_came.wait()
+            if not self._requests:
+                self._request_came.clear()
+                continue
+            asked = self._requests.popleft()
+            began_ns = time.perf_counter_ns()
+            try:
+                bodies = await images.fetch(asked)
+            except StoreError as error:
+                self.region.note_fetch_failed(asked, str(error), self.now())
+                continue
+            self.stats.fetch_us.note((time.perf_counter_ns() - began_ns) // 1000)
+            with self._stopping_on_bugs():
+                self.region.note_fetched(asked, bodies, self.now())
+            # Who waits for these entries need not wait for the event loop's next turn.
+            self._end_tick()
+
     # --- Programs -----------------------------------------------------------------------------
 
-    async def change(self, change: Callable[[Replica, Millis], T], *, writes: int = 1) -> T:
+    async def change(
+        self, change: Callable[[Replica, Millis], T], *, writes: int = 1, adds: bool = False
+    ) -> T:
         """Change the replica; returns once everything seen and done is in the log.
 
         Args:
             writes: how many it counts as while what lags is bounded.
+            adds: it adds data, for which there must be room.
 
         Raises:
             CommandError: writes are refused; nothing has changed then.  Or what ``change`` raises.
+            UnreadableError: entries cannot be read from disk; nothing has changed.
             OutcomeUnknownError: the disk refused.
         """
         region = self.region
         asked_ms = self.now()
-        while self._holds_back(writes, asked_ms):  # noqa: ASYNC110 - nobody tells when it is over
-            await asyncio.sleep(HELD_BACK_SECONDS)
         program = _Program[T]()
-        region.change(self.now(), change, program, writes=writes)
-        return await program.told
+        reader = _Reader(region)
+        while True:
+            while self._holds_back(writes, asked_ms):  # noqa: ASYNC110 - nobody tells the end of it
+                await asyncio.sleep(HELD_BACK_SECONDS)
+            try:
+                with reader.in_place_at_last():
+                    region.change(self.now(), change, program, writes=writes, adds=adds)
+            except ColdError as error:
+                await reader.fetch(error.images)
+            else:
+                return await program.told
+
+    async def read(self, look: Callable[[], T]) -> T:
+        """Look at entries of the replica; those that are on disk only are read before.
+
+        Args:
+            look: is called again each time that some were read.  It changes nothing.
+
+        Raises:
+            UnreadableError: they cannot be read.
+        """
+        reader = _Reader(self.region)
+        while True:
+            try:
+                with reader.in_place_at_last():
+                    return look()
+            except ColdError as error:
+                await reader.fetch(error.images)
+
+    async def fetch(self, images: Sequence[int]) -> None:
+        """Have entries in memory that are on disk only.
+
+        Raises:
+            UnreadableError: they cannot be read.
+        """
+        await _Reader(self.region).fetch(images)
 
     def _holds_back(self, writes: int, asked_ms: Millis) -> bool:
         """Whether a program that asked to write then has to wait."""
@@ -358,6 +528,43 @@ class Engine:
             or region.database.pause is not None
             or region.staleness.holds_back(writes, asked_ms, self.now())
         )
+
+
+class _Reader:
+    """A program that needs entries which are on disk only, again and again perhaps."""
+
+    def __init__(self, region: Region) -> None:
+        self._region = region
+        self._came = asyncio.Event()
+        self._tries = 0
+
+    @contextlib.contextmanager
+    def in_place_at_last(self) -> Iterator[None]:
+        """After many tries, entries are read in place: with little memory the first ones may be
+        gone again before the last ones come."""
+        if self._tries < TRIES_MAX:
+            yield
+        else:
+            with self._region.replica.residency.in_place():
+                yield
+
+    async def fetch(self, images: Sequence[int]) -> None:
+        """Wait until the first image is there, or could not be read.
+
+        Raises:
+            UnreadableError: it could not.
+        """
+        region = self._region
+        self._tries += 1
+        self._came.clear()
+        assert region.fetching.ask(images, self._came.set) is None
+        region.tick.open()
+        try:
+            await self._came.wait()
+        finally:
+            reason = region.fetching.end(self._came.set)
+        if reason is not None:
+            raise UnreadableError(reason)
 
 
 class _Program(Generic[T]):
@@ -377,6 +584,10 @@ class _Program(Generic[T]):
 
     def resume(self) -> None:
         raise AssertionError("a program's change never blocks")
+
+
+def _nobody_counts(size: int) -> None:
+    """Nobody makes checkpoints."""
 
 
 def _log(notice: Notice) -> None:

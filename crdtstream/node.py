@@ -23,6 +23,7 @@ from starlette.applications import Starlette
 
 from crdtstream.admin.service import AdminService, NodeParts
 from crdtstream.admin.tunables import Tunables
+from crdtstream.checkpointer import Checkpointer
 from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
@@ -39,13 +40,18 @@ from crdtstream.region.links.messages import Identity
 from crdtstream.region.region import FolderState, Region
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, Puller
 from crdtstream.replication.server import ReplicationService
+from crdtstream.resp.commands.server.memory import buffered_bytes, resident_bytes
 from crdtstream.resp.server import RespServer
 from crdtstream.resp.wire.encode import encode
 from crdtstream.settings import Limits, NodeSettings, QueryPort
+from crdtstream.storage_watch import Measures, StorageWatch
 from crdtstream.store.errors import StoreError
+from crdtstream.store.failpoints import Failpoints, parse_failpoint
 from crdtstream.store.log import Fsync
-from crdtstream.store.replay import replay_log
+from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog
+from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -64,6 +70,7 @@ EXIT_FAILED: Final = 1
 # Entries are long-lived; a collection of the youngest per 700 allocations finds next to nothing.
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 APPEND_BYTES_MAX: Final = 64 << 20
+PROGRESS_COLUMNS: Final = 40
 # Calls at a time on the query port.
 QUERY_CALLS_MAX: Final = 256
 REPLICATION: Final = replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name
@@ -106,6 +113,18 @@ def run(
     os._exit(status)
 
 
+def tell_progress(what: str, done: int, total: int) -> None:
+    """Show how far a folder of an earlier format was taken over."""
+    share = done / total if total else 1.0
+    if sys.stderr.isatty():
+        bar = "#" * int(share * PROGRESS_COLUMNS)
+        sys.stderr.write(f"\r{what} [{bar:<{PROGRESS_COLUMNS}}] {share:4.0%}")
+        sys.stderr.write("\n" if done >= total else "")
+        sys.stderr.flush()
+    elif done in (0, total):
+        logger.info(what, bytes_done=done, bytes_total=total)
+
+
 class Node:
     """The parts of a node, made one after the other by ``run``."""
 
@@ -122,6 +141,8 @@ class Node:
         self.region = RegionId(settings.region)
         self._now = wall_clock_off_by(settings.drill.clock_offset_ms)
         self._stop = asyncio.Event()
+        # What the process takes by itself, and what it had read when it began to serve.
+        self._base_bytes = self._read_bytes = 0
 
     async def run(self) -> None:
         """Start, serve until a signal, stop.
@@ -136,14 +157,20 @@ class Node:
         settings = self.settings
         fsync = Fsync(settings.appendfsync)
         log = await SqliteLog.open(
-            settings.dir, region=self.region, database_id=settings.database_id, fsync=fsync
+            settings.dir,
+            region=self.region,
+            database_id=settings.database_id,
+            fsync=fsync,
+            failpoints=self._failpoints(),
+            progress=tell_progress,
         )
         is_whole = False
         try:
-            engine = await self._recover(log, fsync)
+            checkpoints = await SqliteCheckpoints.open(log)
+            engine = await self._recover(log, checkpoints, fsync)
             with _single_reason():
                 async with asyncio.TaskGroup() as tasks:
-                    await self._serve(tasks, engine, log)
+                    await self._serve(tasks, engine, log, checkpoints)
             is_whole = engine.region.fault is None
         finally:
             if is_whole:
@@ -152,17 +179,32 @@ class Node:
                 await log.abandon()
         logger.info("stopped", region=self.region)
 
-    async def _recover(self, log: SqliteLog, fsync: Fsync) -> Engine:
-        settings, peers = self.settings, self._peers
+    def _failpoints(self) -> Failpoints:
+        try:
+            return parse_failpoint(self.settings.drill.failpoint)
+        except ValueError as error:
+            raise NodeError(f"drill.failpoint: {error}") from error
+
+    def _new_replica(self) -> Replica:
+        settings = self.settings
         replica = Replica(
             self.region,
             node_entries_max=settings.stream_node_max_entries,
             node_bytes_max=settings.stream_node_max_bytes,
-            peers=peers,
+            peers=self._peers,
         )
         replica.idmp_duration_s = settings.stream_idmp_duration
         replica.idmp_maxsize = settings.stream_idmp_maxsize
-        await replay_log(log, replica)
+        return replica
+
+    async def _recover(
+        self, log: SqliteLog, checkpoints: SqliteCheckpoints, fsync: Fsync
+    ) -> Engine:
+        settings, peers = self.settings, self._peers
+        before_bytes = resident_bytes()
+        recovered = await recover(log, checkpoints, self._new_replica)
+        replica = recovered.replica
+        self._base_bytes, self._read_bytes = before_bytes, resident_bytes() - before_bytes
         region = Region(
             replica,
             Database(replica),
@@ -177,13 +219,28 @@ class Node:
             make_uid=random_uid,
             limits=_region_limits(settings.limits),
         )
-        engine = Engine(region, log, fsync=fsync, now=self._now)
+        region.room.memory.evict = replica.residency.evict
+        region.room.memory.has_more = lambda: replica.residency.may_leave
+        region.note_beginning(log.first_seq, log.begins)
+        if recovered.checkpoint is not None:
+            row = recovered.checkpoint.row
+            region.checkpointing.note_found(
+                row.seq, row.made_ms, size_bytes=recovered.checkpoint.bytes
+            )
+            region.retention.note_covered(row.seq)
+        engine = Engine(region, log, fsync=fsync, now=self._now, images=checkpoints)
         await engine.begin()
         # What was just read back lives as long as the node: let no collection walk over it.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        logger.info("log read", region=self.region, rows=log.last_seq, keys=len(replica))
+        logger.info(
+            "log read",
+            region=self.region,
+            rows=recovered.records,
+            checkpoint=None if recovered.checkpoint is None else recovered.checkpoint.row.seq,
+            keys=len(replica),
+        )
         return engine
 
     async def _read_folder(self, log: SqliteLog) -> FolderState:
@@ -195,9 +252,16 @@ class Node:
     def _peers(self) -> dict[RegionId, str]:
         return {RegionId(peer.region): peer.address for peer in self.settings.peers}
 
-    async def _serve(self, tasks: asyncio.TaskGroup, engine: Engine, log: SqliteLog) -> None:
+    async def _serve(
+        self,
+        tasks: asyncio.TaskGroup,
+        engine: Engine,
+        log: SqliteLog,
+        checkpoints: SqliteCheckpoints,
+    ) -> None:
         """Everything between recovery and the end of the log's life."""
         settings, region = self.settings, engine.region
+        residency = region.replica.residency
         tunables = Tunables(region, log, settings)
         await tunables.restore()
         batch_bytes_max = settings.limits.batch_bytes_max
@@ -218,6 +282,9 @@ class Node:
                 started_ms=started_ms,
                 clients=lambda: len(resp.connections),
                 log_bytes=log.bytes_on_disk,
+                backup=lambda: cut_of_folder(
+                    log.path, checkpoints.hold(), version=version, cut_ms=engine.now()
+                ),
             )
         )
         metrics = MetricsPage(
@@ -246,7 +313,22 @@ class Node:
                 self._grpc_server(tasks, replication, admin, query, engine)
             )
             await serving.enter_async_context(self._query_server(query))
-            for watching in (metrics.stalls, metrics.walker):
+            storage = StorageWatch(
+                engine,
+                Measures(
+                    base=lambda: self._base_bytes,
+                    clients=lambda: buffered_bytes(resp.connections),
+                    log_tail=lambda: log.tail_bytes,
+                    disk=log.bytes_on_disk,
+                    nodes=lambda: residency.total_bytes,
+                    may_leave=lambda: residency.warm_bytes + residency.packed_bytes,
+                ),
+                log=log,
+            )
+            checkpointer = Checkpointer(region, log, checkpoints, engine, now=self._now)
+            checkpointer.note_logged(await log.bytes_from(region.checkpointing.seq + 1))
+            engine.on_logged = checkpointer.note_logged
+            for watching in (metrics.stalls, metrics.walker, storage, checkpointer):
                 serving.callback(tasks.create_task(watching.run()).cancel)
             await serving.enter_async_context(self._http_server(tasks, pages))
             for puller in pullers:
@@ -257,6 +339,7 @@ class Node:
             except OSError as error:
                 raise _address_error("resp_port", settings.host, settings.resp_port) from error
             serving.push_async_callback(resp.stop)
+            self._base_bytes = max(self._base_bytes, resident_bytes() - self._read_bytes)
             logger.info(
                 "serving",
                 region=self.region,
@@ -403,6 +486,12 @@ def _begin_drill(settings: NodeSettings) -> None:
             "rehearsal: this node's clock is wrong on purpose (drill.clock_offset_ms)",
             region=settings.region,
             offset_ms=drill.clock_offset_ms,
+        )
+    if drill.failpoint:
+        logger.warning(
+            "rehearsal: this node dies, or its disk refuses, on purpose (drill.failpoint)",
+            region=settings.region,
+            failpoint=drill.failpoint,
         )
     if drill.plant != "none":
         from crdtstream.drill.planted import plant

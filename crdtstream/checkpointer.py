@@ -1,0 +1,271 @@
+"""The checkpointer: writes what changed, in the background, and cuts the log behind it.
+
+    due ─> compact ─> cut ─> take, put … ─> commit ─> verify ─> forget ─> cut the log
+             a slice of the loop's time each ┘    └ once the log durably has what the cut has
+
+Writers go on all the time: a cut costs nothing, and each turn here takes a fraction of a
+millisecond of the event loop.  Compression, checksums and the disk are the store's thread's.
+
+Whatever fails leaves the checkpoint before it, and the log behind that one, as they were: what was
+to be written is written with the next one, which is tried with growing pauses.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+import structlog
+
+from crdtstream.core.checkpoint.parts import Cut, Image, Part
+from crdtstream.core.ids import Millis
+from crdtstream.core.lanes.node import MacroNode
+from crdtstream.cutting import cut_log
+from crdtstream.region.region import Region
+from crdtstream.store.checkpoints import CheckpointRow, Checkpoints
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Log
+
+T = TypeVar("T")
+logger = structlog.get_logger(__name__)
+
+# How long one turn may take the event loop, and what one call of ``put`` takes.
+TURN_NS: Final = 1_000_000
+PUT_BYTES: Final = 512 << 10
+# How long it pauses after a put while others write, as a multiple of what the put took.
+PAUSE_PER_PUT: Final = 2
+PAUSE_SECONDS_MAX: Final = 0.25
+RETRY_SECONDS_FIRST: Final = 1.0
+RETRY_SECONDS_MAX: Final = 60.0
+
+# How often it looks whether a checkpoint is due, or the log may be cut.
+LOOK_SECONDS: Final = 1.0
+
+
+class Ticks(Protocol):
+    """What the engine lets the checkpointer do."""
+
+    def end_tick(self) -> int:
+        """End the open tick; returns the position of the last record that there is then."""
+
+    async def wait_logged(self, seq: int) -> None:
+        """Return when the log has everything up to this position."""
+
+
+@dataclass(slots=True)
+class CheckpointerStats:
+    """What the checkpointer did since it was made.
+
+    Attributes:
+        parts, bytes: what was written in all.
+        longest_turn_us: the longest that it held the event loop.
+        logged_bytes: by how much the log has grown since the cut of the last checkpoint.
+    """
+
+    parts: int = 0
+    bytes: int = 0
+    longest_turn_us: int = 0
+    logged_bytes: int = 0
+
+
+class Checkpointer:
+    """See the module's text; when one is due ``region/checkpointing.py`` says."""
+
+    def __init__(
+        self,
+        region: Region,
+        log: Log,
+        checkpoints: Checkpoints,
+        ticks: Ticks,
+        *,
+        now: Callable[[], Millis],
+        timer_ns: Callable[[], int] = time.perf_counter_ns,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Checkpoints of a region.
+
+        Args:
+            timer_ns: tells how long a turn has taken.
+            sleep: waits for some seconds.
+        """
+        self.stats = CheckpointerStats()
+        self._region = region
+        self._replica = region.replica
+        self._log = log
+        self._checkpoints = checkpoints
+        self._ticks = ticks
+        self._now = now
+        self._timer_ns = timer_ns
+        self._sleep = sleep
+        # The generation that is committed, and not known to be readable.
+        self._unsound: int | None = None
+        self._asked = asyncio.Event()
+        region.checkpointing.on_wanted = self._asked.set
+        region.checkpointing.is_supported = True
+
+    # --- When ---------------------------------------------------------------------------------
+
+    def note_logged(self, size: int) -> None:
+        """The log has grown by so many bytes."""
+        self.stats.logged_bytes += size
+        if self.stats.logged_bytes >= self._region.checkpointing.log_bytes > 0:
+            self._asked.set()
+
+    async def run(self) -> None:
+        """Make checkpoints, and cut the log behind them, until it is cancelled."""
+        pause = RETRY_SECONDS_FIRST
+        while True:
+            if self._is_due():
+                try:
+                    await self.checkpoint()
+                    pause = RETRY_SECONDS_FIRST
+                except StoreError as error:
+                    self._region.checkpointing.note_failed(str(error))
+                    await asyncio.sleep(pause)
+                    pause = min(RETRY_SECONDS_MAX, pause * 2)
+                    continue
+            await self.cut_log()
+            # What is due by time, and members that go or come, need no better clock.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._asked.wait()
+            self._asked.clear()
+
+    def _is_due(self) -> bool:
+        return self._region.checkpointing.is_due(
+            self._now(), seq=self._log.last_seq, grown_bytes=self.stats.logged_bytes
+        )
+
+    # --- One checkpoint -----------------------------------------------------------------------
+
+    async def checkpoint(self) -> None:
+        """Write a checkpoint of the state as it is now, and forget the ones before it.
+
+        Raises:
+            StoreError: the disk refused; what there was before counts.
+        """
+        checkpoints, checkpointing = self._checkpoints, self._region.checkpointing
+        checkpointing.note_begun(self._now())
+        await self._discard_unsound()
+        await self._compact()
+        generation = await checkpoints.begin()
+        seq, logged_bytes = self._ticks.end_tick(), self.stats.logged_bytes
+        vv, made_ms = dict(self._replica.vv), self._now()
+        cut = self._replica.cut()
+        try:
+            saved = await self._put(cut)
+            await self._ticks.wait_logged(seq)
+            row = CheckpointRow(generation, seq, vv, self._replica.images_made, made_ms)
+            await checkpoints.commit(row, [one async for one in self._in_turns(cut.replaced())])
+            self._unsound = generation
+            await checkpoints.verify(generation)
+        except BaseException:
+            cut.abandon()
+            raise
+        self._unsound = None
+        cut.finish()
+        self.stats.logged_bytes -= logged_bytes
+        residency = self._replica.residency
+        async for node, image in self._in_turns(iter(saved)):
+            residency.note_saved(node, image)
+        await checkpoints.forget_before(generation)
+        self._region.retention.note_covered(seq)
+        sizes = await checkpoints.sizes()
+        checkpointing.note_written(seq, self._now(), size_bytes=sizes.images)
+
+    async def _discard_unsound(self) -> None:
+        """Take back a checkpoint that was committed and could not be read back.
+
+        Its parts have still to be written, so the next one builds on the one before it.
+        """
+        if self._unsound is not None:
+            await self._checkpoints.discard_after(self._unsound - 1)
+            self._unsound = None
+
+    async def _compact(self) -> None:
+        """Join small macro nodes, a slice at a time."""
+        while True:
+            turn = _Turn(self._timer_ns)
+            is_done = self._replica.compact(turn.is_over)
+            self._note_turn(turn)
+            if is_done:
+                return
+            await asyncio.sleep(0)
+
+    async def _put(self, cut: Cut) -> list[tuple[MacroNode, int]]:
+        """Write the images of all that the cut has; returns the macro nodes among them."""
+        saved: list[tuple[MacroNode, int]] = []
+        while True:
+            turn = _Turn(self._timer_ns)
+            images = self._take(cut, turn, saved)
+            self._note_turn(turn)
+            if not images:
+                return saved
+            began_ns, logged_seq = self._timer_ns(), self._log.last_seq
+            packed = await self._checkpoints.put(images)
+            if self._log.last_seq != logged_seq:
+                # Somebody writes: the disk and the processor are his for two thirds of the time.
+                took_s = (self._timer_ns() - began_ns) / 1e9
+                await self._sleep(min(PAUSE_SECONDS_MAX, took_s * PAUSE_PER_PUT))
+            self.stats.parts += len(images)
+            self.stats.bytes += sum(map(len, packed)) + sum(len(image.head) for image in images)
+
+    def _take(self, cut: Cut, turn: "_Turn", saved: list[tuple[MacroNode, int]]) -> list[Image]:
+        images: list[Image] = []
+        size = 0
+        while size < PUT_BYTES and not turn.is_over():
+            taken = cut.take()
+            if taken is None:
+                break
+            part, image = taken
+            images.append(image)
+            size += len(image.head) + len(image.body)
+            _note_node(part, image, saved)
+        return images
+
+    async def _in_turns(self, values: Iterator[T]) -> AsyncIterator[T]:
+        """All of them, with the event loop given back after each turn."""
+        turn = _Turn(self._timer_ns)
+        for value in values:
+            yield value
+            if turn.is_over():
+                self._note_turn(turn)
+                await asyncio.sleep(0)
+                turn = _Turn(self._timer_ns)
+        self._note_turn(turn)
+
+    def _note_turn(self, turn: "_Turn") -> None:
+        self.stats.longest_turn_us = max(self.stats.longest_turn_us, turn.us)
+
+    # --- The log ------------------------------------------------------------------------------
+
+    async def cut_log(self) -> None:
+        """Cut off of the log what nobody needs any more."""
+        try:
+            await cut_log(self._region, self._log, self._checkpoints.cut_log, self._now())
+        except StoreError as error:
+            logger.error("the log cannot be cut; it is tried again", reason=str(error))
+
+
+def _note_node(part: Part, image: Image, saved: list[tuple[MacroNode, int]]) -> None:
+    if isinstance(part, MacroNode):
+        saved.append((part, image.number))
+
+
+class _Turn:
+    """A turn of the event loop, from now on."""
+
+    __slots__ = ("_began_ns", "_timer_ns")
+
+    def __init__(self, timer_ns: Callable[[], int]) -> None:
+        self._timer_ns = timer_ns
+        self._began_ns = timer_ns()
+
+    @property
+    def us(self) -> int:
+        return (self._timer_ns() - self._began_ns) // 1000
+
+    def is_over(self) -> bool:
+        return self._timer_ns() - self._began_ns > TURN_NS

@@ -1,0 +1,69 @@
+"""Cutting the log: asks the log what each member lacks, the region what may go, and cuts that."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from crdtstream.core.clock import covers
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.region.region import Region
+from crdtstream.region.retention import Lack
+from crdtstream.store.log import Log
+
+# Less than so many records is not worth a write to the disk.
+CUT_RECORDS_MIN: Final = 64
+
+
+async def look_at_log(region: Region, log: Log, now: Millis) -> int:
+    """See what the log is kept for; the last record that may be cut.
+
+    Cost: one look-up of the log for each member and origin.
+
+    Raises:
+        StoreError: the log cannot be read.
+    """
+    retention = region.retention
+    lacks: dict[RegionId, Lack] = {}
+    origins = sorted(region.outstanding.logged_vv)
+    for member, durable_vv in retention.durable_vvs.items():
+        # Of who lacks what was cut, it is not known any more from where on it lacks records.
+        seq = log.first_seq
+        if covers(durable_vv, log.begins):
+            seq = await log.seek(durable_vv, origins)
+        size = await log.bytes_from(seq) if seq <= log.last_seq else 0
+        lacks[member] = Lack(seq, size)
+    retention.log_bytes = await log.bytes_from(log.first_seq)
+    return retention.cut_upto(lacks, region.links.serves, now)
+
+
+async def cut_log(
+    region: Region,
+    log: Log,
+    cut: Callable[[int], Awaitable[None]],
+    now: Millis,
+    *,
+    records_min: int = CUT_RECORDS_MIN,
+) -> int:
+    """Cut what nobody needs; how many records that were.
+
+    The region hears of it before it begins, so that no link reads what is going; and of what came
+    of it.
+
+    Args:
+        cut: removes the records up to one, durably, and gives their space back; if it fails, it
+            may be called again.
+        records_min: fewer are not cut.
+
+    Raises:
+        StoreError: the log cannot be read, or cut.
+    """
+    retention = region.retention
+    upto_seq = await look_at_log(region, log, now)
+    first_seq = log.first_seq
+    if upto_seq - first_seq + 1 < records_min:
+        return 0
+    retention.cutting_seq = upto_seq
+    try:
+        await cut(upto_seq)
+    finally:
+        region.note_beginning(log.first_seq, log.begins)
+    return log.first_seq - first_seq

@@ -1,0 +1,152 @@
+"""Measures what a node takes of memory and disk, and tells its region.
+
+    several times a second    memory: the account, by which cold data leave and writes are refused
+    each second               the folder
+    each few seconds          what the log is kept for
+
+What macro nodes take is known at any time where something keeps count of it (``node_bytes``); all
+else of the state is added up by a walk over the keys, in slices.
+"""
+
+import asyncio
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from crdtstream.core.footprint import Footprint
+from crdtstream.cutting import look_at_log
+from crdtstream.engine import Engine
+from crdtstream.region.room import Account
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Log
+
+logger = structlog.get_logger(__name__)
+
+ACCOUNT_SECONDS: Final = 0.1
+# While data leave memory, a turn of the event loop at a time.
+LEAVING_SECONDS: Final = 0.002
+GIVE_BACK_BYTES: Final = 16 << 20
+DISK_SECONDS: Final = 1.0
+LOG_SECONDS: Final = 5.0
+# A walk rests after each slice, and so takes 1 % of the time at most; and after each walk.
+SLICE_NS: Final = 500_000
+REST_SECONDS: Final = 0.05
+WALK_SECONDS: Final = 1.0
+
+
+def give_back_memory() -> None:
+    """Have the C library give free memory back to the system, if it can.
+
+    It takes some milliseconds, and other threads go on unless they ask it for memory.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):
+        return
+    trim(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What is measured outside of the region, in bytes.
+
+    Attributes:
+        base: what the process took when it began to serve, without what it had read from its log.
+        clients: requests and replies that wait, of all clients.
+        log_tail: records that the log keeps in memory.
+        disk: the folder's files; asked in a thread.
+        nodes: macro nodes in memory; None: a walk finds out.
+        may_leave: of these, those that are on disk too, or will be with the next checkpoint.
+    """
+
+    base: Callable[[], int]
+    clients: Callable[[], int]
+    log_tail: Callable[[], int]
+    disk: Callable[[], int]
+    nodes: Callable[[], int] | None = None
+    may_leave: Callable[[], int] | None = None
+
+
+class StorageWatch:
+    """The watch of one node; ``run`` is one of its tasks."""
+
+    def __init__(self, engine: Engine, measures: Measures, *, log: Log | None = None) -> None:
+        """A watch that has not looked yet.
+
+        Args:
+            log: one that can be cut; None: nothing is told of whom it is kept for.
+        """
+        self._engine = engine
+        self._region = engine.region
+        self._measures = measures
+        self._log = log
+        self._footprint = Footprint(engine.region.replica)
+
+    async def run(self) -> None:
+        """Look, for as long as the node lives."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._walk())
+            tasks.create_task(self._watch_memory())
+            tasks.create_task(self._watch_disk())
+            if self._log is not None:
+                tasks.create_task(self._watch_log(self._log))
+
+    # --- Memory -------------------------------------------------------------------------------
+
+    def account(self) -> Account:
+        """What takes memory now."""
+        region, measures = self._region, self._measures
+        inbox_bytes = region.links.waiting[1]
+        nodes = self._footprint.node_bytes if measures.nodes is None else measures.nodes()
+        return Account(
+            {
+                "base": measures.base(),
+                "nodes": nodes,
+                "keys": self._footprint.rest_bytes,
+                "log": measures.log_tail() + region.outstanding.queued_bytes,
+                "inbox": inbox_bytes,
+                "clients": measures.clients(),
+            },
+            0 if measures.may_leave is None else measures.may_leave(),
+        )
+
+    async def _walk(self) -> None:
+        while True:
+            ends = time.perf_counter_ns() + SLICE_NS
+            for _ in self._footprint.steps():
+                if time.perf_counter_ns() >= ends:
+                    await asyncio.sleep(REST_SECONDS)
+                    ends = time.perf_counter_ns() + SLICE_NS
+            await asyncio.sleep(WALK_SECONDS)
+
+    async def _watch_memory(self) -> None:
+        memory = self._region.room.memory
+        given_back = memory.evicted_bytes
+        while True:
+            self._region.room.look(account=self.account())
+            is_leaving = memory.is_leaving
+            if memory.evicted_bytes - given_back >= GIVE_BACK_BYTES:
+                given_back = memory.evicted_bytes
+                # Without this the C library keeps what left memory, and the account is wrong.
+                await asyncio.to_thread(give_back_memory)
+            await asyncio.sleep(LEAVING_SECONDS if is_leaving else ACCOUNT_SECONDS)
+
+    # --- Disk ---------------------------------------------------------------------------------
+
+    async def _watch_disk(self) -> None:
+        while True:
+            disk_bytes = await asyncio.to_thread(self._measures.disk)
+            self._region.room.look(disk_bytes=disk_bytes)
+            await asyncio.sleep(DISK_SECONDS)
+
+    async def _watch_log(self, log: Log) -> None:
+        while True:
+            try:
+                await look_at_log(self._region, log, self._engine.now())
+            except StoreError as error:
+                logger.warning("cannot see whom the log is kept for", reason=str(error))
+            await asyncio.sleep(LOG_SECONDS)

@@ -1,0 +1,145 @@
+"""maxmemory, maxdisk and appendfsync on real nodes, set while they run and kept over restarts."""
+
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from crdtstream.admin.client import AdminClient, AdminError
+from crdtstream.store.sqlite import LOG_FILE
+from tests.live.cluster import Node, cluster_of, wait_until
+
+pytestmark = pytest.mark.live
+
+MIB = 1 << 20
+TEXT = "x" * (64 << 10)
+# Many times what the bounds below leave room for.
+ENTRIES_MAX = 2_000
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    with cluster_of(1, tmp_path) as regions:
+        regions.configure()
+        regions[1].start("--new-database")
+        yield regions[1]
+
+
+def tune(node: Node, parameter: str, value: str) -> None:
+    with AdminClient(node.grpc_address) as client:
+        client.tune(parameter, value)
+
+
+def fill(node: Node, refused: type[Exception]) -> int:
+    """Add entries until one is refused; returns how many were taken."""
+    for count in range(ENTRIES_MAX):
+        try:
+            node.client.xadd("s", {"f": TEXT})
+        except refused:
+            return count
+    raise AssertionError(f"{ENTRIES_MAX} entries were taken")
+
+
+def takes_data(node: Node) -> Callable[[], bool]:
+    def takes() -> bool:
+        try:
+            return bool(node.client.xadd("t", {"f": "v"}))
+        except redis.ResponseError:
+            return False
+
+    return takes
+
+
+def synced_as(node: Node) -> str:
+    with sqlite3.connect(node.folder / LOG_FILE) as log:
+        (word,) = log.execute("SELECT value FROM meta WHERE key = 'fsync'").fetchone()
+    return str(word)
+
+
+def test_maxmemory_stops_what_adds_until_something_is_deleted(node: Node) -> None:
+    used = node.client.info("memory")["used_memory"]
+    assert node.client.config_set("maxmemory", str(used + 40 * MIB))
+    taken = fill(node, redis.exceptions.OutOfMemoryError)
+    assert taken > 100
+    assert node.client.xlen("s") == taken, "reads go on"
+    with pytest.raises(redis.ResponseError, match="cannot leave memory"):
+        node.client.config_set("maxmemory", "1mb")
+    assert node.client.xtrim("s", maxlen=0, approximate=False) == taken
+    wait_until(takes_data(node), "there is room again")
+    assert node.client.info("persistence")["maxmemory_refused_writes"] >= 1
+
+
+def test_maxdisk_stops_what_adds_until_it_is_raised(node: Node) -> None:
+    wait_until(lambda: node.client.info("persistence")["disk_bytes"], "the folder was measured")
+    size = node.client.info("persistence")["disk_bytes"]
+    tune(node, "maxdisk", str(size + 4 * MIB))
+    fill(node, redis.ResponseError)
+    with pytest.raises(redis.ResponseError, match=r"MISCONF the data folder takes .* maxdisk is"):
+        node.client.xadd("s", {"f": "v"})
+    assert node.client.delete("s") == 1, "deleting goes on"
+    with pytest.raises(AdminError, match="the folder takes"):
+        tune(node, "maxdisk", "1mb")
+    tune(node, "maxdisk", "0")
+    wait_until(takes_data(node), "there is no bound any more")
+
+
+def test_what_was_tuned_is_kept_over_a_kill(node: Node) -> None:
+    wanted = {
+        "appendfsync": "everysec",
+        "checkpoint_interval_s": "7",
+        "checkpoint_log_bytes": "3mb",
+        "maxdisk": "900gb",
+        "maxmemory": "800gb",
+        "replication_backlog_size": "2gb",
+        "replication_backlog_ttl_s": "60",
+    }
+    for parameter, value in wanted.items():
+        tune(node, parameter, value)
+    told = node.client.config_get(*wanted)
+    assert (told["maxmemory"], told["appendfsync"]) == (str(800 << 30), "everysec")
+    node.end(signal.SIGKILL)
+    node.start()
+    assert node.client.config_get(*wanted) == told
+
+
+def test_the_folder_says_at_any_time_whether_its_commits_are_synced(node: Node) -> None:
+    """By that a node that was killed knows whether its log's end may be lost."""
+    assert synced_as(node) == "always"
+    for word in ("everysec", "no", "always"):
+        node.client.config_set("appendfsync", word)
+        node.client.xadd("s", {"f": word})
+        wait_until(lambda word=word: synced_as(node) == word, f"appendfsync {word}")  # type: ignore[misc]
+    node.end(signal.SIGKILL)
+    node.start()
+    assert node.client.xlen("s") == 3
+
+
+def test_status_tells_of_memory_and_disk_and_whom_the_log_is_kept_for(node: Node) -> None:
+    node.client.xadd("s", {"f": "v"})
+    wait_until(lambda: node.status().storage.disk_bytes, "the folder was measured")
+    storage = node.status().storage
+    assert storage.used_memory > 10 * MIB
+    assert (storage.first_seq, storage.last_seq) == (1, 1)
+    assert not storage.kept
+
+
+def test_used_memory_follows_what_the_system_counts(node: Node) -> None:
+    """Within 15 per cent, before and after a hundred thousand entries."""
+    before = node.client.info("memory")["used_memory"]
+    for _ in range(100):
+        pipe = node.client.pipeline(transaction=False)
+        for number in range(1_000):
+            pipe.xadd("s", {"sensor": "s-1", "temperature": f"{number % 40}.5", "text": "x" * 100})
+        pipe.execute()
+    usage = node.client.memory_usage("s")
+    assert usage > 10 * MIB
+
+    def follows() -> bool:
+        told = node.client.info("memory")
+        used, resident = int(told["used_memory"]), int(told["used_memory_rss"])
+        return abs(used / resident - 1) < 0.15 and used > before + 0.9 * usage
+
+    wait_until(follows, "a walk has found the entries")
