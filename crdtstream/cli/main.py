@@ -6,9 +6,13 @@ from typing import Annotated, Final
 import typer
 
 from crdtstream.cli import pipeline, sync
+from crdtstream.cli.backup import backup
 from crdtstream.cli.demo import demo
+from crdtstream.cli.dump import dump
 from crdtstream.cli.exit import MISUSED, fail
+from crdtstream.cli.fsck import fsck
 from crdtstream.cli.node import node
+from crdtstream.cli.restore import restore
 from crdtstream.cli.simulate import simulate
 from crdtstream.cli.status import status
 from crdtstream.cli.up import up
@@ -73,6 +77,10 @@ def _program(
 app.command()(up)
 app.command()(node)
 app.command()(status)
+app.command()(fsck)
+app.command()(dump)
+app.command()(backup)
+app.command()(restore)
 app.add_typer(sync.app, name="sync")
 app.add_typer(scenario.app, name="scenario")
 app.command()(simulate)

@@ -42,13 +42,14 @@ def status(
 
 
 def link_state(link: admin_pb2.LinkStatus) -> str:
-    """``up``, ``backoff`` …"""
-    return admin_pb2.LinkStatus.State.Name(link.state).lower()
+    """``up``, ``backoff``, ``needs bootstrap`` …"""
+    return admin_pb2.LinkStatus.State.Name(link.state).lower().replace("_", " ")
 
 
 def _tables(found: Survey, *, streams: bool) -> Iterator[Table]:
     yield _regions(found)
     yield _links(found)
+    yield _storage(found)
     if streams:
         yield _streams(found)
 
@@ -99,6 +100,54 @@ def _links(found: Survey) -> Table:
                 link.error or (f"relays {relayed}" if relayed else ""),
             )
     return table
+
+
+def _storage(found: Survey) -> Table:
+    """What each region takes, and whom its log is kept for."""
+    table = new_table(
+        "memory and disk, MiB",
+        ">region", ">memory", ">folder", ">log", ">checkpoints", "checkpoint", "log is kept for",
+    )  # fmt: skip
+    for region, reply in found.replies.items():
+        storage = reply.storage
+        table.add_row(
+            str(region),
+            _of(storage.used_memory, storage.maxmemory),
+            _of(storage.disk_bytes, storage.maxdisk),
+            _mebibytes(reply.log_bytes),
+            _mebibytes(storage.checkpoint_bytes),
+            _checkpoint(reply),
+            "\n".join(_kept(kept, reply.now_ms) for kept in storage.kept) or "-",
+        )
+    return table
+
+
+def _checkpoint(reply: admin_pb2.StatusReply) -> str:
+    """How old it is, and how far the log has gone on since."""
+    storage = reply.storage
+    if storage.checkpoint_in_progress:
+        return "being written"
+    if not storage.checkpoint_ms:
+        return "none"
+    age_s = max(0, reply.now_ms - storage.checkpoint_ms) // 1000
+    return f"{age_s} s ago, {storage.last_seq - storage.checkpoint_seq} records since"
+
+
+def _kept(kept: admin_pb2.Kept, now_ms: int) -> str:
+    """What is done for one region; nothing, if it has all."""
+    word = admin_pb2.Kept.Keeping.Name(kept.keeping).lower().replace("_", " ")
+    if kept.keeping == admin_pb2.Kept.Keeping.NOTHING:
+        return f"{kept.region}: has all"
+    since_s = max(0, now_ms - kept.since_ms) // 1000
+    return f"{kept.region}: {word}, {_mebibytes(kept.bytes)}, for {since_s} s"
+
+
+def _of(size: int, most: int) -> str:
+    return f"{_mebibytes(size)} of {_mebibytes(most)}" if most else _mebibytes(size)
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.1f}"
 
 
 def _streams(found: Survey) -> Table:

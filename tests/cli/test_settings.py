@@ -136,6 +136,11 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
             {"drill": {"plant": "ack-before-commit"}},
             "a bug that loses data, for rehearsals only; to have it on a node whose data nobody",
         ),
+        ({"drill": {"failpoint": "checkpoint.put:"}}, "drill.failpoint: string should match"),
+        (
+            {"drill": {"failpoint": "checkpoint.put:3"}},
+            "refuses its writes, for rehearsals only; to have it on a node whose data nobody",
+        ),
         ({"drill": {"clock_offset_ms": 1 << 50}}, "drill.clock_offset_ms: input should be less"),
     ],
 )

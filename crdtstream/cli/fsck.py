@@ -1,0 +1,81 @@
+"""``crdtstream fsck``: is a folder sound?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crdtstream.cli.exit import FAILED, MISUSED, fail
+from crdtstream.cli.progress import progress_bar
+from crdtstream.cli.tables import new_table, print_table
+from crdtstream.core.clock import format_vv
+from crdtstream.upkeep.fsck import check_folder
+from crdtstream.upkeep.reading import UpkeepError, locked, log_file
+from crdtstream.upkeep.repair import repair_checkpoints, repair_index
+from crdtstream.upkeep.report import Report
+
+
+def fsck(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of a region (`dir` of its settings).")
+    ],
+    expect: Annotated[
+        str, typer.Option(metavar="DIGEST", help="The digest that its state must have.")
+    ] = "",
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend what can be mended without losing anything.")
+    ] = False,
+) -> None:
+    """Check a region's folder while its node is stopped; a backup's folder, too.
+
+    It looks at every checksum, at SQLite's structures, at dots and contexts, at each macro node of
+    the checkpoints; it reads the newest sound checkpoint and lives through the log behind it, to
+    see that lanes ascend and pending entries lie inside them. It prints what each check found, and
+    the digest, which CRDT.DIGEST of the node would answer. Without --repair nothing is changed.
+
+    --repair makes the log's index again if that is all that is damaged. It deletes what a
+    checkpoint left that was never finished, and a damaged newer checkpoint where the one before it
+    and the log behind that are whole. What is lost it cannot bring back: start the region from a
+    backup or with an empty folder; it takes its effects back from the other regions.
+
+    Example: crdtstream fsck crdtstream-data/region-1
+
+    Exit status: 0 sound, 1 damaged, 2 no folder of a region, or a node has it open.
+    """
+    try:
+        log_file(folder)
+        with locked(folder), progress_bar() as progress:
+            report = check_folder(folder, progress, expect=expect)
+            if repair and report.is_index_lost:
+                typer.echo("repair: makes the index of the log again, and reads it back", err=True)
+                repair_index(folder)
+                report = check_folder(folder, progress, expect=expect)
+            elif repair and report.goes_back_to is not None:
+                stays = f"checkpoint {report.goes_back_to}" if report.goes_back_to else "the log"
+                typer.echo(
+                    f"repair: deletes what was written of checkpoints behind {stays}, from which "
+                    "the whole state can be read, and reads it back",
+                    err=True,
+                )
+                repair_checkpoints(folder, report.goes_back_to)
+                report = check_folder(folder, progress, expect=expect)
+    except UpkeepError as error:
+        fail(error, status=MISUSED)
+    _print(report)
+    if not report.is_sound:
+        if report.is_mendable:
+            fail("damaged, and nothing is lost: crdtstream fsck --repair mends it", status=FAILED)
+        fail(
+            "damaged: keep the folder as it is for inspection, and start this region from a backup "
+            "or with an empty folder; the other regions have its effects"
+        )
+
+
+def _print(report: Report) -> None:
+    table = new_table("checks", "check", "result", "found")
+    for check in report.checks:
+        table.add_row(check.name, check.verdict.value, check.found)
+    print_table(table)
+    if report.digest:
+        typer.echo(f"version vector {format_vv(report.vv) or '-'}")
+        typer.echo(f"digest {report.digest}")

@@ -1,0 +1,65 @@
+"""What the rows of a log say, one after the other, and what is wrong with them."""
+
+from dataclasses import dataclass, field
+
+from crdtstream.core.clock import MutableVersionVector, covers
+from crdtstream.core.effects import Record
+from crdtstream.core.wire.codec import BatchError, decode_batch
+from crdtstream.core.wire.local_codec import decode_local
+from crdtstream.store.log import Logged
+
+
+@dataclass(slots=True)
+class Effects:
+    """What the rows of a log say, and what is wrong with them, by check.
+
+    Attributes:
+        vv: how many effects of each origin there are without a gap.
+    """
+
+    vv: MutableVersionVector = field(default_factory=dict)
+    rows: int = 0
+    batches: int = 0
+    changes: int = 0
+    gaps: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    undecoded: list[str] = field(default_factory=list)
+    out_of_order: list[str] = field(default_factory=list)
+
+    def take(self, logged: Logged) -> None:
+        """The next row."""
+        self.rows += 1
+        record = logged.record
+        where = f"row {logged.seq}"
+        try:
+            if record.local is not None:
+                self.changes += len(decode_local(record.local).changes)
+            if record.batch is not None:
+                self.batches += 1
+                self._take_batch(where, record, record.batch)
+            elif record.last_n != record.first_n - 1:
+                self.undecoded.append(f"{where}: dots without a batch")
+        except BatchError as error:
+            self.undecoded.append(f"{where}: {error}")
+
+    def _take_batch(self, where: str, record: Record, encoded: bytes) -> None:
+        batch = decode_batch(encoded)
+        if (batch.origin, batch.first_n, batch.last_n) != (
+            record.origin,
+            record.first_n,
+            record.last_n,
+        ):
+            self.undecoded.append(f"{where}: its columns are not those of its batch")
+            return
+        known = self.vv.get(batch.origin, 0)
+        if batch.first_n != known + 1:
+            self.out_of_order.append(
+                f"{where}: dot {batch.origin}:{batch.first_n} follows {batch.origin}:{known}"
+            )
+        if not covers(self.vv, batch.context):
+            self.out_of_order.append(f"{where}: its context is not covered by the rows before it")
+        self.vv[batch.origin] = max(known, batch.last_n)
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.gaps or self.damaged or self.undecoded or self.out_of_order)

@@ -1,0 +1,322 @@
+"""Reading a folder without its node: its lock, its settings, the rows of its log.
+
+Nothing here trusts what it reads.  A row that is damaged is told as such, and reading goes on
+behind it.  Each read is a short transaction of its own, so that a node that has the folder open is
+not held up: a long one would keep SQLite from moving its WAL over, and from syncing it.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.effects import Record, record_bytes
+from crdtstream.core.ids import REGION_MAX, RegionId
+from crdtstream.store.layout import ROW_COLUMNS, TABLES, TABLES_OF_FORMAT_2, parse_vv, row_crc
+from crdtstream.store.log import Logged
+from crdtstream.store.sqlite import (
+    BEGINS_KEY,
+    FIRST_KEY,
+    LOCK_FILE,
+    LOG_FILE,
+    READABLE_FORMATS,
+)
+
+# What one read takes at most, but for a single larger row.
+READ_BYTES_MAX: Final = 4 << 20
+READ_ROWS_MAX: Final = 4_096
+# No log has more rows.
+SEQ_MAX: Final = (1 << 63) - 1
+# What reading a damaged file raises; an error of SQLite may quote bytes of it that are no text.
+DAMAGED: Final = (sqlite3.Error, UnicodeDecodeError)
+
+
+class UpkeepError(Exception):
+    """Something cannot be used as it was asked; the text says why, and what to do.
+
+    Nothing has changed.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the log as it was found.
+
+    Attributes:
+        seq: its position; of rows that cannot be read, the first of them.
+        logged: what it says; None if that is damaged.
+        damage: what is wrong with it; empty if nothing is.
+        missing: how many rows from ``seq`` on are not there, or cannot be read.
+    """
+
+    seq: int
+    logged: Logged | None
+    damage: str = ""
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose folder it is, as it says.
+
+    Attributes:
+        format_version: of the log.
+        database_uid: 32 hexadecimal digits; empty where the regions have not agreed on it yet.
+        first_seq: the first row that the log still has.
+        begins: the effects before it.
+    """
+
+    format_version: str
+    region: RegionId
+    database_id: str
+    database_uid: str
+    first_seq: int
+    begins: VersionVector
+
+    @property
+    def tables(self) -> Mapping[str, str]:
+        """What the tables of this format are made by."""
+        return TABLES_OF_FORMAT_2 if self.format_version in ("1", "2") else TABLES
+
+
+# --- The folder -----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep every node out of a folder meanwhile.
+
+    Where nothing can be written, no node can be either.
+
+    Raises:
+        UpkeepError: a node, or another program, has it open.
+    """
+    lock = _open_lock(folder)
+    try:
+        if lock is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        assert lock is not None
+        os.close(lock)
+        raise UpkeepError(
+            f"{folder}: another process has this folder open; stop that node first"
+        ) from error
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _open_lock(folder: Path) -> int | None:
+    path = folder / LOCK_FILE
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            return None
+        raise UpkeepError(f"{path}: {error.strerror}; check path and rights") from error
+
+
+def log_file(folder: Path) -> Path:
+    """The log of a folder.
+
+    Raises:
+        UpkeepError: there is none, or it cannot be read.
+    """
+    path = folder / LOG_FILE
+    if not folder.is_dir():
+        raise UpkeepError(f"{folder}: no such folder; name the `dir` of a node's settings")
+    if not path.is_file():
+        raise UpkeepError(
+            f"{folder}: no folder of a region, as it has no {LOG_FILE}; "
+            "name the `dir` of a node's settings"
+        )
+    if not os.access(path, os.R_OK):
+        raise UpkeepError(f"{path}: cannot be read; run this as the user that runs the node")
+    return path
+
+
+def connect(path: Path, *, is_locked: bool = False) -> sqlite3.Connection:
+    """A connection that cannot write; text is bytes, as what is damaged may be no text.
+
+    Args:
+        is_locked: nobody writes meanwhile.  Where no WAL is left, no file is made beside it then.
+
+    Raises:
+        UpkeepError: the file cannot be opened.
+    """
+    wal = path.with_name(path.name + "-wal")
+    is_still = is_locked and not (wal.exists() and wal.stat().st_size)
+    try:
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_still else ''}",
+            uri=True,
+            isolation_level=None,
+            # One thread at a time uses it, but not always the same.
+            check_same_thread=False,
+        )
+    except sqlite3.Error as error:
+        raise UpkeepError(f"{path}: {error}; check path and rights") from error
+    connection.text_factory = bytes
+    return connection
+
+
+# --- Settings -------------------------------------------------------------------------------
+
+
+def read_meta(connection: sqlite3.Connection) -> dict[str, str]:
+    """The settings that the folder keeps.
+
+    Raises:
+        DAMAGED: they cannot be read, or one of them is no text.
+    """
+    found = connection.execute("SELECT key, value FROM meta").fetchall()
+    return {_text(key): _text(value) for key, value in found}
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def identity_of(meta: Mapping[str, str]) -> Identity:
+    """Whose folder it is.
+
+    Raises:
+        UpkeepError: it does not say, or in a format that this program does not read.
+    """
+    version, region = meta.get("format_version", ""), meta.get("region", "")
+    if not version or not region:
+        raise UpkeepError("the log does not say whose it is: an empty folder, or a damaged one")
+    if version not in READABLE_FORMATS:
+        raise UpkeepError(
+            f"written in format {version}, this program reads formats "
+            f"{', '.join(READABLE_FORMATS)}; use the program that wrote it"
+        )
+    if not region.isdecimal() or not 1 <= int(region) <= REGION_MAX:
+        raise UpkeepError(f"region {region!r} is no region's number: the folder is damaged")
+    try:
+        first_seq, begins = int(meta.get(FIRST_KEY, "1")), parse_vv(meta.get(BEGINS_KEY, ""))
+    except ValueError as error:
+        raise UpkeepError(f"where the log begins is damaged: {error}") from error
+    database_id, database_uid = meta.get("database_id", ""), meta.get("database_uid", "")
+    return Identity(version, RegionId(int(region)), database_id, database_uid, first_seq, begins)
+
+
+# --- Rows -----------------------------------------------------------------------------------
+
+
+def last_seq(connection: sqlite3.Connection) -> int:
+    """The position of the last row; 0 in an empty log.
+
+    Raises:
+        DAMAGED: it cannot be read.
+    """
+    (seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM log").fetchone()
+    assert isinstance(seq, int)
+    return seq
+
+
+def rows(connection: sqlite3.Connection, *, first: int = 1, last: int = SEQ_MAX) -> Iterator[Row]:
+    """The rows of the log from ``first`` to ``last``, and what is missing between them.
+
+    Rows that are added behind ``last`` meanwhile are not looked at; without ``last``, what there is
+    when the reading comes there.
+    """
+    seq = first
+    while seq <= last:
+        taken, error = _read(connection, seq, last)
+        for row in taken:
+            if row.seq > seq:
+                yield Row(seq, None, "is missing", missing=row.seq - seq)
+            yield row
+            seq = row.seq + 1
+        if error is not None:
+            behind = _readable_from(connection, seq, last)
+            yield Row(seq, None, f"cannot be read: {error}", missing=(behind or seq + 1) - seq)
+            if behind is None:
+                return
+            seq = behind
+        elif not taken:
+            break
+    if seq <= last < SEQ_MAX:
+        yield Row(seq, None, "is missing", missing=last - seq + 1)
+
+
+def _read(
+    connection: sqlite3.Connection, seq: int, last: int
+) -> tuple[list[Row], Exception | None]:
+    """The next rows as far as one read goes, and what ended it too early."""
+    taken: list[Row] = []
+    total = 0
+    try:
+        found = connection.execute(
+            f"SELECT {ROW_COLUMNS} FROM log WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT ?",
+            (seq, last, READ_ROWS_MAX),
+        )
+        with contextlib.closing(found):
+            for columns in found:
+                row = checked(columns)
+                taken.append(row)
+                if row.logged is not None:
+                    total += record_bytes(row.logged.record)
+                if total >= READ_BYTES_MAX:
+                    break
+    except DAMAGED as error:
+        return taken, error
+    return taken, None
+
+
+def checked(columns: tuple[object, ...]) -> Row:
+    """A row, and whether it is what was written."""
+    match columns:
+        case [
+            int(seq),
+            int(origin),
+            int(first_n),
+            int(last_n),
+            (bytes() | None) as batch,
+            (bytes() | None) as local,
+            int(crc),
+        ]:
+            logged = Logged(seq, Record(RegionId(origin), first_n, last_n, batch, local))
+            if row_crc(logged) == crc:
+                return Row(seq, logged)
+    seq = columns[0] if isinstance(columns[0], int) else 0
+    return Row(seq, None, "is damaged (checksum)")
+
+
+def _readable_from(connection: sqlite3.Connection, seq: int, last: int) -> int | None:
+    """Where rows can be read again, behind one that cannot; None if nowhere."""
+    bad, step = seq, 1
+    while (good := _probe(connection, bad + step, last)) is None:
+        if bad + step > last or step > SEQ_MAX // 4:
+            return None
+        bad, step = bad + step, step * 2
+    # Somewhere in (bad, good].
+    high = bad + step
+    while high - bad > 1:
+        middle = (bad + high) // 2
+        found = _probe(connection, middle, last)
+        if found is None:
+            bad = middle
+        else:
+            high, good = middle, found
+    return good
+
+
+def _probe(connection: sqlite3.Connection, seq: int, last: int) -> int | None:
+    """The first row at ``seq`` or behind, if it can be read."""
+    query = f"SELECT {ROW_COLUMNS} FROM log WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT 1"
+    try:
+        found = connection.execute(query, (seq, min(last, SEQ_MAX))).fetchone()
+    except (*DAMAGED, OverflowError):
+        return None
+    return None if found is None else int(found[0])

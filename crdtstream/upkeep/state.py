@@ -1,0 +1,171 @@
+"""The state that a folder holds: from a checkpoint and the log behind it, or from the whole log."""
+
+import sqlite3
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from crdtstream.core.clock import format_vv
+from crdtstream.core.effects import Record
+from crdtstream.core.replica import Replica
+from crdtstream.core.wire.codec import BatchError
+from crdtstream.store.layout import StoredCheckpoint
+from crdtstream.upkeep.effects import Effects
+from crdtstream.upkeep.image_check import ImagesFound
+from crdtstream.upkeep.image_rows import images
+from crdtstream.upkeep.reading import DAMAGED, Identity, rows
+from crdtstream.upkeep.report import Progress, Report, Verdict, verdict_on
+from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
+
+CHECKPOINTS: Final = "checkpoints"
+WRONG_MAX: Final = 20
+PROGRESS_ROWS: Final = 1_000
+
+
+class StateError(Exception):
+    """A state cannot be built; the text says why."""
+
+
+class Base(NamedTuple):
+    """What a state begins with.
+
+    Attributes:
+        stored: None: with nothing, and the first row.
+    """
+
+    stored: StoredCheckpoint | None
+
+    @property
+    def generation(self) -> int:
+        return 0 if self.stored is None else self.stored.row.generation
+
+    @property
+    def seq(self) -> int:
+        return 0 if self.stored is None else self.stored.row.seq
+
+    def __str__(self) -> str:
+        return "the whole log" if self.stored is None else f"checkpoint {self.generation}"
+
+
+def check_state(
+    connection: sqlite3.Connection,
+    identity: Identity,
+    effects: Effects,
+    found: ImagesFound | None,
+    report: Report,
+    progress: Progress,
+) -> Base | None:
+    """Build the state from the newest sound checkpoint, and look at all of it.
+
+    From every other place where it can begin, it must have the same digest.
+
+    Returns:
+        Where it began; None: it cannot be built.
+    """
+    first_seq, last_seq = identity.first_seq, identity.first_seq + effects.rows - 1
+    sound = [] if found is None else [Base(one.stored) for one in found.sound]
+    bases = [one for one in sound if first_seq - 1 <= one.seq <= last_seq]
+    if first_seq == 1:
+        bases.append(Base(None))
+    if not bases:
+        what = f"no sound checkpoint reaches to row {first_seq}, where the log begins"
+        report.note("state", Verdict.DAMAGE, what)
+        return None
+    wrong: list[str] = []
+    taken: Base | None = None
+    for base in bases:
+        try:
+            replica = _state_of(connection, identity, base, last_seq, progress)
+        except StateError as error:
+            wrong.append(f"{base}: {error}")
+            continue
+        with replica.residency.in_place():
+            digest = replica.digest().decode()
+        if taken is None:
+            taken = base
+            report.digest, report.vv = digest, dict(replica.vv)
+            _check(replica, effects, report)
+        elif digest != report.digest:
+            wrong.append(f"{base} gives digest {digest}, {taken} {report.digest}")
+    if taken is None:
+        report.note("state", Verdict.DAMAGE, "\n".join(wrong))
+    elif wrong or taken.stored is not None:
+        report.note(CHECKPOINTS, *verdict_on(wrong, f"the same state from {_listed(bases)}"))
+    return taken
+
+
+def _listed(bases: list[Base]) -> str:
+    return ", ".join(map(str, bases))
+
+
+def _check(replica: Replica, effects: Effects, report: Report) -> None:
+    counts = StateCounts()
+    with replica.residency.in_place():
+        wrong = list(islice(wrong_lanes(replica, counts), WRONG_MAX))
+        report.note(
+            "lanes",
+            *verdict_on(
+                wrong, f"{counts.keys} keys, {counts.lanes} lanes, {counts.entries} entries"
+            ),
+        )
+        wrong = list(islice(wrong_groups(replica, counts), WRONG_MAX))
+    report.note(
+        "groups", *verdict_on(wrong, f"{counts.groups} groups, {counts.pending} pending entries")
+    )
+    if dict(replica.vv) != effects.vv:
+        report.note("version vector", Verdict.DAMAGE, "the state has other effects than the rows")
+
+
+def _state_of(
+    connection: sqlite3.Connection,
+    identity: Identity,
+    base: Base,
+    last_seq: int,
+    progress: Progress,
+) -> Replica:
+    """
+    Raises:
+        StateError: what it is built of does not fit together.
+    """
+    replica = Replica(identity.region)
+    if base.stored is not None:
+        _restore(connection, replica, base.stored)
+    first_seq, seq = base.seq + 1, base.seq
+    progress("state", 0, last_seq - base.seq)
+    try:
+        for seq, record in enumerate(_sound(connection, first_seq, last_seq), first_seq):
+            replica.replay(record)
+            if seq % PROGRESS_ROWS == 0:
+                progress("state", seq - base.seq, last_seq - base.seq)
+    except (BatchError, AssertionError, LookupError, ValueError) as error:
+        # Nothing that a node wrote does this, so each kind of surprise is one of the same fault.
+        raise StateError(f"row {seq} does not follow: {error}") from error
+    progress("state", last_seq - base.seq, last_seq - base.seq)
+    return replica
+
+
+def _restore(connection: sqlite3.Connection, replica: Replica, stored: StoredCheckpoint) -> None:
+    def load(number: int) -> bytes:
+        query = "SELECT packed FROM body WHERE number = ?"
+        (packed,) = connection.execute(query, (number,)).fetchone()
+        assert isinstance(packed, bytes)
+        return packed
+
+    generation = stored.row.generation
+    replica.residency.loader = load
+    try:
+        replica.restore(one.image() for one in images(connection, generation, with_bodies=False))
+    except (*DAMAGED, ValueError, LookupError, AssertionError) as error:
+        raise StateError(str(error)) from error
+    if replica.vv != stored.row.vv:
+        raise StateError(
+            f"its images are of {format_vv(replica.vv)}, its row of {format_vv(stored.row.vv)}"
+        )
+
+
+def _sound(connection: sqlite3.Connection, first: int, last: int) -> Iterator[Record]:
+    """The rows once more; they were found to be sound."""
+    for row in rows(connection, first=first, last=last):
+        if row.logged is None:
+            raise BatchError(f"row {row.seq} {row.damage}")
+        yield row.logged.record
