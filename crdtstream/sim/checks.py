@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, meet
 from crdtstream.core.effects import Append, EffectBatch, Record
-from crdtstream.core.groups.progress import Nack
+from crdtstream.core.groups.pel_chunk import PelChunk
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId, format_id
 from crdtstream.core.lanes.lane import Within
 from crdtstream.core.lanes.reading import dot_numbers
@@ -46,7 +46,12 @@ class ViolationError(Exception):
 
 @dataclass(slots=True)
 class OnDisk:
-    """What the records on one disk say."""
+    """What the records on one disk say.
+
+    Attributes:
+        count: the position of the last one.
+        synced: of the last one that a power cut cannot take.
+    """
 
     count: int = 0
     vv: MutableVersionVector = field(default_factory=dict)
@@ -56,10 +61,10 @@ class OnDisk:
 
 @dataclass(frozen=True, slots=True)
 class SeenGroup:
-    """A group of one region: which incarnation it is, and what is pending."""
+    """A group of one region: which incarnation it is, and the chunks of its PEL."""
 
     creates: frozenset[Dot]
-    pending: list[Nack]
+    pending: list[PelChunk]
 
 
 class Checker:
@@ -163,20 +168,23 @@ class Checker:
     # --- The disks ----------------------------------------------------------------------------
 
     def _recount(self, node: SimNode) -> None:
-        self._logged[node.number] = OnDisk()
+        disk = node.disk
+        cut, begins = disk.first_seq - 1, disk.begins
+        self._logged[node.number] = OnDisk(cut, dict(begins), cut, dict(begins))
         self._count(node)
 
     def _count(self, node: SimNode) -> None:
         """Take in what is new on a disk."""
         logged, disk = self._logged[node.number], node.disk
-        records = disk.records
-        for record in records[logged.count :]:
+        for record in disk.records_behind(logged.count):
             self._look_at_record(node, record, logged)
-        logged.count = len(records)
-        for record in records[logged.synced : disk.synced]:
-            if record.batch is not None:
-                logged.synced_vv[record.origin] = record.last_n
-        logged.synced = disk.synced
+        logged.count = disk.last_seq
+        if logged.synced != disk.synced:
+            begin = max(logged.synced, disk.first_seq - 1)
+            for record in disk.records_behind(begin)[: disk.synced - begin]:
+                if record.batch is not None:
+                    logged.synced_vv[record.origin] = record.last_n
+            logged.synced = disk.synced
 
     def _look_at_record(self, node: SimNode, record: Record, logged: OnDisk) -> None:
         if record.batch is None:
@@ -278,15 +286,15 @@ class Checker:
         for key in replica.known_keys():
             stream = replica.held_stream(key)
             for name, group in ({} if stream is None else stream.groups).items():
-                seen = found[key, name] = SeenGroup(frozenset(group.creates), [*group.pending()])
+                seen = found[key, name] = SeenGroup(frozenset(group.creates), [*group.chunks()])
                 earlier = before.get((key, name), ended.get((key, name)))
                 if earlier is None or seen.creates & earlier.creates:
                     continue
-                known = {id(nack) for nack in earlier.pending}
-                kept = [nack for nack in seen.pending if id(nack) in known]
+                known = {id(chunk) for chunk in earlier.pending}
+                kept = sum(len(chunk) for chunk in seen.pending if id(chunk) in known)
                 if kept:
                     raise ViolationError(
-                        f"I9: region {node.number} made {name!r} of {key!r} again, and {len(kept)} "
+                        f"I9: region {node.number} made {name!r} of {key!r} again, and {kept} "
                         "entries are still pending from before"
                     )
         # A group that is gone is remembered: the next one of its name is another one.
@@ -499,7 +507,7 @@ def local_facts(replica: Replica) -> object:
         for name, group in sorted(stream.groups.items()):
             for lane in sorted(stream.lanes):
                 progress = group.progress(lane)
-                pending = [(one, progress.pel[one].delivery_count) for one in progress.pel]
+                pending = [(nack.id, nack.delivery_count) for nack in progress.pel.nacks()]
                 found.append((key, name, lane, progress.last_delivered, pending))
     return found
 

@@ -39,28 +39,28 @@ class Disk(MemoryLog):
         return self.is_confirmed and (self.was_clean or self.fsync is Fsync.ALWAYS)
 
     async def append(self, records: Sequence[Record]) -> None:
-        self._check()
+        self.check()
         await super().append(records)
         if self.fsync is Fsync.ALWAYS:
             self.synced = self.last_seq
 
     async def sync(self) -> None:
-        self._check()
+        self.check()
         self.synced = self.last_seq
 
     async def set_meta(self, key: str, value: str) -> None:
-        self._check()
+        self.check()
         await super().set_meta(key, value)
 
     async def confirm(self) -> None:
-        self._check()
+        self.check()
         self.is_confirmed = True
 
     async def revoke(self) -> None:
-        self._check()
+        self.check()
         self.is_confirmed = False
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self.refuses is not None:
             raise StoreError(self.refuses)
 
@@ -76,9 +76,13 @@ class Disk(MemoryLog):
         self.is_confirmed = False
 
     def truncate(self, count: int) -> None:
-        """Keep the first ``count`` records."""
-        del self._records[count:]
+        """Keep the records up to position ``count``."""
+        del self._records[max(0, count - self.first_seq + 1) :]
         self.synced = min(self.synced, count)
+
+    def records_behind(self, seq: int) -> list[Record]:
+        """The records behind this position, none of which was cut off."""
+        return [logged.record for logged in self._records[seq + 1 - self.first_seq :]]
 
     @property
     def records(self) -> list[Record]:

@@ -17,7 +17,6 @@ from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
 from crdtstream.query.append_rows import append_numbered, checked_rows
-from crdtstream.region.ready import Parcel
 from crdtstream.region.staleness import LagAction
 from crdtstream.sim.checks import (
     READ_KEY,
@@ -29,6 +28,8 @@ from crdtstream.sim.checks import (
 from crdtstream.sim.network import Line
 from crdtstream.sim.node import CATCHING_UP, LIMITS, SimNode, SimSettings
 from crdtstream.sim.world import World
+from crdtstream.store.errors import StoreError
+from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, refuse
 from crdtstream.store.log import Fsync
 
 Step: TypeAlias = tuple[Any, ...]
@@ -90,16 +91,6 @@ class Failure:
         return self.reason.split(":", 1)[0]
 
 
-class _Nobody:
-    """Does not wait for what it asked for."""
-
-    def receive(self, parcel: Parcel) -> None:
-        pass
-
-    def resume(self) -> None:
-        raise AssertionError("a program's change never blocks")
-
-
 class History:
     """A world, and what was done to it."""
 
@@ -129,25 +120,45 @@ class History:
         self.steps.append(step)
         with _as_violations():
             self._do(step)
-        self.checker.look()
+        with self.world.looking():
+            self.checker.look()
 
     def _do(self, step: Step) -> None:
         world = self.world
         match step:
             case ("call", int(region), str(client), str(words)):
                 self._call(world.nodes[RegionId(region)], client, words)
-            case ("tick" | "commit" | "sync" | "folder" | "apply" | "time" | "settle", region):
+            case (
+                "tick"
+                | "commit"
+                | "sync"
+                | "folder"
+                | "apply"
+                | "time"
+                | "settle"
+                | "fetch"
+                | "evict"
+                | "cut log",
+                region,
+            ):
                 if world.nodes[region].is_up:
                     _NODE_STEPS[step[0]](world.nodes[region])
+            case ("checkpoint", region, turns):
+                if world.nodes[region].is_up:
+                    world.nodes[region].go_on_with_checkpoint(turns)
+            case ("failpoint", region, str(name), at):
+                world.nodes[region].checkpoints.failpoints = Armed(name, refuse, at=at)
             case ("exchange", puller, server, count):
                 self._exchange(world.lines[puller, server], count)
             case ("rows", region, batch, row, count):
                 self._append_rows(world.nodes[region], Numbered(b"q", batch, row), count)
             case ("plan", region):
                 if world.nodes[region].is_up:
-                    self.checker.read_plan(world.nodes[region])
+                    with world.looking():
+                        self.checker.read_plan(world.nodes[region])
             case ("read", region, count, reconnects):
-                self.checker.read_by_id(world.nodes[region], count, reconnects=reconnects)
+                with world.looking():
+                    self.checker.read_by_id(world.nodes[region], count, reconnects=reconnects)
             case ("duplicate", puller, server):
                 line = world.lines[puller, server]
                 if line.may_deliver_response and world.carries(server, puller):
@@ -205,9 +216,10 @@ class History:
         def append(replica: Replica, now: Millis) -> int:
             return append_numbered(replica, now, ROWS_KEY, first, rows)
 
-        # Writes are refused, or the batch is too old to tell what of it is there.
-        with suppress(CommandError, StaleBatchError):
-            node.region.change(node.clock, append, _Nobody(), writes=count)
+        # Writes are refused, or the batch is too old to tell what of it is there; or the disk
+        # cannot be read.
+        with suppress(CommandError, StaleBatchError, StoreError):
+            node.change(append, writes=count)
 
     def _exchange(self, line: Line, count: int) -> None:
         """Let both ends work, and deliver what they send, in order."""
@@ -226,7 +238,8 @@ class History:
         region = node.region
         is_whole = not node.has_queued and not region.tick.is_open and region.fault is None
         if is_whole and not region.replica.has_open_section:
-            self._before[node.number] = facts_of(node)
+            with node.looking():
+                self._before[node.number] = facts_of(node)
         self.world.crash(node.number, commits=commits)
 
     def _cut_power(self, node: SimNode, kept: int) -> None:
@@ -242,7 +255,7 @@ class History:
     def _restore(self, node: SimNode, count: int) -> None:
         if node.is_up:
             return
-        node.disk.put_back(count)
+        node.put_back(count)
         self._before.pop(node.number, None)
         self.checker.begin_reading_again(node.number)
         self.checker.note_lost()
@@ -252,10 +265,12 @@ class History:
             return
         # A node that cannot write does not start.
         node.disk.refuses = None
+        node.checkpoints.failpoints = NO_FAILPOINTS
         node.start()
         before = self._before.pop(node.number, None)
         if before is not None:
-            self.checker.look_at_restart(node, before)
+            with node.looking():
+                self.checker.look_at_restart(node, before)
 
     # --- The end ------------------------------------------------------------------------------
 
@@ -269,13 +284,15 @@ class History:
         with _as_violations():
             for node in self.world.nodes.values():
                 node.disk.refuses = None
+                node.checkpoints.failpoints = NO_FAILPOINTS
                 if not node.is_up:
                     self._start(node)
             self._become_equal()
             self._let_blocked_commands_end()
             # What came behind them in a pipeline may have written.
             self._become_equal()
-            self.checker.look_at_end()
+            with self.world.looking():
+                self.checker.look_at_end()
 
     def _become_equal(self) -> None:
         world = self.world
@@ -288,7 +305,8 @@ class History:
                 self._exchange(line, 50)
             for node in world.nodes.values():
                 node.settle()
-            self.checker.look()
+            with self.world.looking():
+                self.checker.look()
             if self._is_healed():
                 return
         waits = {n: node.region.refuses_writes for n, node in world.nodes.items()}
@@ -344,6 +362,9 @@ _NODE_STEPS: Final = {
     "apply": SimNode.apply,
     "time": SimNode.pass_time,
     "settle": SimNode.settle,
+    "fetch": SimNode.fetch,
+    "evict": SimNode.evict,
+    "cut log": SimNode.cut_log,
 }
 
 

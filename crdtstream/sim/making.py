@@ -68,6 +68,19 @@ STRINGS_SHARE: Final = 0.15
 # And so many by an XREAD that may skip nothing; of those so many come on another connection.
 READS_SHARE: Final = 0.2
 RECONNECTS_SHARE: Final = 0.3
+# In every third world, so many are followed by a step of a checkpoint, or by entries that leave
+# memory; and what may be refused of it.
+CHECKPOINTS_SHARE: Final = 0.25
+REFUSED_STEPS: Final = (
+    "checkpoint.begin",
+    "checkpoint.put",
+    "checkpoint.commit",
+    "checkpoint.verify",
+    "checkpoint.forget",
+    "checkpoint.discard",
+    "checkpoint.fetch",
+    "log.cut",
+)
 READING: Final = (
     "XADD z * f v",
     "XADD z * f v",
@@ -102,6 +115,9 @@ class Maker:
         # Of their own, so that what else a seed makes does not depend on them.
         self._strings = Random(f"strings {seed}")
         self._reads = Random(f"reads {seed}")
+        self._checkpoints = Random(f"checkpoints {seed}")
+        self._cools = seed % 3 == 2
+        self._cuts_log = seed % 6 == 5
         self.plan = Plan(
             regions=random.choice((2, 3, 3)),
             fsync=random.choice(("always", "always", "everysec")),
@@ -114,6 +130,9 @@ class Maker:
         )
         # Some faults off, some heavy: uniform noise finds less.
         self._faults = {fault: random.choice((0, 0, 1, 4)) for fault in FAULTS}
+        if self._cuts_log:
+            # Who lost what every member had finds it in no log any more.
+            self._faults["restore"] = 0
 
     def run(self, count: int) -> tuple[list[Step], Failure | None]:
         """Make and take ``count`` steps, and heal; returns them, and how they failed."""
@@ -127,6 +146,8 @@ class Maker:
                     history.do(self._string_step(history))
                 if self._reads.random() < READS_SHARE:
                     history.do(self._read_step(history))
+                if self._cools and self._checkpoints.random() < CHECKPOINTS_SHARE:
+                    history.do(self._checkpoint_step(history))
             history.heal()
         except ViolationError as error:
             return history.steps, Failure(len(history.steps), str(error))
@@ -204,6 +225,21 @@ class Maker:
         region = random.choice(list(history.world.nodes))
         return ("call", region, random.choice("ab"), random.choice(STRINGS))
 
+    def _checkpoint_step(self, history: History) -> Step:
+        random = self._checkpoints
+        region = random.choice(list(history.world.nodes))
+        kinds = {"checkpoint": 8, "evict": 3, "fetch": 3, "failpoint": 1}
+        if self._cuts_log:
+            kinds["cut log"] = 3
+        (kind,) = random.choices(list(kinds), list(kinds.values()))
+        match kind:
+            case "checkpoint":
+                return (kind, region, random.choice((1, 3, 10, 100)))
+            case "failpoint":
+                return (kind, region, random.choice(REFUSED_STEPS), random.randint(1, 3))
+            case _:
+                return (kind, region)
+
     def _read_step(self, history: History) -> Step:
         random = self._reads
         region = random.choice(list(history.world.nodes))
@@ -233,11 +269,14 @@ class Maker:
 
     def _entries(self, node: SimNode, key: str) -> list[str]:
         stream = node.region.replica.held_stream(key.encode()) if node.is_up else None
-        return [
-            _id_text(entry_id)
-            for _, lane in sorted(({} if stream is None else stream.lanes).items())
-            for entry_id, _, _ in lane.scan(ID_MIN, ID_MAX)
-        ]
+        if stream is None:
+            return []
+        with node.looking():
+            return [
+                _id_text(entry_id)
+                for _, lane in sorted(stream.lanes.items())
+                for entry_id, _, _ in lane.scan(ID_MIN, ID_MAX)
+            ]
 
     def _pending(self, node: SimNode, key: str) -> list[str]:
         stream = node.region.replica.held_stream(key.encode()) if node.is_up else None

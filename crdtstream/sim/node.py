@@ -5,7 +5,8 @@ refused, a sync is done, the folder is written, the process dies.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,6 +14,7 @@ from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
+from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.xread_mode import XreadMode
@@ -26,10 +28,11 @@ from crdtstream.region.ready import Confirm, Parcel, Ready, StoreIdentity
 from crdtstream.region.region import Region
 from crdtstream.region.staleness import LagAction
 from crdtstream.resp.wire.encode import encode
+from crdtstream.sim.checkpoints import CheckpointTurns, SimCheckpoints, through
 from crdtstream.sim.disk import Disk, now
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
-from crdtstream.store.replay import replay_log
+from crdtstream.store.replay import recover
 
 BYTES_MAX: Final = 1 << 30
 COMMIT_RECORDS_MAX: Final = 1_000
@@ -97,10 +100,11 @@ class SimClient:
 
     def resume(self) -> None:
         # Throttled writes wait, like those behind a blocked command.
-        while self._held and not (self.client.is_blocked or self.client.is_postponed):
+        client = self.client
+        while self._held and not (client.is_blocked or client.is_postponed or client.is_cold):
             request = self._held.popleft()
-            stop = self.client.run(iter([request]), self._node.clock, bytes_max=BYTES_MAX)
-            if stop is Stop.POSTPONED:
+            stop = client.run(iter([request]), self._node.clock, bytes_max=BYTES_MAX)
+            if stop in (Stop.POSTPONED, Stop.COLD):
                 self._held.appendleft(request)
 
     def receive(self, parcel: Parcel) -> None:
@@ -117,7 +121,7 @@ class SimNode:
     Attributes:
         number: which region it is.
         clock: what its wall clock reads; the world moves it.
-        disk: outlives the process.
+        disk: outlives the process, as do its checkpoints.
         is_up: False between ``crash`` and ``start``.
         on_told: called with the region's node and each reply that leaves, as the bytes that leave.
         on_link: called with each link that a Ready wakes.
@@ -135,6 +139,7 @@ class SimNode:
         self.number = number
         self.clock = clock
         self.disk = Disk(settings.fsync)
+        self.checkpoints = SimCheckpoints(self.disk)
         self.on_told: Callable[[SimNode, bytes, Parcel], None] = _nobody_looks
         self.on_link: Callable[[object], None] = _nobody_sleeps
         self._peers = dict(peers)
@@ -152,14 +157,8 @@ class SimNode:
         settings, disk = self._settings, self.disk
         self._run_id += 1
         self.is_up = True
-        replica = Replica(
-            self.number,
-            id_mode=settings.id_mode,
-            implicit_mkstream=settings.implicit_mkstream,
-            peers=self._peers,
-        )
-        replica.xread_mode = settings.xread_mode
-        now(replay_log(disk, replica))
+        recovered = through(recover(disk, self.checkpoints, self._new_replica))
+        replica = recovered.replica
         folder = now(read_folder(disk, is_proven=disk.is_proven))
         disk.was_clean = False
         self.region = Region(
@@ -182,12 +181,30 @@ class SimNode:
             action=settings.lag_action,
         )
         self.region.database.channels.deliver = self._push
+        self.region.note_beginning(disk.first_seq, disk.begins)
+        if recovered.checkpoint is not None:
+            row = recovered.checkpoint.row
+            self.region.checkpointing.note_found(row.seq, row.made_ms, size_bytes=0)
+            self.region.retention.note_covered(row.seq)
+        self._checkpointer = CheckpointTurns(self, disk, self.checkpoints)
+        self._requests: deque[tuple[int, ...]] = deque()
         self.clients: dict[str, SimClient] = {}
         self._queue: deque[Record] = deque()
         self._asked = True
         self.region.tick.on_open = self._ask
         self.ready: Ready
         self.end_tick()
+
+    def _new_replica(self) -> Replica:
+        settings = self._settings
+        replica = Replica(
+            self.number,
+            id_mode=settings.id_mode,
+            implicit_mkstream=settings.implicit_mkstream,
+            peers=self._peers,
+        )
+        replica.xread_mode = settings.xread_mode
+        return replica
 
     def _ask(self) -> None:
         self._asked = True
@@ -237,9 +254,11 @@ class SimNode:
         """End the tick if one is open, and hand on what may leave."""
         asked, self._asked = self._asked, False
         ready = self.ready = self.region.ready(self.clock)
-        assert asked or not (ready.records or ready.parcels or ready.woken or ready.links), (
+        is_idle = not (ready.records or ready.parcels or ready.woken or ready.links or ready.fetch)
+        assert asked or is_idle, (
             "something is to be done, and no tick was opened: a node would not have asked"
         )
+        self._requests.extend(ready.fetch)
         for link in ready.links:
             self.on_link(link)
         self._queue.extend(ready.records)
@@ -304,7 +323,9 @@ class SimNode:
         """Do everything that is to be done at once."""
         while True:
             self.end_tick()
-            if self._queue:
+            if self._requests:
+                self.fetch()
+            elif self._queue:
                 self.commit()
             elif self.ready.folder is not None:
                 self.write_folder()
@@ -317,6 +338,60 @@ class SimNode:
             if self.disk.refuses is not None:
                 return
 
+    # --- Checkpoints, and entries that are on disk only ---------------------------------------
+
+    def go_on_with_checkpoint(self, turns: int) -> None:
+        """Begin a checkpoint if none is under way, and take a few turns of it."""
+        self._checkpointer.go_on(turns)
+        self.end_tick()
+
+    def cut_log(self) -> None:
+        """Cut off of the log what nobody needs."""
+        self._checkpointer.cut_log()
+        self.end_tick()
+
+    def evict(self) -> None:
+        """Whatever a checkpoint has leaves memory."""
+        self.region.replica.residency.drop_all()
+
+    def fetch(self) -> None:
+        """Read what the region asked for."""
+        while self._requests:
+            asked = self._requests.popleft()
+            try:
+                bodies = now(self.checkpoints.fetch(asked))
+            except StoreError as error:
+                self.region.note_fetch_failed(asked, str(error), self.clock)
+            else:
+                self.region.note_fetched(asked, bodies, self.clock)
+            self.end_tick()
+
+    def change(self, change: Callable[[Replica, Millis], int], *, writes: int) -> None:
+        """A program's change; as with a node's engine, what it needs is read first.
+
+        Raises:
+            CommandError: writes are refused.  Or what ``change`` raises.
+            StoreError: entries cannot be read from disk; nothing has changed.
+        """
+        while True:
+            try:
+                self.region.change(self.clock, change, _NOBODY, writes=writes)
+            except ColdError as error:
+                for image, packed in now(self.checkpoints.fetch(error.images)).items():
+                    self.region.replica.residency.arrive(image, packed)
+            else:
+                return
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Whoever looks at the replica without a command reads in place, and leaves nothing."""
+        residency = self.region.replica.residency
+        absent_count = residency.absent_count
+        with residency.in_place(), self.checkpoints.reading():
+            yield
+        if residency.absent_count < absent_count:
+            residency.drop_all()
+
     # --- The end ------------------------------------------------------------------------------
 
     def crash(self, *, commits: bool = False) -> None:
@@ -328,7 +403,25 @@ class SimNode:
         assert self.is_up
         if commits and self._queue and self.disk.refuses is None:
             now(self.disk.append([*self._queue][:COMMIT_RECORDS_MAX]))
+        self._checkpointer.end()
         self.is_up = False
+
+    def put_back(self, count: int) -> None:
+        """An earlier copy of the folder is put in its place; the process is down."""
+        self.disk.put_back(self.checkpoints.put_back(count))
+
+
+class _Nobody:
+    """Does not wait for what it asked for."""
+
+    def receive(self, parcel: Parcel) -> None:
+        pass
+
+    def resume(self) -> None:
+        raise AssertionError("a program's change never blocks")
+
+
+_NOBODY: Final = _Nobody()
 
 
 def _nobody_looks(_node: SimNode, _chunk: bytes, _parcel: Parcel) -> None:

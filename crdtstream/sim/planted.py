@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from crdtstream.commands.groups import delivery
 from crdtstream.core import clock
 from crdtstream.core.applying import apply_effect
+from crdtstream.core.checkpoint.parts import Changes, Cut, Kind, Part
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, join, meet
 from crdtstream.core.effects import EffectBatch, ExpireKey, Record
 from crdtstream.core.groups.group import Group
@@ -35,9 +36,12 @@ from crdtstream.region.links.serve import Serve
 from crdtstream.region.outstanding import Outstanding
 from crdtstream.region.ready import Parcel
 from crdtstream.region.region import Region
+from crdtstream.region.retention import Retention
 from crdtstream.region.staleness import Staleness
 from crdtstream.region.tick import Tick
+from crdtstream.sim.checkpoints import SimCheckpoints
 from crdtstream.sim.disk import Disk
+from crdtstream.store.checkpoints import CheckpointRow
 
 # Where something is put, under which name, and what.
 Patch: TypeAlias = tuple[Any, str, Any]
@@ -310,10 +314,9 @@ def _pel_survives_its_incarnation() -> Sequence[Patch]:
         before = kept.pop((state.region, effect.key, effect.group), None)
         group = None if stream is None else stream.groups.get(effect.group)
         if before is not None and group is not None:
-            group._pel, group.unowned = before._pel, before.unowned
-            group.consumers = before.consumers
+            group.pel, group.consumers = before.pel, before.consumers
             group.lanes.update(before.lanes)
-            before._pel._lanes = group.lanes
+            before.pel._lanes = group.lanes
 
     return [
         (apply_effect, "_destroy_group", wrong_destroy),
@@ -455,6 +458,44 @@ def _local_changes_are_not_replayed() -> Sequence[Patch]:
 
     right = Replica.replay
     return [(Replica, "replay", replay)]
+
+
+# --- Checkpoints ----------------------------------------------------------------------------------
+
+
+def _a_change_is_not_noted() -> Sequence[Patch]:
+    """What changes of a key or a group counts as it was written."""
+    note = Changes.note
+
+    def wrong(self: Changes, part: Part) -> None:
+        if part.kind in (Kind.NODE, Kind.ROOT) or not part.image:
+            note(self, part)
+
+    return [(Changes, "note", wrong)]
+
+
+def _a_cut_has_what_came_later() -> Sequence[Patch]:
+    """What changes while a checkpoint is written is not kept as it was at the cut."""
+    return [(Cut, "keep", lambda _self, _part: None)]
+
+
+def _members_are_not_asked() -> Sequence[Patch]:
+    """The log is cut behind a checkpoint, whoever lacks what goes."""
+
+    def cut_upto(self: Retention, *_arguments: object) -> int:
+        return max(self.first_seq - 1, self.covered_seq)
+
+    return [(Retention, "cut_upto", cut_upto)]
+
+
+def _a_checkpoint_covers_the_open_tick() -> Sequence[Patch]:
+    """A checkpoint says of one record more that it has it."""
+    commit = SimCheckpoints.commit
+
+    async def wrong(self: SimCheckpoints, row: CheckpointRow, dropped: Sequence[int]) -> None:
+        await commit(self, replace(row, seq=min(row.seq + 1, self.log.last_seq)), dropped)
+
+    return [(SimCheckpoints, "commit", wrong)]
 
 
 _ALL: Final = (
@@ -656,6 +697,31 @@ _ALL: Final = (
         "what was pending is forgotten at a restart",
         _local_changes_are_not_replayed,
         frozenset({"I8", "I9"}),
+    ),
+    Bug(
+        "a-change-is-not-noted",
+        "a restart has a group as it was before",
+        _a_change_is_not_noted,
+        frozenset({"I1", "I8", "error", "assertion"}),
+    ),
+    Bug(
+        "a-cut-has-what-came-later",
+        "a restart finds in its checkpoint what it reads in the log again",
+        _a_cut_has_what_came_later,
+        frozenset({"I1", "I8", "I9", "error", "assertion"}),
+        35,
+    ),
+    Bug(
+        "a-checkpoint-covers-the-open-tick",
+        "a restart loses what was acknowledged while a checkpoint began",
+        _a_checkpoint_covers_the_open_tick,
+        frozenset({"I1", "I2", "I7", "I8", "error"}),
+    ),
+    Bug(
+        "members-are-not-asked",
+        "the log is cut while another region lacks what goes",
+        _members_are_not_asked,
+        frozenset({"liveness"}),
     ),
 )
 BUGS: Final = {bug.name: bug for bug in _ALL}

@@ -1,6 +1,7 @@
 """Several regions, the lines between them, and their clocks."""
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.sim.network import Line
@@ -51,6 +52,14 @@ class World:
 
     def up(self) -> Iterator[SimNode]:
         return (node for node in self.nodes.values() if node.is_up)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Whoever looks at the replicas without a command reads in place."""
+        with ExitStack() as stack:
+            for node in self.up():
+                stack.enter_context(node.looking())
+            yield
 
     # --- The network --------------------------------------------------------------------------
 
