@@ -30,7 +30,7 @@ FORMATTED := $(wildcard crdtstream tests tools benchmarks)
 WORKERS := $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo pipeline-demo drills test test-fast test-long check format proto docs tools bench bench-pipeline soak clean
+.PHONY: help up demo pipeline-demo drills test test-fast test-long check format proto docs tools bench bench-storage bench-pipeline soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
@@ -87,6 +87,9 @@ tools: $(BIN)/toxiproxy-server $(GO_REDIS_TESTS) $(IREDIS_STAMP) $(CHAOS_STAMP) 
 
 bench: $(DEV_STAMP) $(GENERATED)  ## our throughput beside redis-server's, in one run
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-storage: $(DEV_STAMP) $(GENERATED)  ## memory, disk and restarts beside redis-server's (ARGS='restart --entries 5000000')
+	$(BIN)/python -m benchmarks.storage $(ARGS)
 
 bench-pipeline: $(DEV_STAMP) $(GENERATED)  ## reading into Spark beside XRANGE and Parquet (wants Java 17)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)

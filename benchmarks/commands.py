@@ -100,8 +100,8 @@ class Region:
         read = [b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"1", b"STREAMS", b"bench", b">"]
         for at in range(count):
             self.call(*read)
-            ((entry_id, _),) = group.consumers[b"c"].pel
-            self.call(b"XACK", b"bench", b"g", b"%d-%d" % (entry_id >> 64, entry_id % (1 << 64)))
+            (nack,) = group.pending()
+            self.call(b"XACK", b"bench", b"g", b"%d-%d" % (nack.id >> 64, nack.id % (1 << 64)))
             if at % TICK == TICK - 1:
                 self.end_tick()
 
