@@ -46,7 +46,14 @@ PURE_STDLIB = frozenset(
         "zlib",
     }
 )
-PURE_LIBRARIES = ("sortedcontainers", "google.protobuf", "typing_extensions", "mypy_extensions")
+PURE_LIBRARIES = (
+    "google.protobuf",
+    "msgspec",
+    "mypy_extensions",
+    "sortedcontainers",
+    "typing_extensions",
+    "zstandard",
+)
 
 # Which packages of ours each one may import, besides itself.  Modules that stand alone count as
 # packages.  ``v1`` is the generated code; its gRPC half is only for shells.
@@ -59,7 +66,10 @@ ALLOWED: dict[str, frozenset[str]] = {
     # What every node has, above the core and below the shells.
     "settings": frozenset({"core"}),
     "folder": frozenset({"core", "region", "store"}),
-    "engine": frozenset({"core", "folder", "region", "store"}),
+    "cutting": frozenset({"core", "region", "store"}),
+    "storage_watch": frozenset({"core", "cutting", "engine", "region", "store"}),
+    "engine": frozenset({"core", "cutting", "database", "folder", "region", "store"}),
+    "checkpointer": frozenset({"core", "cutting", "region", "store"}),
     # Shells: none reaches into another.
     "store": frozenset({"core", "settings"}),
     "resp": frozenset({"core", "commands", "database", "engine", "region", "settings"}),
@@ -71,9 +81,16 @@ ALLOWED: dict[str, frozenset[str]] = {
     "metrics": frozenset({"core", "commands", "database", "engine", "region", "settings"}),
     "http": frozenset({"core", "engine", "metrics", "region", "settings"}),
     "spark": frozenset({"page", "v1"}),
+    # What is done with a folder beside its node.
+    "upkeep": frozenset({"core", "store", "settings", "v1"}),
     # Regions to experiment with: in one process, on this machine, as a table tells.
     "local_regions": frozenset({"core", "settings"}),
-    "sim": frozenset({"core", "commands", "database", "folder", "region", "v1"}),
+    "sim": frozenset(
+        {
+            *("core", "commands", "database", "folder", "region", "v1"),
+            *("checkpointer", "cutting"),
+        }
+    ),
     "scenario": frozenset({"core", "commands", "local_regions", "region", "settings", "sim", "v1"}),
     "demo": frozenset({"core", "settings", "spark", "v1"}),
     # It plants bugs on real nodes, where the slip would be made.
@@ -91,6 +108,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "settings",
             "sim",
             "spark",
+            "upkeep",
             "v1",
         }
     ),
@@ -104,7 +122,9 @@ PUBLIC = frozenset(
         "crdtstream.query.planning",
         "crdtstream.replication.wire",
         "crdtstream.resp.wire.encode",
+        "crdtstream.store.checkpoints",
         "crdtstream.store.errors",
+        "crdtstream.store.failpoints",
         "crdtstream.store.log",
         "crdtstream.store.replay",
     }

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from tests.mutations.in_checkpoints import CHECKPOINTS
+from tests.mutations.in_cold import COLD_BUGS
 from tests.mutations.in_commands import COMMANDS
 from tests.mutations.in_core import CORE
 from tests.mutations.in_drills import DRILLS
@@ -10,16 +12,20 @@ from tests.mutations.in_expiry import EXPIRIES
 from tests.mutations.in_groups import GROUPS
 from tests.mutations.in_health import HEALTH
 from tests.mutations.in_lag import LAG
+from tests.mutations.in_lanes import LANES
 from tests.mutations.in_metrics import METRICS
 from tests.mutations.in_queries import QUERIES
 from tests.mutations.in_recovering import RECOVERIES
 from tests.mutations.in_replication import REPLICATION
 from tests.mutations.in_reports import REPORTS
+from tests.mutations.in_retention import RETAINING
 from tests.mutations.in_strings import STRING_BUGS
+from tests.mutations.in_upkeep import UPKEEP
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     *CORE,
+    *LANES,
     *EXPIRIES,
     *GROUPS,
     *COMMANDS,
@@ -33,4 +39,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *METRICS,
     *LAG,
     *STRING_BUGS,
+    *RETAINING,
+    *CHECKPOINTS,
+    *COLD_BUGS,
+    *UPKEEP,
 )

@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 ENGINE_TESTS: Final = "tests/region/test_engine.py::"
 OPENING: Final = "tests/store/test_opening.py::"
 DAMAGE: Final = "tests/store/test_log_damage.py::"
+CHECKPOINTS: Final = "tests/store/test_checkpoints.py::"
 STORE: Final = "tests/store/test_store.py::"
 DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
 
@@ -108,15 +109,15 @@ ENGINE: Final = (
     # --- The log ---
     Mutation(
         "checksum-not-looked-at",
-        "crdtstream/store/sqlite.py",
-        "                if _crc(logged) == crc:\n",
-        "                if crc:\n",
+        "crdtstream/store/layout.py",
+        "            return logged, row_crc(logged) == crc\n",
+        "            return logged, bool(crc)\n",
         (DAMAGE + "test_one_changed_bit_is_noticed[batch]",),
         "a damaged row is replayed and sent",
     ),
     Mutation(
         "checksum-without-local-changes",
-        "crdtstream/store/sqlite.py",
+        "crdtstream/store/layout.py",
         'return zlib.crc32(local or b"", zlib.crc32(batch or b"", crc))',
         'return zlib.crc32(batch or b"", crc)',
         (DAMAGE + "test_one_changed_bit_is_noticed[local]",),
@@ -125,8 +126,8 @@ ENGINE: Final = (
     Mutation(
         "missing-row-goes-unnoticed",
         "crdtstream/store/sqlite.py",
-        "        if last_seq != rows_count:\n",
-        "        if last_seq < rows_count:\n",
+        "        if missing:\n",
+        "        if missing < 0:\n",
         (DAMAGE + "test_a_log_without_one_of_its_rows_is_not_opened",),
         "a region goes on without some of its effects",
     ),
@@ -153,5 +154,40 @@ ENGINE: Final = (
         "from_end = self.records[-1].seq - seq\n",
         (STORE + "test_the_tail_is_the_end_of_the_log",),
         "a link that is up to date misses a batch",
+    ),
+    Mutation(
+        "checkpoint-without-sum",
+        "crdtstream/store/sqlite_checkpoints.py",
+        "            yield images\n        if sums != stored.sums:",
+        "            yield images\n        if sums.images > stored.sums.images:",
+        (
+            CHECKPOINTS
+            + "test_a_damaged_checkpoint_falls_back_to_the_one_before[an image is missing]",
+        ),
+        "a page that lost some images is a state without some entries",
+    ),
+    Mutation(
+        "what-died-stays-dead",
+        "crdtstream/store/sqlite_checkpoints.py",
+        'f"UPDATE image SET died = NULL WHERE number',
+        'f"UPDATE image SET died = died WHERE number',
+        (CHECKPOINTS + "test_a_discarded_checkpoint_leaves_the_one_before_as_it_was[sqlite]",),
+        "after a crash within a checkpoint the one before lacks images",
+    ),
+    Mutation(
+        "log-cut-without-verifying",
+        "crdtstream/store/checkpoints.py",
+        "if not any(one.is_verified for one in checkpoints) or covered < upto_seq:",
+        "if covered < upto_seq:",
+        (CHECKPOINTS + "test_a_log_is_cut_behind_a_verified_checkpoint_only[sqlite]",),
+        "a damaged checkpoint has no log behind the one before it any more",
+    ),
+    Mutation(
+        "lost-end-not-noticed",
+        "crdtstream/store/sqlite.py",
+        "                self._check_last(told.seq, self._last_seq)\n",
+        "                assert told\n",
+        (CHECKPOINTS + "test_a_lost_end_of_the_log_is_noticed",),
+        "I3: acknowledged writes are gone after a restart, and their dots are used again",
     ),
 )

@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
+PEL: Final = "tests/core/test_pel.py::"
 RULES: Final = "tests/rules/test_rules.py::"
 RUNS: Final = "tests/rules/test_acknowledged_runs.py::"
 MODES: Final = "tests/rules/test_group_modes.py::"
@@ -11,12 +12,37 @@ TAKEOVER: Final = "tests/rules/test_mode_takeover.py::"
 HANDING_OUT: Final = "tests/commands/test_delivery.py::"
 
 GROUPS: Final = (
+    # --- Pending entries ---
+    Mutation(
+        "entries-change-hands-without-a-note",
+        "crdtstream/core/groups/pel.py",
+        "            if matching:\n                self._note(chunk)\n",
+        "            if matching:\n",
+        (PEL + "test_a_claim_after_a_checkpoint_is_in_the_next_one",),
+        "a checkpoint has an entry with an owner that it got after the cut",
+    ),
+    Mutation(
+        "what-follows-a-claimed-entry-is-claimed-too",
+        "crdtstream/core/groups/pel_chunk.py",
+        "            if following != values:\n",
+        "            if following == values:\n",
+        (PEL + "test_a_claimed_entry_s_neighbours_keep_their_owner",),
+        "XCLAIM of one entry takes its neighbours",
+    ),
+    Mutation(
+        "empty-stretches-stay-above-what-is-appended",
+        "crdtstream/core/groups/pel_chunk.py",
+        "            self._cut_stretches(bisect_left(froms, keys[0]))\n",
+        "            pass\n",
+        (PEL + "test_what_is_appended_does_not_take_over_from_what_is_gone",),
+        "an entry shows the owner of one that was acknowledged",
+    ),
     # --- Acknowledged runs: rules 9 to 12 ---
     Mutation(
         "unite-drops-the-nack-at-from",
         "crdtstream/core/groups/pel.py",
-        "pel.irange(start, end, inclusive=(False, True))",
-        "pel.irange(start, end, inclusive=(True, True))",
+        "next(lane.spans_within(start, end), None)",
+        "next(lane.spans_within(StreamId(start - 1), end), None)",
         (RUNS + "test_an_interval_does_not_take_the_entry_at_its_from",),
         "the entry before an acknowledged run is lost",
     ),
@@ -106,16 +132,16 @@ GROUPS: Final = (
     Mutation(
         "pending-entries-outlive-their-group",
         "crdtstream/core/applying/apply_effect.py",
-        "        stream.groups.pop(effect.group, None)\n",
+        "        stream.drop_group(effect.group)\n",
         "        if effect.group in stream.groups:\n"
-        "            stream.groups[effect.group].creates.clear()\n",
+        "            stream.groups[effect.group].creates = Creates()\n",
         (RULES + "test_a_create_that_observed_the_destroy_makes_a_fresh_group",),
         "rule 12: a group made anew begins with what its forerunner had pending",
     ),
     Mutation(
         "received-run-moves-nobody-on",
         "crdtstream/core/groups/group.py",
-        "        self._reading.skip_and_count(region, progress, lane, last_ids)\n",
+        "        self.reading.skip_and_count(region, progress, lane, last_ids)\n",
         "",
         (HANDING_OUT + "test_lag_counts_what_other_regions_acknowledged_as_read",),
         "rule 10: last-delivered stays where this region itself has come to",
@@ -156,8 +182,7 @@ GROUPS: Final = (
     Mutation(
         "handover-forgets-what-is-pending",
         "crdtstream/core/groups/takeover.py",
-        "pending=tuple((entry_id, nack.delivery_count)"
-        " for entry_id, nack in progress.pel.items()),",
+        "pending=tuple((nack.id, nack.delivery_count) for nack in progress.pel.nacks()),",
         "pending=(),",
         (MODES + "test_a_handover_with_120_pending_keeps_it_pending_at_the_new_home",),
         "what the old home had handed out is processed by nobody if its consumers die",
@@ -230,8 +255,8 @@ GROUPS: Final = (
     Mutation(
         "lanes-to-come-stay-jumped",
         "crdtstream/core/groups/reading.py",
-        "            self._position = None\n            self._position_is_left = False\n",
-        "            self._position_is_left = False\n",
+        "            self.position_of_others = None\n            self.position_is_left = False\n",
+        "            self.position_is_left = False\n",
         (TAKEOVER + "test_an_empty_handover_is_one",),
         "what is appended after an empty handover is handed out nowhere",
     ),

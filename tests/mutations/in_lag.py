@@ -35,8 +35,8 @@ LAG: Final = (
     Mutation(
         "programs-pass-the-bound",
         "crdtstream/query/service.py",
-        "await self._change(append, context, writes=len(rows))",
-        "await self._change(append, context)",
+        "await self._change(append, context, writes=len(rows), adds=True)",
+        "await self._change(append, context, adds=True)",
         ("tests/query/test_service.py::test_rows_beyond_the_bound_on_lag_are_refused",),
         "I15: what Spark writes is not counted before it is there",
     ),

@@ -15,7 +15,7 @@ RECOVERIES: Final = (
     Mutation(
         "any-folder-with-the-file-is-the-one",
         "crdtstream/store/sqlite.py",
-        'is_same = found is not None and await self.get_meta("opening") == str(found)',
+        "is_same = found is not None and opening == str(found)",
         "is_same = found is not None",
         (OPENING + "test_a_copy_is_not",),
         "rule 18: a copied or restored folder uses dots again",
@@ -31,7 +31,7 @@ RECOVERIES: Final = (
     Mutation(
         "a-crash-without-fsync-proves",
         "crdtstream/store/sqlite.py",
-        "self.is_proven = is_same and lost_nothing",
+        "self.is_proven = is_same and (was_clean or was_synced)",
         "self.is_proven = is_same",
         (OPENING + "test_without_fsync_only_a_clean_stop_proves",),
         "rule 18: a power cut without fsync takes back dots that peers have",
@@ -39,8 +39,8 @@ RECOVERIES: Final = (
     Mutation(
         "looking-at-a-folder-makes-it-the-one",
         "crdtstream/store/sqlite.py",
-        "        if self.is_proven:\n            await self.confirm()\n",
-        "        await self.confirm()\n",
+        "        if self.is_proven:\n            await self.confirm()\n        else:\n",
+        "        await self.confirm()\n        if not self.is_proven:\n",
         (OPENING + "test_a_copy_is_not",),
         "rule 18: a second start of a restored folder takes writes",
     ),

@@ -20,9 +20,9 @@ STRING_BUGS: Final = (
     Mutation(
         "string-keeps-only-the-winner",
         "crdtstream/core/keyspace/strings.py",
-        "        self._values[dot] = value = StringValue(data)\n",
+        "        self._values[dot] = value = StringValue(data)\n        if deadline",
         "        self._values = {} if not self._values or dot < self.dot else self._values\n"
-        "        self._values[dot] = value = StringValue(data)\n",
+        "        self._values[dot] = value = StringValue(data)\n        if deadline",
         (STRINGS + "test_no_value_is_lost_to_a_winner",),
         "I16: a value is lost before anybody has seen both",
     ),

@@ -31,8 +31,9 @@ from crdtstream.spark.jobs.audit_keys import (
 from crdtstream.spark.jobs.regions import told_as
 from crdtstream.spark.nodes import Nodes
 from crdtstream.spark.options import EntryId, NodesOptions, Security
+from crdtstream.store.layout import row_crc
 from crdtstream.store.log import Logged
-from crdtstream.store.sqlite import LOG_FILE, _crc
+from crdtstream.store.sqlite import LOG_FILE
 from crdtstream.v1 import query_pb2
 from tests.live.cluster import Cluster, cluster_of
 from tests.spark.conftest import three_running
@@ -269,7 +270,7 @@ def change_log(path: Path, old: bytes, new: bytes, *, origin: int) -> list[int]:
                 record = Record(RegionId(region), first_n, last_n, batch.replace(old, new), local)
                 log.execute(
                     "UPDATE log SET batch = ?, crc = ? WHERE seq = ?",
-                    (record.batch, _crc(Logged(seq, record)), seq),
+                    (record.batch, row_crc(Logged(seq, record)), seq),
                 )
                 changed.append(seq)
         return changed

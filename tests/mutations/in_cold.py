@@ -1,0 +1,54 @@
+"""Planted bugs in commands that need entries which are on disk only."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+COLD: Final = "tests/region/test_cold_entries.py::"
+QUERY: Final = "tests/query/test_cold_queries.py::"
+
+COLD_BUGS: Final = (
+    Mutation(
+        "cold-command-loses-its-place",
+        "crdtstream/region/clients.py",
+        "                    if tried is None:\n                        stop = Stop.COLD\n",
+        "                    if tried is None:\n                        stop = Stop.BLOCKED\n",
+        (COLD + "test_a_command_waits_for_its_entries_and_those_behind_it_too",),
+        "a command whose entries are on disk is never answered",
+    ),
+    Mutation(
+        "cold-transaction-half-run",
+        "crdtstream/database/database.py",
+        "        if not replica.residency.absent_count:\n            return\n        images: dict",
+        "        if replica.residency.absent_count:\n            return\n        images: dict",
+        (COLD + "test_a_transaction_waits_before_its_first_command",),
+        "I10: a transaction holds up all others while it reads from disk, entry by entry",
+    ),
+    Mutation(
+        "cold-reader-overtaken",
+        "crdtstream/database/serving.py",
+        "            if self._cold and self._stands_behind(waiter):\n",
+        "            if not self._cold and self._stands_behind(waiter):\n",
+        (COLD + "test_blocked_readers_keep_their_place_while_entries_are_read",),
+        "a reader who came later is served first",
+    ),
+    Mutation(
+        "cold-reader-times-out-with-entries",
+        "crdtstream/database/waiting.py",
+        "            if waiter.is_cold:\n                continue\n",
+        "            if waiter.is_cold and not is_over:\n                continue\n",
+        (COLD + "test_a_blocked_reader_whose_time_is_over_meanwhile_gets_its_entries",),
+        "a reader for whom there are entries is told that there are none",
+    ),
+    Mutation(
+        "cold-acknowledgement-forgotten",
+        "crdtstream/core/issuing/grown_runs.py",
+        "        frontiers = self.frontiers(names, streams)\n        for name in names:\n"
+        "            del self.lanes[name]\n        return frontiers\n",
+        "        kept = {name: self.lanes[name] for name in names}\n"
+        "        try:\n            return self.frontiers(names, streams)\n"
+        "        finally:\n            for name in kept:\n                del self.lanes[name]\n",
+        (COLD + "test_acknowledgements_are_told_once_their_entries_were_read",),
+        "other regions are never told what was acknowledged",
+    ),
+)

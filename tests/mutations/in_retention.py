@@ -1,0 +1,70 @@
+"""Planted bugs in what the log is kept for, and in serving from a log that was cut."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+RETENTION: Final = "crdtstream/region/retention.py"
+TABLES: Final = "tests/region/test_retention.py::"
+LIVE: Final = "tests/replication/test_cut_logs.py::"
+
+ENGINE: Final = "tests/region/test_engine.py::"
+
+RETAINING: Final = (
+    Mutation(
+        "cut-by-what-is-not-durable",
+        "crdtstream/region/links/links.py",
+        "own.retention.note_opened(region, opening.vv)",
+        "own.retention.note_durable(region, opening.vv)",
+        (LIVE + "test_nothing_is_cut_that_a_member_has_not_made_durable",),
+        "rules 3: a power cut at a peer takes effects that no log has any more",
+    ),
+    Mutation(
+        "old-gossip-counts-after-a-lost-disk",
+        RETENTION,
+        "if member is not None and member.word_after is None:",
+        "if member is not None:",
+        (TABLES + "test_a_member_that_lost_its_disk_is_taken_at_its_own_word",),
+        "the log is cut for a member that lost what it had",
+    ),
+    Mutation(
+        "silent-member-lacks-nothing",
+        RETENTION,
+        "if member.durable_vv is not None and not covers",
+        "if not covers",
+        (TABLES + "test_who_has_said_nothing_since_the_start_may_lack_all_that_the_log_has",),
+        "after each restart the log is cut before anybody has said what it has",
+    ),
+    Mutation(
+        "a-gap-is-served",
+        "crdtstream/region/links/serve.py",
+        "        self.origins -= unserved\n",
+        "",
+        ("tests/region/test_serve.py::test_an_origin_that_was_cut_is_left_out_of_what_is_relayed",),
+        "rules 17: a region that lacks what was cut gets what comes behind it",
+    ),
+    Mutation(
+        "away-for-ever",
+        RETENTION,
+        "and away_ms <= self.backlog_ttl_s * 1000",
+        "",
+        (TABLES + "test_whom_the_log_is_kept_for",),
+        "a region that was given up long ago fills the disks of all others",
+    ),
+    Mutation(
+        "always-without-a-sync",
+        "crdtstream/engine.py",
+        "            await self.log.sync()\n            region.note_synced(mark, self.now())\n",
+        "",
+        (ENGINE + "test_always_begins_with_a_sync_of_what_was_committed_without_one",),
+        "appendfsync always answers, and a power cut takes what came before",
+    ),
+    Mutation(
+        "transaction-passes-maxmemory",
+        "crdtstream/database/database.py",
+        "(handler.adds or _adds_by_exec(session, handler))",
+        "handler.adds",
+        ("tests/region/test_room.py::test_a_transaction_that_adds_data_is_discarded_as_in_redis",),
+        "a client that uses MULTI fills memory",
+    ),
+)
