@@ -172,7 +172,7 @@ class BdbPages:
             "crdt_replica_id": region.replica.region,
             "crdt_sync": "paused" if is_paused else "enabled",
             "data_persistence": "aof",
-            "aof_policy": AOF_POLICIES[settings.appendfsync],
+            "aof_policy": AOF_POLICIES[region.durability.appendfsync],
             "oss_cluster": False,
             "replication": False,
             "sharding": False,
