@@ -382,6 +382,8 @@ class Lane:
         self.limits.small.pop(node, None)
         self.limits.residency.forget(node)
         self.limits.changes.drop(node)
+        # Neighbours that know each other would be in memory until a collection comes upon them.
+        node.prev = node.next = None
 
     def _note(self, node: MacroNode) -> None:
         """A node that was there before is about to change."""
@@ -467,7 +469,7 @@ class Lane:
 
     def _clear(self) -> None:
         """Remove all: without taking the rax apart, node by node."""
-        for node in self.macro_nodes():
+        for node in list(self.macro_nodes()):
             self._drop(node)
         self._rax = Rax()
         self.head = self.tail = None
