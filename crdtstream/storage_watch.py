@@ -125,12 +125,15 @@ class StorageWatch:
 
     async def _watch_memory(self) -> None:
         memory = self._region.room.memory
-        given_back = memory.evicted_bytes
+        given_back, checkpoints = memory.evicted_bytes, 0
         while True:
             self._region.room.look(account=self.account())
             is_leaving = memory.is_leaving
-            if memory.evicted_bytes - given_back >= GIVE_BACK_BYTES:
+            left = memory.evicted_bytes - given_back >= GIVE_BACK_BYTES
+            if left or self._region.checkpointing.count != checkpoints:
+                # With each checkpoint small macro nodes made room for larger ones.
                 given_back = memory.evicted_bytes
+                checkpoints = self._region.checkpointing.count
                 # Without this the C library keeps what left memory, and the account is wrong.
                 await asyncio.to_thread(give_back_memory)
             await asyncio.sleep(LEAVING_SECONDS if is_leaving else ACCOUNT_SECONDS)

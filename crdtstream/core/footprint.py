@@ -12,6 +12,7 @@ from sys import getsizeof
 from typing import Final
 
 from crdtstream.core.groups.group import Group
+from crdtstream.core.ids import U64_MAX
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.residency import memory_of
@@ -99,11 +100,12 @@ def _string_bytes(string: StringRegister) -> int:
 def _nodes_of_lane(lane: Lane, samples: int | None) -> int:
     if lane.tail is None:
         return 0
-    count = lane.macro_node_count
     # The last one is filling up: it is not like the others.
-    closed = islice(lane.macro_nodes(), count - 1)
-    measured = [memory_of(node) for node in islice(closed, samples)]
-    estimate = sum(measured) * (count - 1) // len(measured) if measured else 0
+    closed = list(islice(lane.macro_nodes(), min(lane.macro_node_count - 1, samples or U64_MAX)))
+    entries = sum(map(len, closed))
+    # By their entries: what was put together is many times larger than what was just appended.
+    others = lane.length - len(lane.tail)
+    estimate = sum(map(memory_of, closed)) * others // entries if entries else 0
     return estimate + memory_of(lane.tail)
 
 
