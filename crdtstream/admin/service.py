@@ -71,13 +71,14 @@ class AdminService(rpc.AdminServicer):
     async def Status(  # noqa: N802 - gRPC's name
         self,
         request: pb.StatusRequest,
-        context: "grpc.aio.ServicerContext[pb.StatusRequest, pb.StatusReply]",
+        _context: "grpc.aio.ServicerContext[pb.StatusRequest, pb.StatusReply]",
     ) -> pb.StatusReply:
         try:
             # Digests and counts may need entries that are on disk only.
             return await self._parts.engine.read(lambda: self._status(request))
-        except UnreadableError as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, f"entries cannot be read: {error}")
+        except UnreadableError:
+            # All else is the more wanted when the disk is damaged.
+            return self._status(pb.StatusRequest())
 
     def _status(self, request: pb.StatusRequest) -> pb.StatusReply:
         parts, settings = self._parts, self._parts.settings

@@ -197,7 +197,8 @@ class Info:
     def _about_persistence(self, now: Millis) -> Fields:
         engine, region = self._engine, self._region
         outstanding, retention = region.outstanding, region.retention
-        checkpointing = region.checkpointing
+        checkpointing, fetching = region.checkpointing, region.fetching
+        residency = region.replica.residency
         began_ms = checkpointing.began_ms
         took_s = checkpointing.took_ms // 1000 if checkpointing.count else -1
         return {
@@ -232,6 +233,12 @@ class Info:
             "checkpoint_bytes": checkpointing.size_bytes,
             "checkpoint_failures": checkpointing.failures,
             "checkpoint_failure": _one_line(checkpointing.failure or "no"),
+            "macro_nodes_cold": residency.cold_count,
+            "macro_nodes_on_disk_only": residency.absent_count,
+            "images_read": fetching.stats.images,
+            "images_read_in_place": residency.loaded_inline,
+            "image_reads_failed": fetching.stats.failures,
+            "image_read_failure": _one_line(fetching.fault or "no"),
             "disk_bytes": region.disk.used,
             "maxdisk": region.disk.maxdisk,
             "maxdisk_refused_writes": region.disk.refused,
