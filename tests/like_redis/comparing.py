@@ -12,6 +12,8 @@ from tests.like_redis.wire import Failure, Pairs, Read
 
 # Between "just now" and what scripts call long ago; nothing compared takes that long.
 LONG_MS = 5_000_000
+# What scripts set from now on ends sooner than this; a point in time that they name is later.
+FROM_NOW_ON_S_MAX = 10_000_000
 
 _IDLE_NAMES = (b"idle", b"inactive")
 _CLOCK_NAMES = (b"seen-time", b"active-time")
@@ -28,11 +30,19 @@ def comparable(argv: Sequence[bytes], reply: Answer) -> Answer:
             return _without_times(reply)
         case b"PTTL" if isinstance(reply, int) and reply > 0:
             return b"ms"
+        case b"EXPIRETIME" | b"PEXPIRETIME" if isinstance(reply, int) and reply > 0:
+            return _deadline(reply if argv[0].upper() == b"EXPIRETIME" else reply // 1000, reply)
         case b"KEYS" if isinstance(reply, list):
             return sorted(reply, key=repr)
         case b"SCAN" if isinstance(reply, list) and isinstance(reply[1], list):
             return [reply[0], sorted(reply[1], key=repr)]
     return reply
+
+
+def _deadline(at_s: int, reply: int) -> Read:
+    """When something ends: one that was set as "from now on" by how far it is, about."""
+    left_s = at_s - time.time()
+    return b"in %d s" % round(left_s, -2) if left_s < FROM_NOW_ON_S_MAX else reply
 
 
 def _is_row(value: Read, length: int) -> bool:

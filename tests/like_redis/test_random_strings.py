@@ -77,6 +77,9 @@ class Strings(RuleBasedStateMachine):
 
     @rule(client=CLIENT, line=LINES)
     def call(self, client: str, line: str) -> None:
+        if line == "DBSIZE" and any(before.endswith("PXAT 1") for before in self._script):
+            # Redis counts a key whose time is over until it happens to come across it.
+            return
         self._script.append(f"{client}: {line}")
         step = Step(f"step {len(self._script)}", line, client, command_words(line))
         ours, theirs = [runner.run(step) for runner in self._runners]
