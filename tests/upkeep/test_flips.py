@@ -126,7 +126,7 @@ async def made_checkpointed(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("stripe", range(STRIPES))
 async def test_every_flip_of_a_checkpoint(tmp_path: Path, stripe: int) -> None:
@@ -143,7 +143,7 @@ def names_of_meta(log: bytes) -> set[int]:
     return places
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("stripe", range(STRIPES))
 def test_every_flip_of_a_stopped_folder(tmp_path: Path, stripe: int) -> None:
@@ -154,7 +154,7 @@ def test_every_flip_of_a_stopped_folder(tmp_path: Path, stripe: int) -> None:
     assert {*found} <= names_of_meta((folder / LOG_FILE).read_bytes())
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("stripe", range(STRIPES))
 async def test_every_flip_of_a_folder_of_this_format(tmp_path: Path, stripe: int) -> None:
@@ -163,7 +163,7 @@ async def test_every_flip_of_a_folder_of_this_format(tmp_path: Path, stripe: int
     assert missed(folder, LOG_FILE, range(stripe, size, STRIPES), stripe) == []
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("stripe", range(STRIPES))
 async def test_every_flip_of_a_wal(tmp_path: Path, stripe: int) -> None:
