@@ -49,6 +49,7 @@ class CatchingUp:
         is_held: Callable[[RegionId], bool],
         answer_ms_max: int,
         stall_ms_max: int,
+        rests: Callable[[], bool] = bool,
     ) -> None:
         """A node that starts.
 
@@ -57,11 +58,13 @@ class CatchingUp:
             is_held: whether a region's effects are held back, because it recovers.
             answer_ms_max: how long it waits for peers to answer; ``OFF``: it is level at once.
             stall_ms_max: how long it waits for the next effect that lacks.
+            rests: whether this region applies nothing for a while, whatever comes.
         """
         self._region = region
         self._peers = frozenset(peers)
         self._vv = vv
         self._is_held = is_held
+        self._rests = rests
         self._answer_ms_max = answer_ms_max
         self._stall_ms_max = stall_ms_max
         self._answers: dict[RegionId, _Answer] = {}
@@ -95,7 +98,7 @@ class CatchingUp:
         self._moved_ms = min(self._moved_ms, now)
         lacked = self.missing
         has_moved = self._lacked is None or lacked < self._lacked
-        if has_moved:
+        if has_moved or self._rests():
             self._moved_ms = now
         changed = lacked != self._lacked
         self._lacked = lacked
@@ -123,7 +126,7 @@ class CatchingUp:
 
     @property
     def _unanswered(self) -> frozenset[RegionId]:
-        return self._peers - self._answers.keys()
+        return self._peers.difference(self._answers)
 
     @property
     def deadline(self) -> Millis | None:

@@ -12,6 +12,9 @@ from crdtstream.region.tick import Tick
 
 LOG_BYTES_DEFAULT: Final = 16 << 20
 INTERVAL_S_DEFAULT: Final = 300
+# A checkpoint is late when the log has grown by so many times what makes one due: that is what a
+# restart would have to read.
+LATE: Final = 2
 
 
 class Checkpointing:
@@ -21,6 +24,7 @@ class Checkpointing:
         log_bytes, interval_s: when one is due; 0: the log's growth, or time, is no reason.
         on_wanted: called when somebody asks for one.
         on_end: called when one was written, or could not be.
+        grown_bytes: by how much the log has grown since the cut of the last one.
         seq: the last record that a verified one covers; 0: there is none.
         written_ms: when it was written, by this region's clock; 0: there is none.
         began_ms: when the one under way began; None: none is.
@@ -28,6 +32,7 @@ class Checkpointing:
         took_ms: how long the last one took.
         count, failures: how many were written, and how many could not be, since the start.
         failure: why the last one was not written; empty if it was.
+        longest_turn_us: the longest that one held the event loop since the start.
         is_supported: somebody writes checkpoints here.
     """
 
@@ -36,6 +41,7 @@ class Checkpointing:
         self.interval_s = INTERVAL_S_DEFAULT
         self.on_wanted: Callable[[], None] = _nobody_asks
         self.on_end: Callable[[], None] = _nobody_asks
+        self.grown_bytes = 0
         self.seq = 0
         self.written_ms = 0
         self.began_ms: Millis | None = None
@@ -44,6 +50,7 @@ class Checkpointing:
         self.count = 0
         self.failures = 0
         self.failure = ""
+        self.longest_turn_us = 0
         self.is_supported = False
         self._tick = tick
         self._started_ms = now
@@ -53,6 +60,27 @@ class Checkpointing:
         """Somebody asks for one.  If one is under way another follows, as it may not have all."""
         self._is_wanted = True
         self.on_wanted()
+
+    def want_an_end(self) -> None:
+        """Somebody waits for what one does; the one under way will do."""
+        if self.began_ms is None and not self._is_wanted:
+            self.want()
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether one is under way or asked for, and the last one did not fail."""
+        is_coming = self._is_wanted or self.began_ms is not None
+        return self.is_supported and is_coming and not self.failure
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a restart would read much more of the log than it should."""
+        return 0 < LATE * self.log_bytes < self.grown_bytes
+
+    @property
+    def holds_links(self) -> bool:
+        """Whether what peers sent waits for the one under way, so that they cannot outrun it."""
+        return self.is_late and self.is_coming
 
     def is_due(self, now: Millis, *, seq: int, grown_bytes: int) -> bool:
         """Whether one is to begin now.

@@ -10,11 +10,13 @@ Messages of channels come from other clients' requests and leave by the same way
 message leaves after the replies that were owed before it, and never between the parts of one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
+from crdtstream.commands.arguments import shown
 from crdtstream.commands.reply import CommandError, Pushes, Reply
+from crdtstream.commands.streams.xadd_run import XaddRun
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.cold import TRIES_MAX, ColdError
 from crdtstream.database.database import WAITING, Database, PostponedError, Waiting
@@ -23,6 +25,8 @@ from crdtstream.region.fetching import Fetching
 from crdtstream.region.ready import Parcel, Receiver
 from crdtstream.region.tick import Tick
 
+# What is run next: a command, or many XADDs at once.
+Request: TypeAlias = list[bytes] | XaddRun
 Encode = Callable[[Reply, int, list[bytes]], None]
 
 # Replies are weighed after so many pieces, or when one is large.
@@ -30,6 +34,7 @@ MEASURE_CHUNKS: Final = 64
 MEASURE_BYTES: Final = 4096
 # A client with more to run than this takes turns with the others.
 TURN_NS: Final = 5_000_000
+BROKEN: Final = "a bug: a command failed, and has changed nothing; the node goes on"
 # Web pages can make a browser send commands; these words are its, no client's (as in Redis).
 FOREIGN_WORDS: Final = frozenset({b"post", b"host:"})
 
@@ -124,13 +129,31 @@ class Client:
         """Nothing of it is run any more."""
         return self._has_ended
 
-    def run(self, requests: Iterator[list[bytes]], now: Millis, *, bytes_max: int) -> Stop:
+    def taking_runs(self, requests: Iterable[Request], now: Millis) -> Iterator[Request]:
+        """The requests for ``run``: runs that may be called as one, of others the commands.
+
+        A command may change that for the rest of its run: by the first XADD the stream is there,
+        and who waited for it is served.
+        """
+        takes = self._database.runs.takes
+        for request in requests:
+            if not isinstance(request, XaddRun) or takes(self.session, now, request):
+                yield request
+                continue
+            for count, argv in enumerate(request.requests(), 1):
+                yield argv
+                if count < len(request) and takes(self.session, now, request):
+                    yield request.behind(count)
+                    break
+
+    def run(self, requests: Iterator[Request], now: Millis, *, bytes_max: int) -> Stop:
         """Run requests until they end, or the client has to wait.
 
         What is left in ``requests`` is to be run later; with POSTPONED or COLD, ``postponed``
         before it.
 
         Args:
+            requests: if there may be runs among them, by ``taking_runs``.
             bytes_max: replies owed, beyond which it stops.
 
         Raises:
@@ -145,7 +168,23 @@ class Client:
         stop = Stop.END
         self._is_running = True
         try:
-            for argv in requests:
+            for request in requests:
+                if isinstance(request, XaddRun):
+                    self.commands += len(request)
+                    chunks.append(self._database.runs.call(session, now, request))
+                    replies += len(request)
+                    if replica.touched:
+                        self._settle(now)
+                    size += sum(map(len, chunks[measured:]))
+                    measured = len(chunks)
+                    if size > room:
+                        stop = Stop.FULL
+                        break
+                    if clock() > turn_ends:
+                        stop = Stop.TURN
+                        break
+                    continue
+                argv = request
                 self.commands += 1
                 try:
                     reply = call(session, now, argv)
@@ -155,6 +194,14 @@ class Client:
                         stop = Stop.COLD
                         break
                     reply = tried
+                except PostponedError:
+                    raise
+                except Exception as bug:
+                    if replica.has_unsettled_changes:
+                        # Half of it is done: nothing of that may be logged, so the node ends.
+                        raise
+                    reply = self._database.refuse_broken(session, argv)
+                    self._tick.notice("error", BROKEN, command=shown(argv[0]), exc_info=bug)
                 if replica.touched:
                     self._settle(now)
                 if self._shown:

@@ -70,14 +70,18 @@ class Opening:
     def is_asking(self) -> bool:
         return self.readiness.is_asking
 
+    @property
+    def is_recovering(self) -> bool:
+        return self.readiness.is_recovering
+
     def note_answer(self, peer: RegionId, answer: Answer) -> None:
         """A peer's answer; see ``Readiness.note_answer``."""
         if self.readiness.note_answer(peer, answer):
             self._ask_again_after_loss(peer)
 
-    def note_own_n(self, peer: RegionId, own_n: int) -> None:
-        """A peer that was not asked says so when it takes this region in."""
-        if self.readiness.note_loss(peer, own_n):
+    def note_standing(self, peer: RegionId, answer: Answer) -> None:
+        """What a peer that was not asked has, as it says when it takes this region in."""
+        if self.readiness.note_loss(peer, answer):
             self._ask_again_after_loss(peer)
 
     def _ask_again_after_loss(self, peer: RegionId) -> None:

@@ -164,8 +164,11 @@ class Region:
         self.memory = MemoryBound()
         self.disk = DiskBound(self.tick)
         self.disk.wants_checkpoint = self.checkpointing.want
+        self.memory.wants_checkpoint = self.checkpointing.want_an_end
+        self.memory.checkpoint_comes = lambda: self.checkpointing.is_coming
         self.room = Room(self.memory, self.disk)
         self.room.on_change = self._refuse_or_take_data
+        self.room.on_go_on = self.tick.open
         self.staleness.on_limit = self._limit_or_not
         self.staleness.on_room = self._try_again
         self.fault: str | None = None
@@ -197,6 +200,7 @@ class Region:
                 lambda: replica.vv,
                 now=now,
                 is_held=peer_runs.is_held,
+                rests=self._holds_links,
                 answer_ms_max=self.limits.catch_up_answer_ms_max,
                 stall_ms_max=self.limits.catch_up_stall_ms_max,
             ),
@@ -223,6 +227,8 @@ class Region:
             limits=self.limits,
             learn=self.learn,
             arrived=self._note_arrived,
+            is_awaited=self._is_awaited,
+            holds_links=self._holds_links,
             is_held=self._is_held,
         )
         self.links = Links(own, addresses, now=now, uniform=uniform, clock=clock)
@@ -331,18 +337,24 @@ class Region:
     # --- Peers --------------------------------------------------------------------------------
 
     def learn(
-        self, region: RegionId, durable_vv: VersionVector, *, by: RegionId | None = None
+        self,
+        region: RegionId,
+        durable_vv: VersionVector,
+        *,
+        by: RegionId | None = None,
+        regains: bool = False,
     ) -> None:
         """A region's durable version vector, from its ack or heartbeat or by gossip.
 
         Args:
             by: who says so; None: the region itself.
+            regains: the region says that it recovers.
         """
         if by in (None, region):
             self.retention.note_durable(region, durable_vv)
         else:
             self.retention.note_told(region, durable_vv)
-        if self.knowledge.learn(region, durable_vv):
+        if self.knowledge.learn(region, durable_vv, regains=regains):
             self._forget_stable()
             self._settle_acks(self.replica.now)
             self.tick.open()
@@ -357,7 +369,9 @@ class Region:
     def apply_arrivals(self, now: Millis) -> None:
         """Apply what peers sent, for a few milliseconds; ``Ready.applies`` says if there is more.
 
-        It rests while the disk refuses or cannot keep up: what is applied must be logged.
+        It rests while the disk refuses or cannot keep up: what is applied must be logged; and while
+        memory is full and being freed, or a checkpoint is late.  Links read nothing more
+        meanwhile.
         """
         if not self._may_apply():
             return
@@ -368,11 +382,24 @@ class Region:
         self.tick.open()
 
     def _may_apply(self) -> bool:
-        return self.links.may_apply and self.fault is None and not self.outstanding.is_congested
+        return (
+            self.links.may_apply
+            and self.fault is None
+            and not self.outstanding.is_congested
+            and not self._holds_links()
+        )
+
+    def _holds_links(self) -> bool:
+        """Whether what peers sent waits for a checkpoint, or for what leaves memory."""
+        return self.memory.holds_links or self.checkpointing.holds_links
 
     def _forget_stable(self) -> None:
-        """Drop what is kept only for effects that can no longer arrive."""
-        if self.replica.kept_until_stable:
+        """Drop what is kept only for effects that can no longer arrive.
+
+        While this region recovers, effects of its own that it lost can: they are concurrent to
+        whatever it has heard since.
+        """
+        if self.replica.kept_until_stable and not self.opening.is_recovering:
             self.replica.forget_stable(self.knowledge.stable(self.outstanding.durable_vv))
 
     # --- Entries that are on disk -------------------------------------------------------------
@@ -423,6 +450,10 @@ class Region:
         self.links.may_apply = True
         self.replica.expiry_is_held = False
 
+    def _is_awaited(self) -> bool:
+        """Whether somebody waits to hear what peers have: WAIT, or a bound on what lags."""
+        return self.database.is_awaiting_peers or self.database.limit is not None
+
     def _is_held(self, batch: EffectBatch, now: Millis) -> bool:
         """Whether a batch has to wait for entries that are on disk."""
         images = self.replica.needs_of(batch)
@@ -463,7 +494,7 @@ class Region:
         """As ``note_durable``, and links are told of it."""
         self.note_durable(mark, now)
         self.opening.note_logged()
-        self.links.wake_serves()
+        self.links.wake_serves_with_news()
 
     def note_beginning(self, first_seq: int, begins: VersionVector) -> None:
         """The log begins there: it was opened, or cutting it came to an end."""
@@ -520,6 +551,8 @@ class Region:
     def note_folder(self, change: FolderChange) -> None:
         """The folder says it, durably."""
         self.opening.note_folder(change)
+        # It may have recovered.
+        self._forget_stable()
         self.tick.open()
 
     # --- Time ---------------------------------------------------------------------------------
@@ -561,6 +594,7 @@ class Region:
         if records:
             self.staleness.lag.note_issued(now)
         self.staleness.look(now)
+        self.links.look_for_waiters()
         parcels, woken, links, notices = self.tick.close()
         told, self._told = self._told, []
         if records:

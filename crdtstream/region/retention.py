@@ -12,6 +12,10 @@ A member that stays *away* is waited for only so far: until the log has grown by
 From then on the log is cut without regard to it, and when it comes back it needs a *bootstrap*
 (``rules`` 17).
 
+Since when a member is away outlives this region's process (``absences``): a node that restarts
+each hour does not keep its log for ever.  But while the node was down the member may have come
+back, so it is given a moment to open its link before time is a reason to give it up.
+
 Away is who has no link to this region, and who has one but has made nothing durable for
 ``STALLED_MS`` though it lacks something: a member whose disk is full must not fill this one's.  A
 member that is behind and comes on is never given up.
@@ -125,6 +129,7 @@ class Retention:
         self.covered_seq = 0
         self.cutting_seq = 0
         self.log_bytes = 0
+        self._started_ms = now
         self._members = {member: _Member(now) for member in sorted(set(members))}
         self.held: Mapping[RegionId, Held] = {
             member: Held(Keeping.AWAY, now, 0) for member in self._members
@@ -134,6 +139,28 @@ class Retention:
     def backlog_bytes(self) -> int:
         """How much of the log is kept for members, at the last look."""
         return max((one.bytes for one in self.held.values() if one.holds), default=0)
+
+    @property
+    def absences(self) -> dict[RegionId, Millis]:
+        """Since when members are away for which the log is kept, or was until they were given up.
+
+        Given back to ``note_absences`` when this region starts again.
+        """
+        return {
+            number: one.since_ms
+            for number, one in self.held.items()
+            if one.keeping in (Keeping.AWAY, Keeping.GIVEN_UP)
+        }
+
+    def note_absences(self, since: Mapping[RegionId, int]) -> None:
+        """Members were away before this region started; who is no member any more is passed over.
+
+        To be called before the first look.
+        """
+        for number, since_ms in since.items():
+            member = self._members.get(number)
+            if member is not None:
+                member.since_ms = Millis(since_ms)
 
     # --- What members are known to have -------------------------------------------------------
 
@@ -227,6 +254,9 @@ class Retention:
         away_ms = now - member.since_ms
         if member.is_linked and away_ms < STALLED_MS:
             return Keeping.KEPT
-        if lack.bytes <= self.backlog_bytes_max and away_ms <= self.backlog_ttl_s * 1000:
+        ttl_ms = self.backlog_ttl_s * 1000
+        # Who was away before this region started had no chance yet to say that it is back.
+        is_in_time = away_ms <= ttl_ms or now - self._started_ms <= min(ttl_ms, STALLED_MS)
+        if lack.bytes <= self.backlog_bytes_max and is_in_time:
             return Keeping.AWAY
         return Keeping.GIVEN_UP

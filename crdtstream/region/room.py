@@ -1,8 +1,9 @@
 """What a region may take of memory and disk, and what happens at these bounds; without any IO.
 
     maxmemory   cold data leave first; when no more can leave, commands that add data are refused
-                with Redis's OOM error.  What other regions did is applied all the same: to refuse
-                it would only take it from memory here into memory, or the log, there.
+                with Redis's OOM error.  What other regions did waits while memory is being freed,
+                so that links cannot outrun it, and is applied all the same when nothing is: to
+                refuse it would only take it from memory here into memory, or the log, there.
     maxdisk     a checkpoint is asked for, which lets the log be cut; while the folder is larger
                 nevertheless, commands that add data are refused
 
@@ -20,14 +21,19 @@ from crdtstream.region.tick import Tick
 
 # Redis's own words.
 OOM: Final = "OOM command not allowed when used memory > 'maxmemory'."
-# Of ``maxmemory``: data begin to leave at 31/32 of it, until 15/16 of it are taken.
+# Of ``maxmemory``: data begin to leave at 31/32 of it, until 15/16 of it are taken.  While they do,
+# a turn of the event loop at a time, writers may get 1/32 ahead of that.
 LEAVE_FROM: Final = (31, 32)
 LEAVE_TO: Final = (15, 16)
+FULL_FROM: Final = (33, 32)
+# What a checkpoint must let leave at the least, so that it is asked for at the bound.
+WORTH_A_CHECKPOINT: Final = (1, 32)
 BOUND_BYTES_MAX: Final = 1 << 60
 # What is told apart: the process before it read its log, macro nodes, what else keys take, records
-# that are kept in memory, batches that wait to be applied, and clients' requests and replies.
+# that are kept in memory, batches that wait to be applied, clients' requests and replies, and what
+# else the system counts: memory that the allocator cannot give back, the store's buffers.
 NOTHING: Final[Mapping[str, int]] = MappingProxyType(
-    dict.fromkeys(("base", "nodes", "keys", "log", "inbox", "clients"), 0)
+    dict.fromkeys(("base", "nodes", "keys", "log", "inbox", "clients", "overhead"), 0)
 )
 
 
@@ -60,6 +66,9 @@ class MemoryBound:
         has_more: whether another turn could have more leave.
         is_leaving: more is to leave, and can: look again soon.
         is_full: commands that add data are refused.
+        holds_links: it is full, and what peers sent waits for what is about to leave.
+        wants_checkpoint: called at the bound when nothing can leave before it is on disk.
+        checkpoint_comes: whether a checkpoint is under way, or about to be, and not known to fail.
     """
 
     def __init__(self) -> None:
@@ -71,17 +80,25 @@ class MemoryBound:
         self.has_more: Callable[[], bool] = bool
         self.is_leaving = False
         self.is_full = False
+        self.holds_links = False
+        self.wants_checkpoint: Callable[[], None] = _nobody_writes
+        self.checkpoint_comes: Callable[[], bool] = bool
 
     @property
     def used(self) -> int:
         """What the process takes, by the last account."""
         return self.account.total
 
+    @property
+    def is_scarce(self) -> bool:
+        """Whether data have to leave, or will soon: a checkpoint under way should hurry."""
+        return bool(self.maxmemory) and self.used > _part(self.maxmemory, LEAVE_TO)
+
     def look(self, account: Account) -> None:
         """A new account: have data leave if it is time to."""
         self.account = account
         if not self.maxmemory:
-            self.is_leaving = self.is_full = False
+            self.is_leaving = self.is_full = self.holds_links = False
             return
         used, goal = account.total, _part(self.maxmemory, LEAVE_TO)
         # What began to leave goes on down to the goal.
@@ -91,7 +108,17 @@ class MemoryBound:
         # The next account says what it came to.
         used -= freed
         self.is_leaving = used > goal and self.has_more()
-        self.is_full = used > self.maxmemory and not self.is_leaving
+        full_at = _part(self.maxmemory, FULL_FROM) if self.is_leaving else self.maxmemory
+        self.is_full = used > full_at
+        worth = _part(self.maxmemory, WORTH_A_CHECKPOINT)
+        is_worth_it = account.may_leave >= worth > 0
+        # Asked before one is wanted: a checkpoint that let nothing leave is followed by a moment
+        # in which links go on, so that they wait for each one, and never for good.
+        self.holds_links = self.is_full and (
+            self.is_leaving or (is_worth_it and self.checkpoint_comes())
+        )
+        if self.is_full and not self.is_leaving and is_worth_it:
+            self.wants_checkpoint()
 
     def needs(self) -> int:
         """The least ``maxmemory`` that would not refuse everything from now on."""
@@ -165,12 +192,14 @@ class Room:
 
     Attributes:
         on_change: called when that changes.
+        on_go_on: called when what peers sent need not wait for memory any more.
     """
 
     def __init__(self, memory: MemoryBound, disk: DiskBound) -> None:
         self.memory = memory
         self.disk = disk
         self.on_change: Callable[[], None] = _nobody_writes
+        self.on_go_on: Callable[[], None] = _nobody_writes
 
     @property
     def is_full(self) -> bool:
@@ -178,13 +207,15 @@ class Room:
 
     def look(self, *, account: Account | None = None, disk_bytes: int | None = None) -> None:
         """Take what was measured."""
-        was_full = self.is_full
+        was_full, held_links = self.is_full, self.memory.holds_links
         if account is not None:
             self.memory.look(account)
         if disk_bytes is not None:
             self.disk.look(disk_bytes)
         if self.is_full is not was_full:
             self.on_change()
+        if held_links and not self.memory.holds_links:
+            self.on_go_on()
 
     def tune(self, *, maxmemory: int | None = None, maxdisk: int | None = None) -> None:
         """Set a bound."""

@@ -3,14 +3,13 @@
 Batches travel as the bytes that their origin made and the log holds.  Several of them share one
 Zstandard frame; the frame names its content size, which is checked before anything is unpacked.
 
-What a peer sent is checked here, before the core sees it: the numbers by the codec, the fields by
-hiredis, because the core hands them out to clients as they are.
+What a peer sent is checked here, before the core sees it: the numbers by the codec, the fields as
+``appends.py`` has it, because the core hands them out to clients as they are.
 """
 
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-import hiredis
 import zstandard
 from google.protobuf.message import DecodeError
 
@@ -36,12 +35,11 @@ from crdtstream.region.links.messages import (
 )
 from crdtstream.region.links.publications import PUBLICATION_BYTES_MAX, Publication
 from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.replication.appends import wrong_append
 from crdtstream.v1 import replication_pb2 as pb
 
 # The level with the best speed for its size on entries of 50 to 500 bytes; see benchmarks.
 ZSTD_LEVEL: Final = 1
-# So much of a batch the parser gets at a time.
-FEED_BYTES: Final = 16 << 10
 # What a peer's clock may show at most, in ms: it is sent back with the time that passed since.
 STAMP_MS_MAX: Final = 1 << 60
 
@@ -93,7 +91,7 @@ def checked_batch(region: RegionId, encoded: bytes) -> EffectBatch:
         batch = decode_batch(encoded)
     except BatchError as error:
         raise PeerError(region, f"batch of {len(encoded)} bytes: {error}") from error
-    wrong = _wrong_append(batch)
+    wrong = wrong_append(batch.appends.lengths, batch.appends.fields)
     if wrong is not None:
         raise PeerError(
             region,
@@ -103,50 +101,12 @@ def checked_batch(region: RegionId, encoded: bytes) -> EffectBatch:
     return batch
 
 
-def _wrong_append(batch: EffectBatch) -> int | None:
-    """Index of the first append whose bytes are not just what XADD makes; None if all are.
-
-    Parsing and packing again, both in C, must give the same bytes: that leaves no room for other
-    types, other ways to write a length, or anything between two appends.
-
-    Cost: O(bytes).  The parser moves what it has not parsed yet to the front of its buffer again
-    and again, so it is fed a little at a time.
-    """
-    lengths, fields = batch.appends.lengths, batch.appends.fields
-    reader = hiredis.Reader()
-    start = fed = 0
-    for index, length in enumerate(lengths):
-        if fed == start:
-            fed = _slice_end(lengths, index, start)
-            reader.feed(fields, start, fed - start)
-        try:
-            parsed = reader.gets()
-            if type(parsed) is not list or not parsed or len(parsed) % 2:
-                return index
-            packed = hiredis.pack_command(tuple(parsed))
-        # MemoryError: a header that claims more elements than there can be.
-        except (hiredis.HiredisError, TypeError, MemoryError):
-            return index
-        if packed != fields[start : start + length]:
-            return index
-        start += length
-    return None
-
-
-def _slice_end(lengths: Sequence[int], index: int, start: int) -> int:
-    """Where about FEED_BYTES of whole appends end, the first of them ``index`` at ``start``."""
-    end = start
-    while index < len(lengths) and end - start < FEED_BYTES:
-        end += lengths[index]
-        index += 1
-    return end
-
-
 def encode_standing(standing: Standing) -> pb.Standing:
     return pb.Standing(
         database_uid=standing.database.uid,
         declared=standing.database.declared,
         recovering=standing.recovering,
+        regains=standing.regains,
     )
 
 
@@ -159,7 +119,8 @@ def decode_standing(region: RegionId, message: pb.Standing) -> Standing:
     uid = DatabaseUid(message.database_uid)
     if uid and len(uid) != UID_BYTES:
         raise PeerError(region, f"standing.database_uid: {len(uid)} bytes instead of {UID_BYTES}")
-    return Standing(DatabaseIdentity(uid, message.declared), message.recovering)
+    database = DatabaseIdentity(uid, message.declared)
+    return Standing(database, message.recovering, message.regains)
 
 
 def encode_progress(progress: Progress) -> pb.Progress:
@@ -175,6 +136,7 @@ def encode_progress(progress: Progress) -> pb.Progress:
         taken_publication_bytes=progress.taken_publication_bytes,
         stamp_ms=progress.stamp_ms,
         echo_ms=progress.echo_ms,
+        acks_awaited=progress.acks_awaited,
     )
 
 
@@ -196,6 +158,7 @@ def decode_progress(region: RegionId, message: pb.Progress) -> Progress:
         taken_publication_bytes=message.taken_publication_bytes,
         stamp_ms=_checked_stamp(region, "stamp_ms", message.stamp_ms),
         echo_ms=_checked_stamp(region, "echo_ms", message.echo_ms),
+        acks_awaited=message.acks_awaited,
     )
 
 
@@ -350,7 +313,6 @@ def encode_response(message: ToPuller, packer: BatchPacker) -> pb.SyncResponse:
                     run_id=message.run_id,
                     standing=encode_standing(message.standing),
                     own_n=message.own_n,
-                    told_vv=encode_vv(message.told_vv),
                     log_begins=encode_vv(message.begins),
                 )
             )
@@ -382,7 +344,6 @@ def decode_response(
                 vv=checked_vv(region, welcome.vv),
                 standing=decode_standing(region, welcome.standing),
                 own_n=welcome.own_n,
-                told_vv=checked_vv(region, welcome.told_vv),
                 begins=checked_vv(region, welcome.log_begins),
                 protocol=welcome.protocol,
             )

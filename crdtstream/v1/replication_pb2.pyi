@@ -47,24 +47,25 @@ class Open(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., origins: _Optional[_Iterable[int]] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
 
 class Standing(_message.Message):
-    __slots__ = ("database_uid", "declared", "recovering")
+    __slots__ = ("database_uid", "declared", "recovering", "regains")
     DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
     DECLARED_FIELD_NUMBER: _ClassVar[int]
     RECOVERING_FIELD_NUMBER: _ClassVar[int]
+    REGAINS_FIELD_NUMBER: _ClassVar[int]
     database_uid: bytes
     declared: bool
     recovering: bool
-    def __init__(self, database_uid: _Optional[bytes] = ..., declared: _Optional[bool] = ..., recovering: _Optional[bool] = ...) -> None: ...
+    regains: bool
+    def __init__(self, database_uid: _Optional[bytes] = ..., declared: _Optional[bool] = ..., recovering: _Optional[bool] = ..., regains: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "region", "vv", "run_id", "standing", "own_n", "told_vv", "log_begins")
+    __slots__ = ("protocol", "region", "vv", "run_id", "standing", "own_n", "log_begins")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     VV_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
     OWN_N_FIELD_NUMBER: _ClassVar[int]
-    TOLD_VV_FIELD_NUMBER: _ClassVar[int]
     LOG_BEGINS_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     region: int
@@ -72,12 +73,11 @@ class Welcome(_message.Message):
     run_id: int
     standing: Standing
     own_n: int
-    told_vv: _effects_pb2.VersionVector
     log_begins: _effects_pb2.VersionVector
-    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., told_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., log_begins: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., log_begins: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing", "stamp_ms", "echo_ms")
+    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing", "stamp_ms", "echo_ms", "acks_awaited")
     DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,7 @@ class Progress(_message.Message):
     STANDING_FIELD_NUMBER: _ClassVar[int]
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     ECHO_MS_FIELD_NUMBER: _ClassVar[int]
+    ACKS_AWAITED_FIELD_NUMBER: _ClassVar[int]
     durable_vv: _effects_pb2.VersionVector
     now_ms: int
     others: _containers.RepeatedCompositeFieldContainer[RegionProgress]
@@ -94,7 +95,8 @@ class Progress(_message.Message):
     standing: Standing
     stamp_ms: int
     echo_ms: int
-    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., stamp_ms: _Optional[int] = ..., echo_ms: _Optional[int] = ...) -> None: ...
+    acks_awaited: bool
+    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., stamp_ms: _Optional[int] = ..., echo_ms: _Optional[int] = ..., acks_awaited: _Optional[bool] = ...) -> None: ...
 
 class RegionProgress(_message.Message):
     __slots__ = ("region", "durable_vv")

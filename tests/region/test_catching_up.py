@@ -16,6 +16,7 @@ class Starting:
     def __init__(self, answer_ms_max: int = ANSWER_MS) -> None:
         self.vv: MutableVersionVector = {R1: 1}
         self.held: set[RegionId] = set()
+        self.rests = False
         self.one = CatchingUp(
             R1,
             [R2, R3],
@@ -24,6 +25,7 @@ class Starting:
             is_held=self.held.__contains__,
             answer_ms_max=answer_ms_max,
             stall_ms_max=STALL_MS,
+            rests=lambda: self.rests,
         )
 
     def look(self, now: int) -> str | None:
@@ -100,6 +102,17 @@ def test_it_gives_up_when_nothing_has_come_for_long() -> None:
     assert starting.look(5_000 + STALL_MS - 1) is not None
     assert starting.look(5_000 + STALL_MS) is None
     assert starting.one.gave_up
+
+
+def test_the_time_in_which_this_region_applies_nothing_does_not_count() -> None:
+    starting = Starting()
+    starting.one.note_answer(R2, 7, {R2: 5})
+    starting.look(100)
+    starting.rests = True
+    assert starting.look(100 + STALL_MS) is not None
+    starting.rests = False
+    assert starting.look(100 + 2 * STALL_MS - 1) is not None
+    assert starting.look(100 + 2 * STALL_MS) is None
 
 
 def test_a_clock_that_is_set_back_makes_it_wait_no_longer() -> None:

@@ -23,10 +23,15 @@ R1 = RegionId(1)
 
 
 class GatedLog(MemoryLog):
-    """A log whose commits wait until they are let through, or fail."""
+    """A log whose commits wait until they are let through, or fail.
 
-    def __init__(self) -> None:
+    Attributes:
+        at_once: whether it commits at once what need not wait.
+    """
+
+    def __init__(self, *, at_once: bool) -> None:
         super().__init__()
+        self.at_once = at_once
         self.gate = asyncio.Event()
         self.gate.set()
         self.failure: str | None = None
@@ -36,12 +41,21 @@ class GatedLog(MemoryLog):
         # What was asked of it, in order: commits, syncs, and what appendfsync became.
         self.asked: list[str] = []
 
+    def append_at_once(self, records: Sequence[Record]) -> bool:
+        if not self.at_once or not self.gate.is_set():
+            return False
+        self.attempts.append(list(records))
+        return super().append_at_once(records)
+
     async def append(self, records: Sequence[Record]) -> None:
         self.attempts.append(list(records))
         await self.gate.wait()
+        await super().append(records)
+
+    def _put(self, records: Sequence[Record]) -> None:
         if self.failure is not None:
             raise StoreError(self.failure)
-        await super().append(records)
+        super()._put(records)
         self.commits.append(list(records))
         self.asked.append("commit")
 
@@ -58,8 +72,14 @@ class GatedLog(MemoryLog):
 class Region1:
     """Region 1's engine over a gated log, with a client."""
 
-    def __init__(self, fsync: Fsync = Fsync.ALWAYS, records: Sequence[Record] = ()) -> None:
-        self.log = GatedLog()
+    def __init__(
+        self,
+        fsync: Fsync = Fsync.ALWAYS,
+        records: Sequence[Record] = (),
+        *,
+        at_once: bool = True,
+    ) -> None:
+        self.log = GatedLog(at_once=at_once)
         self.clock = 1000
         self.region = make_region(log=records)
         self.engine = Engine(self.region, self.log, fsync=fsync, now=self.now)
@@ -101,9 +121,9 @@ async def running(region: Region1) -> AsyncIterator[Region1]:
         region.engine.stop()
 
 
-@pytest.fixture
-async def region() -> AsyncIterator[Region1]:
-    async with running(Region1()) as region:
+@pytest.fixture(params=["at once", "by the committer"])
+async def region(request: pytest.FixtureRequest) -> AsyncIterator[Region1]:
+    async with running(Region1(at_once=request.param == "at once")) as region:
         yield region
 
 
@@ -169,6 +189,21 @@ async def test_a_failed_commit_is_repeated_with_the_same_content(region: Region1
     region.write("b")
     await ticks(10)
     assert region.certainties == [False, True]
+    assert [record.first_n for commit in region.log.commits for record in commit] == [1, 2]
+
+
+async def test_ticks_during_a_failed_commit_are_logged_behind_it(region: Region1) -> None:
+    """What a tick leaves while the committer holds a refused commit is not committed past it."""
+    region.log.failure = "disk full"
+    region.write("first")
+    await ticks()
+    region.log.failure = None
+    # Clients' writes are refused by now; what comes otherwise is logged all the same.
+    region.region.replica.append(b"s", make_id(2_000, 0), encode_fields([b"f", b"v"]))
+    region.region.tick.open()
+    await ticks()
+    while region.durable_vv != {R1: 2}:
+        await asyncio.sleep(0.01)
     assert [record.first_n for commit in region.log.commits for record in commit] == [1, 2]
 
 
@@ -256,6 +291,7 @@ async def test_a_program_that_asks_while_the_disk_refuses_hears_so(region: Regio
         await region.engine.change(append)
 
 
+@pytest.mark.pure
 async def test_a_bug_in_a_tick_stops_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     region = Region1()
 
@@ -287,6 +323,7 @@ async def test_stopping_commits_what_is_queued() -> None:
     assert region.certainties == [True, True]
 
 
+@pytest.mark.pure
 async def test_a_bug_in_applying_a_batch_stops_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     region = Region1()
     await region.engine.begin()
@@ -302,6 +339,7 @@ async def test_a_bug_in_applying_a_batch_stops_the_engine(monkeypatch: pytest.Mo
     assert group.group_contains(RuntimeError, match="a bug")
 
 
+@pytest.mark.pure
 async def test_a_bug_in_what_the_clock_brings_stops_the_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -366,3 +404,26 @@ async def test_a_disk_that_cannot_sync_leaves_appendfsync_as_it_was() -> None:
         assert region.engine.fsync is Fsync.EVERYSEC
         assert region.fault == "no sync"
         assert "always" not in region.log.asked
+
+
+class Pipelining(Told):
+    """A client that has a write behind what blocks it, and goes on when it is woken."""
+
+    def resume(self) -> None:
+        super().resume()
+        if not self.client.is_blocked:
+            words = [b"XADD", b"behind", b"*", b"f", b"v"]
+            self.client.run(iter([words]), Millis(1000), bytes_max=1 << 20)
+
+
+async def test_a_tick_ended_for_a_checkpoint_leaves_nothing_open() -> None:
+    one = Region1()
+    await one.engine.begin()
+    blocked = Pipelining(one.region)
+    words = [b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$"]
+    blocked.client.run(iter([words]), one.now(), bytes_max=1 << 20)
+    one.engine.end_tick()
+    one.call("XADD", "s", "*", "f", "v")
+    one.engine.end_tick()
+    assert one.region.replica.stream(b"behind") is not None
+    one.region.replica.cut()

@@ -1,5 +1,7 @@
 """What a pulling link does: which action comes when, without any IO."""
 
+from dataclasses import replace
+
 import pytest
 
 from crdtstream.core.effects import EffectBatch
@@ -10,10 +12,10 @@ from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
 from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.acks import ACK_BYTES_MAX, ACK_SECONDS_AWAITED, ACK_SECONDS_MIN
 from crdtstream.region.links.link import Failed, LinkState, Refused
 from crdtstream.region.links.messages import Open, Progress, Received, Standing, Welcome
 from crdtstream.region.links.pull import (
-    ACK_SECONDS_MIN,
     WATCH_SECONDS,
     Connect,
     HangUp,
@@ -28,7 +30,7 @@ from tests.harness.driven import UID, Driven, make_region
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOW = Millis(1000)
-STANDING = Standing(DatabaseIdentity(UID), recovering=False)
+STANDING = Standing(DatabaseIdentity(UID), recovering=False, regains=False)
 LIMITS = RegionLimits(
     heartbeat_interval_ms=250,
     link_silence_ms_max=3_000,
@@ -69,7 +71,7 @@ class Puller:
         return actions
 
     def welcome(self, **vv: int) -> None:
-        self.receive(Welcome(R2, 7, counts(vv), STANDING, own_n=0, told_vv={}))
+        self.receive(Welcome(R2, 7, counts(vv), STANDING, own_n=0))
 
     def heartbeat(self, **vv: int) -> None:
         self.receive(Progress(counts(vv), self.driven.now, STANDING))
@@ -180,20 +182,73 @@ def test_it_acknowledges_soon_after_something_is_durable_and_now_and_then() -> N
     puller = Puller()
     puller.live()
     puller.acks()
-    puller.at = 1.0
-    puller.receive(Received(batches(1)))
+    puller.at = 0.1
+    first, second = batches(2)
+    puller.receive(Received([first]))
     puller.apply()
-    (ack,) = puller.acks()
-    assert (ack.durable_vv, ack.taken_bytes > 0) == ({}, True)
-    assert puller.acks() == [], "they are gathered"
+    assert puller.acks() == [], "nothing is durable yet"
     puller.driven.commit()
+    (ack,) = puller.acks()
+    assert (ack.durable_vv, ack.taken_bytes) == ({R2: 1}, len(first[1]))
+    puller.receive(Received([second]))
+    puller.apply()
+    puller.driven.commit()
+    assert puller.acks() == [], "they are gathered"
     puller.at += ACK_SECONDS_MIN
     (ack,) = puller.acks()
-    assert ack.durable_vv == {R2: 1}
+    assert ack.durable_vv == {R2: 2}
     sleep = puller.next()
     assert sleep == Sleep(puller.at + WATCH_SECONDS)
     puller.at += 0.25
     assert len(puller.acks()) == 1
+
+
+@pytest.mark.parametrize(("awaited", "count"), [(True, 3), (False, 0)])
+def test_acks_are_gathered_where_nobody_waits_for_them(awaited: bool, count: int) -> None:
+    puller = Puller()
+    puller.live()
+    puller.acks()
+    puller.receive(replace(Progress({}, puller.driven.now, STANDING), acks_awaited=awaited))
+    acks = []
+    for batch in batches(3):
+        puller.at += ACK_SECONDS_AWAITED
+        puller.receive(Received([batch]))
+        puller.apply()
+        puller.driven.commit()
+        acks += puller.acks()
+    assert len(acks) == count
+
+
+def test_an_ack_waits_for_nothing_once_the_window_has_come_far() -> None:
+    puller = Puller()
+    puller.live()
+    puller.acks()
+    (smallest,) = batches(1)
+    taken_bytes = 0
+    for batch, encoded in batches(ACK_BYTES_MAX // len(smallest[1]) + 1):
+        assert puller.acks() == []
+        puller.receive(Received([(batch, encoded)]))
+        puller.apply()
+        taken_bytes += len(encoded)
+        if taken_bytes >= ACK_BYTES_MAX:
+            break
+    (ack,) = puller.acks()
+    assert ack.taken_bytes == taken_bytes >= ACK_BYTES_MAX
+
+
+def test_it_reads_nothing_more_while_nothing_is_applied() -> None:
+    puller = Puller()
+    puller.live()
+    region = puller.driven.region
+    region.memory.holds_links = True
+    puller.receive(Received(batches(1)))
+    assert not puller.may_read(), "the inbox takes memory too"
+    puller.apply()
+    assert not puller.may_read()
+    region.memory.holds_links = False
+    puller.apply()
+    assert puller.may_read()
+    assert region.replica.vv[R2] == 1
 
 
 def test_a_full_inbox_stops_the_reading_and_moves_no_window() -> None:
@@ -277,15 +332,15 @@ def test_a_region_that_recovers_asks_and_the_welcome_is_the_answer() -> None:
     assert isinstance(send, Send)
     assert isinstance(send.message, Open)
     assert send.message.standing.recovering
-    puller.receive(Welcome(R2, 7, {R1: 2}, STANDING, own_n=2, told_vv={}))
+    puller.receive(Welcome(R2, 7, {R1: 2}, STANDING, own_n=2))
     assert "waits for region 3" in str(puller.driven.region.refuses_writes)
 
 
 def test_a_peer_of_another_database_is_refused() -> None:
     puller = Puller()
     puller.drain()
-    other = Standing(DatabaseIdentity(DatabaseUid(b"\xff" * 16)), recovering=False)
-    puller.receive(Welcome(R2, 7, {}, other, own_n=0, told_vv={}))
+    other = Standing(DatabaseIdentity(DatabaseUid(b"\xff" * 16)), recovering=False, regains=False)
+    puller.receive(Welcome(R2, 7, {}, other, own_n=0))
     assert puller.next() == HangUp()
     assert puller.pull.link.state is LinkState.REFUSED
 
@@ -299,21 +354,21 @@ def test_a_link_that_begins_again_tells_of_what_its_peer_lost() -> None:
     driven.end_tick()
     driven.commit()
     puller.drain()
-    puller.receive(Welcome(R2, 7, {RegionId(1): 2}, STANDING, own_n=2, told_vv={}))
+    puller.receive(Welcome(R2, 7, {RegionId(1): 2}, STANDING, own_n=2))
     puller.heartbeat(r1=2)
     assert driven.region.staleness.lag.known_n == 2
     puller.pull.lost(Failed("reset"), driven.now)
     puller.drain()
     puller.at += 60
     puller.drain()
-    puller.receive(Welcome(R2, 8, {RegionId(1): 1}, STANDING, own_n=1, told_vv={}))
+    puller.receive(Welcome(R2, 8, {RegionId(1): 1}, STANDING, own_n=1))
     assert driven.region.staleness.lag.known_n == 1
 
 
 def test_a_peer_of_another_number_is_refused() -> None:
     puller = Puller()
     puller.drain()
-    puller.receive(Welcome(R3, 7, {}, STANDING, own_n=0, told_vv={}))
+    puller.receive(Welcome(R3, 7, {}, STANDING, own_n=0))
     assert puller.pull.link.state is LinkState.REFUSED
     assert "is region 3, not region 2" in puller.pull.link.error
 
@@ -321,11 +376,11 @@ def test_a_peer_of_another_number_is_refused() -> None:
 def test_effects_of_a_peer_that_recovers_are_not_asked_for() -> None:
     puller = Puller()
     puller.drain()
-    recovering = Standing(DatabaseIdentity(NO_UID), recovering=True)
-    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0, told_vv={}))
+    recovering = Standing(DatabaseIdentity(NO_UID), recovering=True, regains=True)
+    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0))
     assert [type(action) for action in puller.drain()] == [HangUp, Connect, Send]
     assert puller.pull.origins == frozenset()
-    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0, told_vv={}))
+    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0))
     puller.heartbeat()
     assert [type(action) for action in puller.drain()] == [HangUp, Connect, Send]
     assert puller.pull.origins == {R2}

@@ -115,13 +115,22 @@ def test_it_asks_until_all_have_answered_and_recovers_until_nothing_lacks() -> N
     assert (region.is_asking, region.is_recovering) == (False, False)
 
 
-def test_what_it_had_told_to_have_must_be_here_again() -> None:
-    """Others may have dropped tombstones because this region had said that it has a destroy."""
+def test_what_its_peers_have_must_be_here() -> None:
+    """They may have dropped tombstones because this region had said that it has a destroy."""
     region = readiness()
-    region.note_answer(R2, Answer(own_n=5, vv={R2: 8, R3: 4}, told_vv={R1: 9, R2: 7, R3: 9}))
+    region.note_answer(R2, Answer(own_n=5, vv={R1: 9, R2: 7, R3: 4}))
     region.note_answer(R3, Answer(own_n=5, vv={R3: 6}))
-    assert "catches up" in str(settle(region, {R1: 5, R2: 6, R3: 6}))
-    # Its own 9 and region 3's 9 are nowhere any more.
+    assert "lacks 2 effects that its peers have" in str(settle(region, {R1: 5, R2: 6, R3: 5}))
+    # Of its own effects they have applied 5, whatever their logs hold of an earlier run.
+    assert settle(region, {R1: 5, R2: 7, R3: 6}) is None
+
+
+def test_what_a_peer_lost_after_its_answer_is_not_waited_for() -> None:
+    region = readiness()
+    region.note_answer(R2, Answer(own_n=5, vv={R2: 8}))
+    region.note_answer(R3, Answer(own_n=5, vv={R3: 6}))
+    assert not region.note_loss(R2, Answer(own_n=5, vv={R2: 7}))
+    assert settle(region, {R1: 5, R2: 6, R3: 6}) is not None
     assert settle(region, {R1: 5, R2: 7, R3: 6}) is None
 
 

@@ -249,3 +249,39 @@ def test_a_clock_set_back_makes_nobody_stay_away_for_longer(back_ms: int) -> Non
     _, held = looked(retention, lack, now=start - back_ms + 61_000)
     assert held.keeping is Keeping.GIVEN_UP
     assert covers(retention.durable_vvs[R2], {R1: 40})
+
+
+def restarted(before: Retention, *, now: int) -> Retention:
+    retention = Retention([R2], now=Millis(now))
+    retention.backlog_bytes_max, retention.backlog_ttl_s = 500, before.backlog_ttl_s
+    retention.note_covered(100)
+    retention.note_absences(before.absences)
+    return retention
+
+
+def test_a_restart_does_not_prolong_how_long_a_member_is_waited_for() -> None:
+    retention, lack, hour_ms = of_two(), Lack(41, 500), 3_600_000
+    retention.backlog_ttl_s = 24 * 3600
+    for hour in range(1, 24):
+        assert looked(retention, lack, now=1_000 + hour * hour_ms)[1].keeping is Keeping.AWAY
+        retention = restarted(retention, now=1_000 + hour * hour_ms)
+    _, held = looked(retention, lack, now=1_001 + 24 * hour_ms)
+    assert held == Held(Keeping.GIVEN_UP, Millis(1_000), 500)
+    assert retention.absences == {R2: 1_000}
+
+
+def test_who_may_have_come_back_while_this_region_was_down_has_a_moment_to_say_so() -> None:
+    retention, lack, later = of_two(), Lack(41, 500), 10**9
+    looked(retention, lack)
+    retention = restarted(retention, now=later)
+    assert looked(retention, lack, now=later + 59_000)[1].keeping is Keeping.AWAY
+    back = restarted(retention, now=later)
+    assert looked(back, lack, linked=True, now=later + 59_000)[1].keeping is Keeping.KEPT
+    assert back.absences == {}
+    assert looked(retention, lack, now=later + 61_000)[1].keeping is Keeping.GIVEN_UP
+
+
+def test_who_is_no_member_any_more_is_not_waited_for() -> None:
+    retention = of_two()
+    retention.note_absences({R3: 5})
+    assert retention.absences == {R2: 1_000}

@@ -114,6 +114,30 @@ def test_cold_data_leave_before_anything_is_refused() -> None:
     assert bound.evicted_bytes == 101 + 10 + 10
 
 
+def test_writers_wait_for_what_leaves_a_turn_at_a_time_and_do_not_run_ahead_of_it() -> None:
+    bound = MemoryBound()
+    bound.maxmemory, bound.evict, bound.has_more = 3_200, lambda _size: 1, lambda: True
+    fullness = []
+    for size in (3_150, 3_201, 3_301, 3_302, 3_050, 2_990):
+        bound.look(took(size, may_leave=3_000))
+        fullness.append((bound.is_full, bound.is_leaving))
+    held_up = [(False, True)] * 3 + [(True, True)] + [(False, True)] + [(False, False)]
+    assert fullness == held_up
+
+
+def test_a_checkpoint_is_asked_for_when_it_lets_data_leave() -> None:
+    region = Driven().region
+    region.room.tune(maxmemory=3_200)
+    region.room.look(account=took(3_201, may_leave=99))
+    assert not region.checkpointing.is_due(Millis(1_000), seq=0, grown_bytes=0), "not worth it"
+    region.room.look(account=took(3_201, may_leave=100))
+    assert region.checkpointing.is_due(Millis(1_000), seq=0, grown_bytes=0)
+    region.checkpointing.note_begun(Millis(1_000))
+    region.room.look(account=took(3_201, may_leave=100))
+    region.checkpointing.note_written(0, Millis(1_000), size_bytes=0)
+    assert not region.checkpointing.is_due(Millis(1_000), seq=0, grown_bytes=0), "one was enough"
+
+
 @given(
     maxmemory=st.integers(1, 10_000),
     fixed=st.integers(0, 10_000),
@@ -163,3 +187,111 @@ def test_what_other_regions_did_is_applied_when_memory_is_full() -> None:
     replica = driven.region.replica
     replica.receive(decode_batch(record.batch), record.batch, driven.now)
     assert replica.vv[R2] == 1
+
+
+def holds(driven: Driven) -> bool:
+    """Looked at anew: the type checker takes an attribute for what it was found to be."""
+    return driven.region.memory.holds_links
+
+
+def test_what_other_regions_did_waits_while_memory_is_being_freed() -> None:
+    driven = Driven(make_region(1, {2: "r2"}))
+    other = Driven(make_region(2))
+    region, pull = driven.region, driven.region.links.pulls[R2]
+    memory = region.memory
+    region.checkpointing.is_supported = True
+    region.room.tune(maxmemory=32_000)
+
+    def arrive() -> bool:
+        """A batch comes: whether it is applied, at once or by what the region asks for."""
+        issued = region.replica.vv.get(R2, 0)
+        other.ask("XADD", "s", "*", "f", "v")
+        encoded = other.log[-1].batch
+        assert encoded is not None
+        pull.inbox.offer(decode_batch(encoded), encoded)
+        region.links.may_apply = True
+        if driven.end_tick().applies:
+            region.apply_arrivals(driven.now)
+        return region.replica.vv.get(R2, 0) > issued
+
+    assert arrive()
+    # A checkpoint is under way, and what it writes may leave.
+    region.checkpointing.note_begun(driven.now)
+    region.room.look(account=took(32_001, may_leave=10_000))
+    assert holds(driven)
+    assert not arrive()
+    assert len(pull.inbox) == 1, "it waits in the inbox, which is bounded"
+    # It is written, and what it wrote leaves.
+    region.checkpointing.note_written(0, driven.now, size_bytes=1)
+    memory.has_more = lambda: True
+    region.room.look(account=took(34_000, may_leave=10_000))
+    assert holds(driven)
+    memory.has_more = bool
+    region.room.look(account=took(30_000))
+    assert not holds(driven)
+    assert driven.end_tick().applies, "nobody else needs to open a tick"
+    region.apply_arrivals(driven.now)
+    assert len(pull.inbox) == 0
+
+
+def test_what_other_regions_did_waits_for_a_checkpoint_that_is_late() -> None:
+    driven = Driven(make_region(1, {2: "r2"}))
+    other = Driven(make_region(2))
+    region, checkpointing = driven.region, driven.region.checkpointing
+    checkpointing.is_supported, checkpointing.log_bytes = True, 100
+    other.ask("XADD", "s", "*", "f", "v")
+    encoded = other.log[-1].batch
+    assert encoded is not None
+    region.links.pulls[R2].inbox.offer(decode_batch(encoded), encoded)
+    region.links.may_apply = True
+
+    checkpointing.grown_bytes = 201
+    assert driven.end_tick().applies, "none is under way: it would be waited for in vain"
+    checkpointing.note_begun(driven.now)
+    checkpointing.grown_bytes = 200
+    assert driven.end_tick().applies
+    checkpointing.grown_bytes = 201
+    assert not driven.end_tick().applies
+    region.apply_arrivals(driven.now)
+    assert R2 not in region.replica.vv
+    checkpointing.grown_bytes -= 150
+    checkpointing.note_written(0, driven.now, size_bytes=1)
+    assert driven.end_tick().applies
+    region.apply_arrivals(driven.now)
+    assert region.replica.vv[R2] == 1
+
+
+@pytest.mark.parametrize("supported", [False, True])
+def test_links_are_never_held_for_good(supported: bool) -> None:
+    driven = Driven()
+    memory, checkpointing = driven.region.memory, driven.region.checkpointing
+    checkpointing.is_supported = supported
+    memory.maxmemory = 32_000
+
+    # Nothing may leave, though a checkpoint is asked for.
+    checkpointing.want()
+    memory.look(took(40_000, may_leave=999))
+    assert not holds(driven)
+    memory.look(took(40_000, may_leave=1_000))
+    assert holds(driven) is supported
+    # One that lets nothing leave: links go on until the next look.
+    checkpointing.note_begun(driven.now)
+    checkpointing.note_written(0, driven.now, size_bytes=1)
+    memory.look(took(40_000, may_leave=1_000))
+    assert not holds(driven)
+    memory.look(took(40_000, may_leave=1_000))
+    assert holds(driven) is supported
+    # The disk refuses: it may do so for ever.
+    checkpointing.note_begun(driven.now)
+    checkpointing.note_failed("no space left on device")
+    memory.look(took(40_000, may_leave=1_000))
+    assert not holds(driven)
+    checkpointing.note_begun(driven.now)
+    memory.look(took(40_000, may_leave=1_000))
+    assert not holds(driven)
+    # No bound, no wait.
+    checkpointing.note_written(0, driven.now, size_bytes=1)
+    memory.look(took(40_000, may_leave=1_000))
+    memory.maxmemory = 0
+    memory.look(took(40_000, may_leave=1_000))
+    assert not holds(driven)

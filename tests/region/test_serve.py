@@ -1,5 +1,7 @@
 """What a link sends to a puller: which action comes when, without any IO."""
 
+from dataclasses import replace
+
 import pytest
 
 from crdtstream.core.effects import Record
@@ -19,6 +21,8 @@ from crdtstream.region.links.messages import (
 )
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.links.serve import (
+    LOADED_EFFECTS,
+    SEND_SECONDS_LOADED,
     SEND_SECONDS_MIN,
     WINDOW_BYTES,
     End,
@@ -33,7 +37,7 @@ from tests.harness.driven import UID, Driven, make_region
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOW = Millis(1000)
-STANDING = Standing(DatabaseIdentity(UID), recovering=False)
+STANDING = Standing(DatabaseIdentity(UID), recovering=False, regains=False)
 LIMITS = RegionLimits(heartbeat_interval_ms=1_000, link_silence_ms_max=3_000)
 
 LOG = [
@@ -118,6 +122,39 @@ def test_a_batch_is_sent_once_and_then_the_link_rests() -> None:
     assert serve.next(NOW, 0.1) == Sleep(1.0), "until the next heartbeat"
 
 
+def test_the_pause_behind_many_effects_is_longer_unless_somebody_waits() -> None:
+    for waits in (False, True):
+        driven = Driven(make_region(limits=LIMITS))
+        for index in range(LOADED_EFFECTS):
+            driven.write(str(index))
+            driven.end_tick()
+        driven.commit()
+        serve = welcomed(driven, opening(R1))
+        if waits:
+            driven.call("WAIT", "1", "0")
+            driven.end_tick()
+            told = sent(serve.next(NOW, 0.0))
+            assert isinstance(told, Progress)
+            assert told.acks_awaited
+        assert isinstance(serve.next(NOW, 0.0), Read)
+        serve.take(driven.log)
+        assert isinstance(sent(serve.next(NOW, 0.0)), Batches)
+        assert serve.next(NOW, 0.0) == Sleep(SEND_SECONDS_MIN if waits else SEND_SECONDS_LOADED)
+
+
+def test_a_link_that_catches_up_rests_not_at_all() -> None:
+    limits = replace(LIMITS, link_message_bytes_target=len(LOG[0].batch or b""))
+    driven = Driven(make_region(limits=limits))
+    driven.region.outstanding.add(LOG, [])
+    driven.region.outstanding.note_logged(len(LOG))
+    serve = welcomed(driven, opening(R1))
+    assert isinstance(serve.next(NOW, 0.0), Read)
+    serve.take(LOG[:1])
+    assert isinstance(sent(serve.next(NOW, 0.0)), Batches)
+    assert serve.next(NOW, 0.0) == Sleep(0.0), "others have their turn, and no more"
+    assert serve.next(NOW, 0.0) == Read(2, limits.link_message_bytes_target)
+
+
 def test_it_begins_where_the_puller_lacks_something() -> None:
     serve = serve_of(begun(), opening(R1, r1=1, r2=9))
     assert serve.next(NOW, 0.0) == Seek({R1: 1}, frozenset({R1}))
@@ -186,7 +223,7 @@ def test_a_puller_that_comes_again_ends_its_earlier_link() -> None:
 
 def test_a_puller_of_another_database_is_left_with_the_reason() -> None:
     serve = welcomed(begun(), opening(R1))
-    other = Standing(DatabaseIdentity(DatabaseUid(b"\xff" * 16)), recovering=False)
+    other = Standing(DatabaseIdentity(DatabaseUid(b"\xff" * 16)), recovering=False, regains=False)
     with pytest.raises(PeerError, match="belongs to database"):
         serve.receive(Progress({}, NOW, other), 0.1)
 
@@ -201,15 +238,28 @@ def test_another_node_of_the_same_region_is_refused_while_the_first_is_linked() 
     serve_of(driven, opening(run_id=4))
 
 
-def test_the_welcome_of_a_region_that_recovers_says_what_it_had_told() -> None:
+def test_what_a_region_says_while_it_recovers_is_not_passed_on_as_counting() -> None:
     driven = begun()
-    driven.region.learn(R3, {R1: 2})
+    serve = serve_of(driven, opening(R1))
+    recovers = replace(STANDING, regains=True)
+    serve.receive(Progress({R1: 2}, NOW, recovers, others={R2: {R1: 2}}), 0.1)
+    assert driven.region.knowledge.vvs == {R2: {R1: 2}, R3: {R1: 2}}
+    assert driven.region.knowledge.counted == {R2: {R1: 2}}
+    serve.receive(Progress({R1: 2}, NOW, STANDING), 0.2)
+    assert driven.region.knowledge.counted == {R2: {R1: 2}, R3: {R1: 2}}
+
+
+def test_a_heartbeat_passes_on_what_counts() -> None:
+    driven = begun()
+    driven.region.learn(R2, {R1: 2})
+    driven.region.learn(R3, {R1: 2}, regains=True)
     serve = serve_of(driven, opening(R1))
     serve.next(NOW, 0.0)
     serve.begin_at(1)
-    welcome = sent(serve.next(NOW, 0.0))
-    assert isinstance(welcome, Welcome)
-    assert welcome.told_vv == {R1: 2}
+    assert isinstance(sent(serve.next(NOW, 0.0)), Welcome)
+    heartbeat = sent(serve.next(NOW, 0.0))
+    assert isinstance(heartbeat, Progress)
+    assert heartbeat.others == {R2: {R1: 2}}
 
 
 # --- A log that was cut -------------------------------------------------------------------------
@@ -260,3 +310,42 @@ def test_a_link_ends_when_the_log_is_cut_before_its_puller_has_it() -> None:
     driven.region.note_beginning(5, {R1: 4, R2: 3})
     assert isinstance(end := serve.next(NOW, 0.0), End)
     assert "needs a bootstrap" in end.reason
+
+
+def test_the_link_the_other_way_knows_whether_its_peer_pulls() -> None:
+    """Its peer hears heartbeats as long as it does, and need not be sent the same by acks."""
+    driven = begun()
+    pull = driven.region.links.pulls[R3]
+    told = [pull.peer_pulls]
+    first = serve_of(driven, opening(R1))
+    told.append(pull.peer_pulls)
+    second = serve_of(driven, opening(R1))
+    driven.region.links.hang_up(first)
+    # It came again before its first call was over.
+    told.append(pull.peer_pulls)
+    driven.region.links.hang_up(second)
+    told.append(pull.peer_pulls)
+    assert told == [False, True, True, False]
+
+
+def test_records_for_other_pullers_are_passed_over_unread() -> None:
+    driven = begun()
+    region = driven.region
+    serve = welcomed(driven, opening(R1))
+    assert batches(serve, 0.0) == [b"1:1", b"1:2-4"]
+    region.tick.close()
+    received = [Record(R2, n, n, b"2:%d" % n, None) for n in range(5, 105)]
+    region.outstanding.add(received, [])
+    region.outstanding.note_logged(len(LOG) + len(received))
+    region.links.note_logged(region.outstanding.logged_seq, NOW)
+    assert serve not in region.tick.close()[2]
+    assert isinstance(serve.next(NOW, 0.5), Sleep)
+    assert isinstance(serve.next(NOW, 0.6), Sleep)
+
+    region.outstanding.add([Record(R1, 5, 5, b"1:5", None)], [])
+    region.outstanding.note_logged(region.outstanding.left_seq)
+    region.links.note_logged(region.outstanding.logged_seq, NOW)
+    assert serve in region.tick.close()[2]
+    action = serve.next(NOW, 0.7)
+    assert isinstance(action, Read)
+    assert action.seq == region.outstanding.logged_seq

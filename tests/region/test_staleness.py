@@ -133,7 +133,7 @@ def test_a_peer_that_links_with_less_than_before_is_taken_at_its_new_word() -> N
     driven.xadd()
     driven.xadd()
     driven.hear(2)
-    standing = Standing(DatabaseIdentity(UID), recovering=False)
+    standing = Standing(DatabaseIdentity(UID), recovering=False, regains=False)
     opening = Open(R2, "crdb", 9, frozenset({RegionId(1)}), {RegionId(1): 1}, standing)
     assert isinstance(driven.region.links.accept(opening, 0.0), Serve)
     assert driven.staleness.lag.effects == 1

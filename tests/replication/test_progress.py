@@ -19,7 +19,7 @@ def test_progress_survives_the_way_with_gossip() -> None:
     progress = Progress(
         durable_vv={R1: 5, R2: 7},
         now=Millis(1000),
-        standing=Standing(DatabaseIdentity(UID, declared=True), recovering=True),
+        standing=Standing(DatabaseIdentity(UID, declared=True), recovering=True, regains=True),
         others={R1: {R1: 4}, R3: {R1: 3, R3: 9}},
         taken_bytes=11,
         taken_publication_bytes=12,
@@ -30,7 +30,9 @@ def test_progress_survives_the_way_with_gossip() -> None:
 
 
 def test_a_peer_of_before_says_no_stamp_and_has_none_sent_back() -> None:
-    progress = Progress({}, Millis(1000), Standing(DatabaseIdentity(UID), recovering=False))
+    progress = Progress(
+        {}, Millis(1000), Standing(DatabaseIdentity(UID), recovering=False, regains=False)
+    )
     assert (progress.stamp_ms, progress.echo_ms) == (0, 0)
     stamps = Stamps()
     assert stamps.echo_ms(5.0) == 0
@@ -40,7 +42,10 @@ def test_a_peer_of_before_says_no_stamp_and_has_none_sent_back() -> None:
 
 def test_a_stamp_is_sent_back_with_the_time_that_passed_since() -> None:
     progress = Progress(
-        {}, Millis(1000), Standing(DatabaseIdentity(UID), recovering=False), stamp_ms=700
+        {},
+        Millis(1000),
+        Standing(DatabaseIdentity(UID), recovering=False, regains=False),
+        stamp_ms=700,
     )
     stamps = Stamps()
     stamps.note(progress, 5.0)

@@ -12,7 +12,8 @@ from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import encode_batch
 from crdtstream.region.links.errors import PeerError
-from crdtstream.replication.wire import FEED_BYTES, BatchPacker, BatchUnpacker, checked_batch
+from crdtstream.replication.appends import FEED_BYTES
+from crdtstream.replication.wire import BatchPacker, BatchUnpacker, checked_batch
 from crdtstream.v1 import effects_pb2
 from tests.harness.messages import BatchFields
 

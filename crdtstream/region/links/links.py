@@ -107,6 +107,7 @@ class Links:
         stats = self.serve_stats[region]
         serve = Serve(region, opening.run_id, opening.origins, opening.vv, own, stats, at=at)
         self.serves[region] = serve
+        self.pulls[region].peer_pulls = True
         own.lags.note(region, opening.vv, to_ms(at))
         own.retention.note_opened(region, opening.vv)
         own.replication_lag.note_lost(region, opening.vv.get(own.identity.region, 0))
@@ -154,6 +155,7 @@ class Links:
         serve.end()
         if self.serves.get(serve.region) is serve:
             del self.serves[serve.region]
+            self.pulls[serve.region].peer_pulls = False
 
     def stop(self) -> None:
         """End all links of peers: the node stops."""
@@ -179,6 +181,14 @@ class Links:
     def _note_listeners(self, kind: Kind, name: bytes) -> None:
         for serve in self.serves.values():
             serve.note_listeners(kind, name)
+
+    def look_for_waiters(self) -> None:
+        """A tick ends: if somebody began to wait to hear what peers have, they are told."""
+        if self._own.is_awaited():
+            for serve in self.serves.values():
+                if not serve.told_awaited:
+                    serve.told_awaited = True
+                    serve.tell_standing()
 
     # --- Applying -----------------------------------------------------------------------------
 
@@ -256,7 +266,13 @@ class Links:
                 progressed[pull] = None
         for pull in progressed:
             pull.note_logged()
-        self.wake_serves()
+        self.wake_serves_with_news()
+
+    def wake_serves_with_news(self) -> None:
+        """Wake the links that may have something to send by what the log has now."""
+        for serve in self.serves.values():
+            if serve.has_news:
+                serve.wake()
 
     def wake_serves(self) -> None:
         for serve in self.serves.values():

@@ -33,10 +33,16 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a region says of itself (see the message of that name in the protocol)."""
+    """What a region says of itself (see the message of that name in the protocol).
+
+    Attributes:
+        recovering: it recovers, and some member has not yet answered it.
+        regains: it recovers, and may get back effects of its own that it lost.
+    """
 
     database: DatabaseIdentity
     recovering: bool
+    regains: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,6 @@ class Welcome:
 
     Attributes:
         own_n: how many of the puller's effects are applied here, logged or not.
-        told_vv: what the puller had, before this link, told to have durably.
         begins: of each origin the last effect that is in the server's log no more.
     """
 
@@ -67,7 +72,6 @@ class Welcome:
     vv: VersionVector
     standing: Standing
     own_n: int
-    told_vv: VersionVector
     begins: VersionVector = field(default_factory=dict)
     protocol: int = PROTOCOL_VERSION
 
@@ -79,10 +83,11 @@ class Progress:
     Attributes:
         durable_vv: what a power cut cannot take back.
         now: the sender's clock.
-        others: the same of other regions, as far as known.
+        others: the same of other regions, as far as known and counting for causal stability.
         taken_bytes, taken_publication_bytes: in acks, what was taken since the link opened.
         stamp_ms: the sender's clock that only goes forward; 0: unknown.
         echo_ms: the receiver's last stamp on this link and the time since then; 0: none came.
+        acks_awaited: in heartbeats, somebody waits to hear what the puller has.
     """
 
     durable_vv: VersionVector
@@ -93,6 +98,7 @@ class Progress:
     taken_publication_bytes: int = 0
     stamp_ms: int = 0
     echo_ms: int = 0
+    acks_awaited: bool = False
 
 
 class Stamps:

@@ -24,8 +24,19 @@ from crdtstream.region.tick import Tick
 class Learn(Protocol):
     """Takes a region's durable version vector."""
 
-    def __call__(self, region: RegionId, durable_vv: VersionVector, *, by: RegionId) -> None:
-        """``by`` tells it: the region itself, or another one."""
+    def __call__(
+        self,
+        region: RegionId,
+        durable_vv: VersionVector,
+        *,
+        by: RegionId,
+        regains: bool = False,
+    ) -> None:
+        """``by`` tells it: the region itself, or another one.
+
+        Args:
+            regains: the region says that it recovers.
+        """
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +48,8 @@ class OwnSide:
         retention: what the log has for whom.
         learn: takes a region's durable version vector, as a peer told it of itself or of others.
         arrived: something was put into an inbox.
+        is_awaited: whether somebody waits to hear what peers have.
+        holds_links: whether nothing is applied for a while, so that nothing more is read.
         is_held: whether a batch, which is ready, has to wait for entries that are read from disk.
     """
 
@@ -54,7 +67,10 @@ class OwnSide:
     limits: RegionLimits
     learn: Learn
     arrived: Callable[[], None]
+    is_awaited: Callable[[], bool]
+    holds_links: Callable[[], bool]
     is_held: Callable[[EffectBatch, Millis], bool]
 
     def standing(self) -> Standing:
-        return Standing(self.opening.database, self.opening.is_asking)
+        opening = self.opening
+        return Standing(opening.database, opening.is_asking, opening.is_recovering)

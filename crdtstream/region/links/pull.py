@@ -20,6 +20,12 @@ from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.inbox import Inbox
 from crdtstream.region.freshness import to_ms
+from crdtstream.region.links.acks import (
+    ACK_BYTES_MAX,
+    ACK_SECONDS_AWAITED,
+    ACK_SECONDS_MIN,
+    quiet_seconds,
+)
 from crdtstream.region.links.beginning import cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.link import (
@@ -53,10 +59,8 @@ from crdtstream.region.links.publications import Arrived
 from crdtstream.region.links.readiness import Answer
 from crdtstream.region.links.stats import PullStats
 
-# Acks are gathered for so long: a busy link would otherwise send one per commit.
-ACK_SECONDS_MIN: Final = 0.005
-# How often a link looks at its routes and at silence.
-WATCH_SECONDS: Final = 0.1
+# How often a link looks at its routes, and whether what is waited for came, if nothing wakes it.
+WATCH_SECONDS: Final = 0.25
 BETWEEN_ATTEMPTS: Final = (LinkState.WAITING, LinkState.REFUSED, LinkState.NEEDS_BOOTSTRAP)
 
 
@@ -99,6 +103,7 @@ class Pull:
         unserved: of these, those that the peer's log cannot bring (``beginning.py``).
         inbox: what came and cannot be applied yet.
         waits_since: since when its first batch cannot be applied; None while nothing waits.
+        peer_pulls: whether the peer pulls from this region too, and so hears its heartbeats.
     """
 
     def __init__(
@@ -126,6 +131,7 @@ class Pull:
             bytes_max=limits.inbox_bytes_max,
         )
         self.waits_since: Millis | None = None
+        self.peer_pulls = False
         self._own = own
         self._made_ms = now
         self._publications = Arrived()
@@ -139,6 +145,8 @@ class Pull:
         self._peer_run = 0
         self._ack_due = False
         self._acked_at = 0.0
+        self._acked_bytes = 0
+        self._is_awaited = False
         self._heard_at: float | None = None
         self._stamps = Stamps()
         self._untaken_bytes = 0
@@ -206,8 +214,9 @@ class Pull:
 
     def ack_soon(self) -> None:
         """Something became durable, or the peer should hear how this region stands."""
-        self._ack_due = True
-        self._own.tick.wake_link(self)
+        if not self._ack_due or self._is_awaited:
+            self._ack_due = True
+            self._own.tick.wake_link(self)
 
     def note_logged(self) -> None:
         """Something that came by this link is in the log."""
@@ -222,14 +231,20 @@ class Pull:
 
     def note_room(self) -> None:
         """A run of batches was applied: the link may read again if its inbox has room."""
-        if self._untaken_bytes and not self.inbox.full:
+        if self._untaken_bytes and self._has_room:
             self._take_bytes()
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether the inbox may take more; while nothing is applied, what is in it will do."""
+        inbox = self.inbox
+        return not inbox.full and not (len(inbox) and self._own.holds_links())
 
     # --- The loop's side ----------------------------------------------------------------------
 
     @property
     def may_read(self) -> bool:
-        """Whether the next message may be read: the inbox has room."""
+        """Whether the next message may be read: the inbox may take more."""
         return not self._untaken_bytes
 
     def next(self, now: Millis, at: float, *, may_send: bool = True) -> PullAction:
@@ -277,8 +292,8 @@ class Pull:
                     self._take_publications(message)
                 case _:
                     assert_never(message)
-        except RefusedError as error:
-            self._refuse(Refused(str(error)), now)
+        except RefusedError as refusal:
+            self._refuse(Refused(str(refusal)), now)
         except PeerError as error:
             self._fail(str(error), now)
 
@@ -300,7 +315,8 @@ class Pull:
         self._must_reopen = self._skips_backoff = False
         self.unserved = frozenset()
         self._rejected = None
-        self._untaken_bytes = self._taken_bytes = 0
+        self._untaken_bytes = self._taken_bytes = self._acked_bytes = 0
+        self._is_awaited = False
         self._heard_at = at
         self._stamps = Stamps()
         self.inbox.discard()
@@ -387,9 +403,13 @@ class Pull:
         if self._heard_at is None:
             self._heard_at = at
         silence_seconds = limits.link_silence_ms_max / 1000
-        if self.may_read and at - self._heard_at > silence_seconds:
-            self._fail(str(PeerError(self.peer, f"silent for {silence_seconds:g} s")), now)
-            return self.next(now, at)
+        watch_at = at + WATCH_SECONDS
+        if self.may_read:
+            silent_at = self._heard_at + silence_seconds
+            if at >= silent_at:
+                self._fail(str(PeerError(self.peer, f"silent for {silence_seconds:g} s")), now)
+                return self.next(now, at)
+            watch_at = min(watch_at, silent_at)
         self._ask_for_what_is_waited_for(now)
         if self.unserved and self._can_be_served():
             self._begin_again(now)
@@ -398,15 +418,22 @@ class Pull:
         if self.link.is_up and self._own.routes.wanted(self.peer, now) != self.origins:
             self._begin_again(now)
             return self.next(now, at)
-        heartbeat_at = self._acked_at + limits.heartbeat_interval_ms / 1000
-        ack_at = self._acked_at + ACK_SECONDS_MIN if self._ack_due else heartbeat_at
         if not may_send:
-            return Sleep(at + WATCH_SECONDS)
+            return Sleep(watch_at)
+        ack_at = self._ack_at()
         if at >= ack_at:
             self._ack_due = False
             self._acked_at = at
             return Send(self._ack(now, at))
-        return Sleep(min(ack_at, at + WATCH_SECONDS))
+        return Sleep(min(ack_at, watch_at))
+
+    def _ack_at(self) -> float:
+        """When the next ack is to be sent."""
+        if not self._ack_due:
+            return self._acked_at + quiet_seconds(self._own.limits, peer_pulls=self.peer_pulls)
+        if self._taken_bytes - self._acked_bytes >= ACK_BYTES_MAX:
+            return self._acked_at
+        return self._acked_at + (ACK_SECONDS_AWAITED if self._is_awaited else ACK_SECONDS_MIN)
 
     def _can_be_served(self) -> bool:
         """Whether others brought what was left out of the link for want of it."""
@@ -429,10 +456,11 @@ class Pull:
 
     def _ack(self, now: Millis, at: float) -> Progress:
         own = self._own
+        self._acked_bytes = self._taken_bytes
         return Progress(
             durable_vv=own.outstanding.durable_vv,
             now=now,
-            others=own.knowledge.vvs,
+            others=own.knowledge.counted,
             taken_bytes=self._taken_bytes,
             taken_publication_bytes=self._publications.taken_bytes,
             standing=own.standing(),
@@ -455,11 +483,11 @@ class Pull:
         opening = self._own.opening
         self._own.lags.note(self.peer, welcome.vv, to_ms(at))
         opening.readiness.note_welcome(self.peer)
+        answer = Answer(welcome.own_n, welcome.vv)
         if self._asked:
-            answer = Answer(welcome.own_n, self.stats.peer_vv, welcome.told_vv)
             opening.note_answer(self.peer, answer)
         else:
-            opening.note_own_n(self.peer, welcome.own_n)
+            opening.note_standing(self.peer, answer)
         self._begins = welcome.begins
         self.unserved = cut_off(self.origins, self._own.replica.vv, welcome.begins)
         is_cut_off = needs_bootstrap(self.peer, self.origins, self.unserved)
@@ -497,11 +525,13 @@ class Pull:
     def _take_progress(self, progress: Progress, now: Millis, at: float) -> None:
         own = self._own
         self._stamps.note(progress, at)
+        self._is_awaited = progress.acks_awaited
         own.lags.note(self.peer, progress.durable_vv, to_ms(at), progress.echo_ms)
         self.stats.heard_ms = now
         self._note_skew(progress.now - now)
         self.stats.peer_vv = progress.durable_vv
-        own.learn(self.peer, progress.durable_vv, by=self.peer)
+        regains = progress.standing.regains
+        own.learn(self.peer, progress.durable_vv, by=self.peer, regains=regains)
         own.replication_lag.note_durable(self.peer, progress.durable_vv.get(own.identity.region, 0))
         for region, vv in progress.others.items():
             own.learn(region, vv, by=self.peer)
@@ -548,7 +578,7 @@ class Pull:
             self.inbox.offer(batch, encoded)
             self._untaken_bytes += len(encoded)
         self._own.arrived()
-        if not self.inbox.full:
+        if self._has_room:
             self._take_bytes()
 
     def _take_bytes(self) -> None:
@@ -557,7 +587,10 @@ class Pull:
         self._untaken_bytes = 0
         # It was not the peer who was silent meanwhile.
         self._heard_at = None
-        self.ack_soon()
+        if self._taken_bytes - self._acked_bytes >= ACK_BYTES_MAX:
+            self._ack_due = True
+        # Who reads may be waiting for room.
+        self._own.tick.wake_link(self)
 
     def _take_publications(self, message: Publications) -> None:
         if self._must_reopen:

@@ -5,13 +5,21 @@ its log was lost only if it is the one that was last open here.  A folder that i
 restored proves nothing, and so its node begins by *recovering*:
 
     opens a link to every peer ──> the peer forgets what it holds unapplied of this region, and
-                                   answers: so many of your effects are here, and this is what you
-                                   had told me that you have
+                                   answers: so many of your effects are here, and this is what I
+                                   have of all others
     all have answered          ──> says so, and its effects are taken again; pulls back what they
-                                   have of them, and catches up with what it had told them
+                                   have of them, and catches up with what they have
     nothing lacks              ──> ready: says so, and issues effects
 
-What it had told counts because others may have forgotten tombstones on the strength of it.
+It catches up because others may have forgotten tombstones, and appends that have names, on the
+strength of what an earlier run of it had told them.  Of that they need not know any more:
+
+    R1  has seen XGROUP DESTROY x g, and says so
+    R2  forgets the tombstone; it restarts from a checkpoint, and with it what R1 had said
+    R1  is put back to before; a create of g that it issued now, R2 would take, and R1 would lose it
+        to the destroy
+
+What was forgotten stands in the version vector of who forgot it.
 
 A fresh database gets its identity on the way: when all members have answered, and none knows of
 one, the lowest region makes it, and the others take it over.  A region that was declared to begin
@@ -23,7 +31,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
+from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join, meet, missing
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 
@@ -52,13 +60,11 @@ class Answer:
 
     Attributes:
         own_n: how many of the region's effects the peer has applied.
-        vv: what the peer has.
-        told_vv: what the region had last told it, in an earlier run, to have durably.
+        vv: what the peer has in its log.
     """
 
     own_n: int
     vv: VersionVector = field(default_factory=dict)
-    told_vv: VersionVector = field(default_factory=dict)
 
 
 class Readiness:
@@ -130,17 +136,20 @@ class Readiness:
         self._found_if_all_answered()
         return is_lower
 
-    def note_loss(self, peer: RegionId, own_n: int) -> bool:
-        """``peer`` started again, was not asked, and has ``own_n`` effects of this region.
+    def note_loss(self, peer: RegionId, answer: Answer) -> bool:
+        """``peer`` started again, was not asked, and has this.
 
         It may have answered for effects that were not durable with it, and lost them: waiting for
         those would never end.
 
         Returns:
-            Whether all must answer again.
+            Whether all must answer again, as it has fewer of this region's effects.
         """
         before = self._answers.get(peer)
-        if not self._is_recovering or before is None or own_n >= before.own_n:
+        if not self._is_recovering or before is None:
+            return False
+        if answer.own_n >= before.own_n:
+            self._answers[peer] = Answer(before.own_n, meet([before.vv, answer.vv]))
             return False
         self._answers.clear()
         self._known.clear()
@@ -225,20 +234,15 @@ class Readiness:
 
     @property
     def _unanswered(self) -> frozenset[RegionId]:
-        return self._peers - self._answers.keys()
+        return self._peers.difference(self._answers)
 
     def _owed_vv(self) -> VersionVector:
-        """What this region had told others to have, as far as it is still to be had."""
-        told: MutableVersionVector = {}
-        available: MutableVersionVector = {}
+        """What its peers had when they answered, of others' effects."""
+        owed: MutableVersionVector = {}
         for answer in self._answers.values():
-            join(told, answer.told_vv)
-            join(available, answer.vv)
-        return {
-            region: min(n, available.get(region, 0))
-            for region, n in told.items()
-            if region != self._region
-        }
+            join(owed, answer.vv)
+        owed.pop(self._region, None)
+        return owed
 
     def obstacle(self, vv: VersionVector) -> str | None:
         """Why nothing may be issued now; None if it may."""
@@ -274,6 +278,7 @@ class Readiness:
             return f"region {region} waits for region {min(self._peers)} to name the database"
         if not self.has_recovered(vv):
             return (
-                f"region {region} catches up with what it had told its peers; try again in a moment"
+                f"region {region} lacks {missing(vv, self._owed_vv())} effects that its peers have"
+                f" and is pulling them; try again in a moment. {WAY_OUT}"
             )
         return f"region {region} begins; try again in a moment"

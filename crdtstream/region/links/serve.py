@@ -46,6 +46,10 @@ from crdtstream.region.links.stats import ServeStats
 WINDOW_BYTES: Final = 8 << 20
 # Between two messages of a live link: under load they gather more, an idle link waits for nothing.
 SEND_SECONDS_MIN: Final = 0.002
+# The same once that gathers more effects than this: a message costs both ends about what a hundred
+# effects do, and at such a rate few readers notice some milliseconds.
+SEND_SECONDS_LOADED: Final = 0.008
+LOADED_EFFECTS: Final = 100
 # While the log is being cut where the link stands.
 CUT_SECONDS: Final = 0.02
 
@@ -100,7 +104,7 @@ class Serve:
         origins: whose effects it wants.
         sent_vv: what it has or was sent, per origin asked for.
         outbox: publications that it is to be sent.
-        told_vv: what the puller had, before this link, told to have durably.
+        told_awaited: it knows, or hears next, that somebody waits to hear what it has.
         is_over: the puller came again, ended, or the node stops.
     """
 
@@ -119,7 +123,7 @@ class Serve:
         self.run_id = run_id
         self.origins = origins
         self.sent_vv: MutableVersionVector = {o: n for o, n in vv.items() if o in origins}
-        self.told_vv: VersionVector = dict(own.knowledge.of(region))
+        self.told_awaited = False
         self.stats = stats
         self.is_over = False
         self._own = own
@@ -131,6 +135,8 @@ class Serve:
         self._heartbeat_at = at
         self._send_at = at
         self._has_sent = False
+        # Of the message that was sent last.
+        self._message_effects = self._message_bytes = 0
         self._batches: list[bytes] = []
         self._sent_bytes = 0
         self._taken_bytes = 0
@@ -160,6 +166,16 @@ class Serve:
         """The number of those who listen to a name here has changed."""
         self._listeners.note(kind, name)
         self.wake()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the log has effects for the puller that it was not sent.
+
+        Most of what a region logs came from others, and is for none of its pullers: each has it
+        from its origin.  Such records are passed over unread, and wake no link.
+        """
+        logged, sent = self._own.outstanding.logged_vv, self.sent_vv
+        return any(logged.get(origin, 0) > sent.get(origin, 0) for origin in self.origins)
 
     def end(self) -> None:
         """The link is over; what its outbox holds is lost."""
@@ -202,6 +218,8 @@ class Serve:
             return self._rest(at)
         if at < self._send_at:
             return Sleep(min(self._send_at, self._heartbeat_at))
+        if self._seq <= self._last_seq and not self.has_news:
+            self._seq = self._last_seq + 1
         if self._sent_bytes - self._taken_bytes < WINDOW_BYTES and self._seq <= self._last_seq:
             return Read(self._seq, self._own.limits.link_message_bytes_target)
         return self._rest(at)
@@ -240,14 +258,25 @@ class Serve:
         publications = self.outbox.take(self.sent_vv.get(region, 0))
         listeners = self._listeners.take()
         if publications or listeners or self._has_sent:
-            self._has_sent = False
-            self._send_at = at + SEND_SECONDS_MIN
+            has_sent, self._has_sent = self._has_sent, False
+            self._send_at = at + self._pause_seconds()
+            if has_sent and not publications and not listeners:
+                return Sleep(min(self._send_at, self._heartbeat_at))
         if publications or listeners:
             self.stats.publications += len(publications)
             return Send(Publications(region, publications, listeners))
         return Sleep(
             min(self._send_at, self._heartbeat_at) if at < self._send_at else self._heartbeat_at
         )
+
+    def _pause_seconds(self) -> float:
+        """How long the link rests after a message."""
+        if 2 * self._message_bytes >= self._own.limits.link_message_bytes_target:
+            # It catches up: a message takes what fits, and there is more.
+            return 0.0
+        if self._message_effects >= LOADED_EFFECTS and not self.told_awaited:
+            return SEND_SECONDS_LOADED
+        return SEND_SECONDS_MIN
 
     @property
     def _last_seq(self) -> int:
@@ -271,16 +300,20 @@ class Serve:
             return
         self._seq += len(records)
         self._has_sent = True
+        self._message_effects = self._message_bytes = 0
         for record in records:
             if record.batch is None or record.origin not in self.origins:
                 continue
             if record.last_n > self.sent_vv.get(record.origin, 0):
                 self.sent_vv[record.origin] = record.last_n
-                self.stats.batches += 1
-                self.stats.effects += record.last_n - record.first_n + 1
-                self.stats.bytes_uncompressed += len(record.batch)
-                self._sent_bytes += len(record.batch)
+                effects = record.last_n - record.first_n + 1
+                self._message_effects += effects
+                self._message_bytes += len(record.batch)
                 self._batches.append(record.batch)
+                self.stats.batches += 1
+                self.stats.effects += effects
+        self.stats.bytes_uncompressed += self._message_bytes
+        self._sent_bytes += self._message_bytes
 
     def receive(self, ack: Progress, at: float) -> None:
         """The puller acknowledged.
@@ -299,7 +332,7 @@ class Serve:
         self._durable_vv = ack.durable_vv
         self._stamps.note(ack, at)
         own.lags.note(self.region, ack.durable_vv, to_ms(at), ack.echo_ms)
-        own.learn(self.region, ack.durable_vv, by=self.region)
+        own.learn(self.region, ack.durable_vv, by=self.region, regains=ack.standing.regains)
         own.replication_lag.note_durable(self.region, ack.durable_vv.get(own.identity.region, 0))
         for region, vv in ack.others.items():
             own.learn(region, vv, by=self.region)
@@ -326,17 +359,18 @@ class Serve:
             standing=own.standing(),
             # What is applied and not in the log yet will be there: it counts.
             own_n=own.replica.vv.get(self.region, 0),
-            told_vv=self.told_vv,
             begins=begins,
         )
 
     def _heartbeat(self, now: Millis, at: float) -> Progress:
         own = self._own
+        self.told_awaited = own.is_awaited()
         return Progress(
             durable_vv=own.outstanding.durable_vv,
             now=now,
             standing=own.standing(),
-            others=dict(own.knowledge.vvs),
+            others=dict(own.knowledge.counted),
             stamp_ms=to_ms(at),
             echo_ms=self._stamps.echo_ms(at),
+            acks_awaited=self.told_awaited,
         )
