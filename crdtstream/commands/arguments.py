@@ -1,12 +1,17 @@
 """Reading arguments: numbers, IDs and intervals, with Redis's words for what is wrong."""
 
+from array import array
 from typing import Final
 
 from crdtstream.commands.reply import CommandError
+from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, StreamId, parse_id
 
 I64_MAX: Final = (1 << 63) - 1
 I64_MIN: Final = -(1 << 63)
+_DIGITS: Final = b"0123456789"
+# Of the highest number of 64 bits.
+_U64_DIGITS: Final = 20
 I32_MAX: Final = (1 << 31) - 1
 I32_MIN: Final = -(1 << 31)
 
@@ -95,6 +100,41 @@ def any_id(text: bytes, *, missing_seq: int = 0) -> StreamId:
 def strict_ids(texts: list[bytes]) -> list[StreamId]:
     """All IDs, parsed before any is used; a bad last one must not leave half a change behind."""
     return [strict_id(text) for text in texts]
+
+
+def ascending_ids(texts: list[bytes]) -> Ids:
+    """As :func:`strict_ids`, ascending, and each once.
+
+    What clients mostly send, many IDs written as ``ms-seq``, is parsed and looked at all at once,
+    without a step for each.
+    """
+    if len(texts) == 1:
+        return (strict_id(texts[0]),)
+    columns = _plain_ids(texts)
+    if columns is not None and columns.ascend():
+        return columns
+    return IdColumns.of(sorted(set(strict_ids(texts))))
+
+
+def _plain_ids(texts: list[bytes]) -> IdColumns | None:
+    """The IDs, if each is two plain numbers with a dash between; None: look closer."""
+    joined = b" ".join(texts)
+    # What no digit is: exactly one dash between one blank and the next, and no other blank.
+    if joined.translate(None, _DIGITS) != b"- " * (len(texts) - 1) + b"-":
+        return None
+    spaced = b" " + joined.replace(b"-", b" ")
+    numbers = spaced.split()
+    if len(numbers) != 2 * len(texts):
+        return None
+    # A number that is too long is too high, but for one with zeros in front.
+    if b" 0" in spaced and max(map(len, numbers)) > _U64_DIGITS:
+        return None
+    try:
+        halves = array("Q", map(int, numbers))
+    except (OverflowError, ValueError):
+        # Too high; or of more digits than Python would ever make a number of (4300).
+        return None
+    return IdColumns(halves[::2], halves[1::2])
 
 
 def interval_start(text: bytes) -> StreamId:

@@ -23,13 +23,14 @@ validated first (``codec.py``), so a failed assertion there is a bug of this reg
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.clock import VersionVector
+from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
 
 # No setting of a mode goes on from this one.
@@ -118,7 +119,7 @@ class Remove:
     """
 
     key: bytes
-    ids: Mapping[RegionId, tuple[StreamId, ...]]
+    ids: Mapping[RegionId, Ids]
     with_references: bool = False
     trims: bool = False
 
@@ -376,8 +377,10 @@ RareEffect: TypeAlias = (
 Effect: TypeAlias = Append | RareEffect
 
 
-def ascend(ids: Sequence[StreamId]) -> bool:
+def ascend(ids: Ids) -> bool:
     """Whether the IDs ascend without repeats."""
+    if isinstance(ids, IdColumns):
+        return ids.ascend()
     return all(a < b for a, b in pairwise(ids))
 
 
@@ -459,7 +462,7 @@ class Deliver:
     group: bytes
     consumer: bytes
     now: Millis
-    ids: Mapping[RegionId, tuple[StreamId, ...]]
+    ids: Mapping[RegionId, Ids]
     noack: bool
 
     def __post_init__(self) -> None:
@@ -474,7 +477,7 @@ class Redeliver:
     group: bytes
     consumer: bytes
     now: Millis
-    ids: Mapping[RegionId, tuple[StreamId, ...]]
+    ids: Mapping[RegionId, Ids]
 
     def __post_init__(self) -> None:
         assert all(self.ids.values()), "no lane is empty"
@@ -486,7 +489,7 @@ class Ack:
 
     key: bytes
     group: bytes
-    ids: Mapping[RegionId, tuple[StreamId, ...]]
+    ids: Mapping[RegionId, Ids]
 
     def __post_init__(self) -> None:
         assert all(self.ids.values()), "no lane is empty"
@@ -507,7 +510,7 @@ class Claim:
     consumer: bytes
     now: Millis
     nacks: Mapping[RegionId, tuple[tuple[StreamId, Millis, int], ...]]
-    dropped: Mapping[RegionId, tuple[StreamId, ...]]
+    dropped: Mapping[RegionId, Ids]
     last_id: StreamId | None = None
 
 

@@ -37,6 +37,21 @@ def encode_fields(arguments: Sequence[bytes]) -> bytes:
     return _template(len(arguments)) % tuple(flat)
 
 
+def decode_fields(data: bytes, start: int, stop: int) -> list[bytes]:
+    """The arguments of which :func:`encode_fields` made ``data[start:stop]``."""
+    array = _ARRAY.match(data, start, stop)
+    assert array is not None
+    arguments: list[bytes] = []
+    at = array.end()
+    while at < stop:
+        bulk = _BULK.match(data, at, stop)
+        assert bulk is not None
+        at = bulk.end() + int(bulk[1]) + 2
+        arguments.append(data[bulk.end() : at - 2])
+    assert len(arguments) == int(array[1])
+    return arguments
+
+
 def are_fields(data: bytes, start: int, stop: int) -> bool:
     """Whether ``data[start:stop]`` is just what :func:`encode_fields` makes of some arguments.
 

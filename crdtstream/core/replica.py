@@ -18,8 +18,7 @@ Always so:
   * Nothing here looks at a clock, a file or a socket: ``advance`` says what time it is.
 """
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from crdtstream.core.applying.append_runs import checked_runs
 from crdtstream.core.applying.apply_batch import ReplayedChanges, apply_batch
@@ -36,11 +35,12 @@ from crdtstream.core.effects import (
     RareEffect,
     Record,
 )
+from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, StreamId
 from crdtstream.core.issuing.issuer import Issuer
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.cold import ColdError
-from crdtstream.core.lanes.compaction import compact
+from crdtstream.core.lanes.compaction import Compaction
 from crdtstream.core.lanes.lane import (
     NODE_BYTES_MAX_DEFAULT,
     NODE_ENTRIES_MAX_DEFAULT,
@@ -117,13 +117,7 @@ class Replica:
         self._section = self._issuer.section
         self.expiry_is_held = False
         self._is_on_trial = False
-        # What a command calls to change something; not through a method here, as XADD is too often
-        # called for that.
-        self.append = self._issuer.append
-        self.append_rows = self._issuer.append_rows
-        self.issue = self._issuer.issue
-        self.note = self._issuer.note
-        self.see_consumer = self._issuer.see_consumer
+        self._call_issuer()
         self.issue_frontiers = self._issuer.issue_frontiers
         self.note_settled = self._issuer.note_settled
         # Every command looks at these; they are the same objects for good.
@@ -378,6 +372,8 @@ class Replica:
             except ColdError as error:
                 self._issuer.cold += error.images
                 self.expiry_is_held = True
+            # The next key may have to be read for, and can wait.
+            self._issuer.note_settled()
         for key in self._keys.string_expiry.next_due_here():
             self._issuer.expire_string(key)
 
@@ -416,7 +412,7 @@ class Replica:
         """
         read_for_effect(self._state, effect, self.vv)
 
-    def read_entries(self, stream: Stream, ids: Sequence[StreamId]) -> None:
+    def read_entries(self, stream: Stream, ids: Ids) -> None:
         """Read the entries with these IDs, in whichever lanes they stand.
 
         Raises:
@@ -424,25 +420,37 @@ class Replica:
         """
         read_entries(self._state, stream, ids)
 
-    @contextlib.contextmanager
-    def on_trial(self) -> Iterator[None]:
+    def _call_issuer(self) -> None:
+        """What a command calls to change something; not through a method here, as XADD is too often
+        called for that."""
+        issuer = self._issuer
+        self.append = issuer.append
+        self.append_run = issuer.append_run
+        self.append_rows = issuer.append_rows
+        self.issue = issuer.issue
+        self.note = issuer.note
+        self.see_consumer = issuer.see_consumer
+
+    def on_trial(self) -> "_OnTrial":
         """Run a command up to where it would change something; then it ends by TrialEndedError.
 
         So what it reads is found out, and nothing else happens.
         """
+        return _OnTrial(self)
+
+    def _begin_trial(self) -> None:
         issuer = self._issuer
-        real = self.append, self.append_rows, self.issue, self.note, self.see_consumer
         self.append = issuer.append_on_trial
+        self.append_run = issuer.append_on_trial
         self.append_rows = issuer.append_on_trial
         self.issue = issuer.issue_on_trial
         self.note = issuer.note_on_trial
         self.see_consumer = issuer.see_consumer_on_trial
         self._is_on_trial = True
-        try:
-            yield
-        finally:
-            self.append, self.append_rows, self.issue, self.note, self.see_consumer = real
-            self._is_on_trial = False
+
+    def _end_trial(self) -> None:
+        self._call_issuer()
+        self._is_on_trial = False
 
     @property
     def frontier_count(self) -> int:
@@ -537,16 +545,9 @@ class Replica:
         assert not self._records
         return self._state.cut()
 
-    def compact(self, is_over: Callable[[], bool]) -> bool:
-        """Put small macro nodes together, in steps of a millisecond or two, until ``is_over``.
-
-        Returns:
-            Whether nothing more is to be done.
-        """
-        while compact(self.node_limits):
-            if is_over():
-                return False
-        return True
+    def compaction(self) -> Compaction:
+        """A round of putting small macro nodes together, which nobody has begun yet."""
+        return Compaction(self.node_limits)
 
     def restore(self, images: Iterable[Image]) -> None:
         """Make the state that a checkpoint has, before anything else happens.
@@ -593,3 +594,16 @@ class Replica:
             runs = checked_runs(batch, self._state.lane_end)
             arrived = local.arrived or batch.issued_ms
             apply_batch(self._state, batch, runs, local, arrived=arrived)
+
+
+class _OnTrial:
+    """:meth:`Replica.on_trial`, for a ``with``; no generator, as those in ``Residency``."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def __enter__(self) -> None:
+        self._replica._begin_trial()
+
+    def __exit__(self, *_exc: object) -> None:
+        self._replica._end_trial()

@@ -4,12 +4,13 @@ Reads merge the lanes by ID; equal IDs come in region order.  Every change is ma
 effect or a local change (``applying``); the methods here know one key and nothing of batches.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from heapq import merge
 
 from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.groups.group import Group
+from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.lanes.lane import Found, Lane, LastId, NodeLimits
 from crdtstream.core.producers.idempotency import Window
@@ -91,8 +92,10 @@ class Stream:
 
     # --- What is to be there before a change --------------------------------------------------
 
-    def needs_for_remove(self, ids: Mapping[RegionId, Iterable[StreamId]]) -> list[int]:
+    def needs_for_remove(self, ids: Mapping[RegionId, Ids]) -> list[int]:
         """Images that :meth:`remove` needs and that are on disk only."""
+        if not self._limits.residency.absent_count:
+            return []
         return [
             image
             for region, lane_ids in ids.items()
@@ -181,9 +184,7 @@ class Stream:
         if group is not None:
             group.drop()
 
-    def remove(
-        self, ids: Mapping[RegionId, tuple[StreamId, ...]], context: VersionVector, *, trims: bool
-    ) -> None:
+    def remove(self, ids: Mapping[RegionId, Ids], context: VersionVector, *, trims: bool) -> None:
         """Remove: of the named entries those whose dot the context covers."""
         self._demand(self.needs_for_remove(ids))
         for region, lane_ids in ids.items():
@@ -191,11 +192,14 @@ class Stream:
             if lane is None:
                 continue
             n_max = context.get(region, 0)
-            for entry_id in lane_ids:
-                if trims:
-                    self._note_lost(region, lane.remove(entry_id, n_max=n_max))
-                else:
-                    _remove(lane, entry_id, n_max)
+            if trims:
+                self._note_lost(region, lane.remove_all(lane_ids, n_max=n_max).n)
+            elif len(lane_ids) == 1:
+                # Most clients delete one by one.
+                _remove(lane, lane_ids[0], n_max)
+            else:
+                last_id = lane.remove_all(lane_ids, n_max=n_max).id
+                lane.max_deleted_id = max(lane.max_deleted_id, last_id)
 
     def remove_entry(self, entry_id: StreamId, dot: Dot) -> None:
         """Remove one entry by its dot, if it is still there."""

@@ -9,7 +9,8 @@ call, and after every batch applied from another region, the shell calls :meth:`
     for served, reply in database.expire(now): …    # clients whose time is over
 
 This file runs commands.  ``dispatch`` finds them, ``refusing`` refuses them, ``transactions``
-queues them, ``serving`` tries the blocked ones again, and ``writes`` knows what each client wrote.
+queues them, ``serving`` tries the blocked ones again, ``writes`` knows what each client wrote, and
+``runs`` calls many XADDs as one.
 
 Always so:
   * Between two calls ``replica.touched`` is empty: WATCH is tripped, and blocked commands are run
@@ -29,13 +30,14 @@ from crdtstream.commands.reply import Blocked, CommandError, Reply, Status
 from crdtstream.commands.table import COMMANDS
 from crdtstream.core.ids import Millis
 from crdtstream.core.issuing.issuer import TrialEndedError
-from crdtstream.core.lanes.cold import ColdError
+from crdtstream.core.lanes.cold import ColdError, UnreadableError
 from crdtstream.core.replica import Replica
 from crdtstream.database.channels import Channels
 from crdtstream.database.dispatch import AnyCommand, Dispatch
 from crdtstream.database.pubsub import PubSub
 from crdtstream.database.reading import Reading
 from crdtstream.database.refusing import FOR_SUBSCRIBERS, NO_AUTH, NOT_IN_MULTI, Refusals
+from crdtstream.database.runs import XaddRuns
 from crdtstream.database.serving import Served, Serving
 from crdtstream.database.session import RESP2, Handler, Session
 from crdtstream.database.statistics import SAMPLES_MAX, Statistics
@@ -46,8 +48,12 @@ from crdtstream.database.writes import OpenWrites
 T = TypeVar("T")
 QUEUED: Final = Status(b"QUEUED")
 UNREADABLE: Final = (
-    "entries cannot be read from disk: {}; nothing has changed: look after the disk, or stop the "
-    "node and run crdtstream fsck, and try again"
+    "entries cannot be read from disk: {}; this command has changed nothing: look after the disk, "
+    "or stop the node and run crdtstream fsck, and try again"
+)
+BROKEN: Final = (
+    "ERR internal error: this command has changed nothing; what failed stands in the log of the "
+    "node, please report it"
 )
 # Outside of transactions a batch is closed when it has grown beyond this.
 BATCH_BYTES_TARGET: Final = 16 << 20
@@ -119,6 +125,7 @@ class Database:
             of them is there, and tells why not, if that was just tried for him and failed.
         slow_ns, on_slow: told of each command that took at least this long.
         on_call: told of each command just before it runs (MONITOR), and of EXEC after it.
+        runs: calls runs of XADDs.
         channels: who listens to what; the shell says there how to tell them.
     """
 
@@ -143,6 +150,13 @@ class Database:
         self._serving = Serving(self, self._transactions)
         self._writes = OpenWrites(replica)
         self._note_write = self._writes.note
+        self.runs = XaddRuns(
+            self,
+            dispatch=self._dispatch,
+            transactions=self._transactions,
+            serving=self._serving,
+            writes=self._writes,
+        )
         self.channels = Channels()
 
         self.register(commands.values())
@@ -185,6 +199,11 @@ class Database:
         return len(self._serving.waiting)
 
     @property
+    def is_awaiting_peers(self) -> bool:
+        """Somebody waits for other regions (WAIT, CRDT.WAITFOR)."""
+        return self._serving.waiting.has_keyless
+
+    @property
     def awaited_key_count(self) -> int:
         """How many keys blocked clients wait for."""
         return self._serving.waiting.key_count
@@ -216,10 +235,7 @@ class Database:
         """
         assert argv, "an empty request is the parser's to skip"
         if now != self.replica.now:
-            self.replica.advance(now)
-            if self.replica.touched:
-                # A watched key that has expired by now is a change, as EXEC has to know.
-                self._transactions.note_changed(self.replica.touched)
+            self.advance(now)
         handler = self._spelled.get(argv[0])
         if handler is None:
             found = self._dispatch.find(argv)
@@ -270,13 +286,21 @@ class Database:
         """Answer a command whose entries cannot be read from disk."""
         handler = self._spelled.get(argv[0]) or self._dispatch.find(argv)
         assert isinstance(handler, Handler)
-        error = self.unreadable(handler, reason)
+        error = self.unreadable(reason)
         if handler.name == b"exec":
             self._transactions.end(session)
             error = CommandError(f"EXECABORT Transaction discarded because of: {error.text}")
         return self._refusals.refuse(session, error, handler)
 
-    def unreadable(self, handler: Handler, reason: str) -> CommandError:
+    def refuse_broken(self, session: Session, argv: list[bytes]) -> CommandError:
+        """Answer a command that failed by a bug of ours before it changed anything."""
+        handler = self._spelled.get(argv[0]) or self._dispatch.find(argv)
+        assert isinstance(handler, Handler)
+        if handler.name == b"exec":
+            self._transactions.end(session)
+        return self._refusals.refuse(session, CommandError(BROKEN), handler)
+
+    def unreadable(self, reason: str) -> CommandError:
         """The error of a command whose entries cannot be read from disk."""
         return CommandError(f"IOERR {UNREADABLE.format(reason)}")
 
@@ -306,9 +330,7 @@ class Database:
         limit = self.limit
         if limit is not None and not limit.throttles and not limit.admits(0, writes, now):
             raise self._note_refusal(limit.refuse(writes, now))
-        self.replica.advance(now)
-        if self.replica.touched:
-            self._transactions.note_changed(self.replica.touched)
+        self.advance(now)
         try:
             result = change(self.replica, now)
         finally:
@@ -320,6 +342,17 @@ class Database:
     def _note_refusal(self, text: str) -> CommandError:
         self.statistics.note_error(text)
         return CommandError(text)
+
+    def advance(self, now: Millis) -> None:
+        """Say what time it is, before something is called."""
+        self.replica.advance(now)
+        if self.replica.touched:
+            # A watched key that has expired by now is a change, as EXEC has to know.
+            self._transactions.note_changed(self.replica.touched)
+
+    def has_room_in_batch(self, size: int) -> bool:
+        """Whether the open batch can take so many bytes without being closed."""
+        return self.replica.open_bytes + size <= BATCH_BYTES_TARGET
 
     # --- After each call, and after each batch ------------------------------------------------
 
@@ -483,6 +516,8 @@ class Database:
                 reply = handler.on_session(session, now, argv)
         except CommandError as error:
             reply = self.note_failure(handler, error)
+        except UnreadableError as unreadable:
+            reply = self._note_unreadable(handler, unreadable)
         except ColdError:
             self._check_unchanged(handler)
             raise
@@ -504,6 +539,7 @@ class Database:
 
         Raises:
             ColdError: some is on disk only.
+            UnreadableError: it was to be read in place, and cannot be.
         """
         replica = self.replica
         if not replica.residency.absent_count:
@@ -564,6 +600,8 @@ class Database:
             reply = waiter.blocked.retry(self.replica, now)
         except CommandError as error:
             reply = self.note_failure(waiter.handler, error)
+        except UnreadableError as unreadable:
+            reply = self._note_unreadable(waiter.handler, unreadable)
         except ColdError:
             self._check_unchanged(waiter.handler)
             raise
@@ -572,6 +610,12 @@ class Database:
         if waiter.handler.writes:
             self._note_write(waiter.session)
         return reply
+
+    def _note_unreadable(self, handler: Handler, error: UnreadableError) -> CommandError:
+        """A command was to read its entries in place, and cannot; a queued one fails by itself, and
+        the others of its transaction run all the same."""
+        self._check_unchanged(handler)
+        return self.note_failure(handler, self.unreadable(str(error)))
 
     def _check_unchanged(self, handler: Handler) -> None:
         """A command needs entries that are on disk: it must not have changed anything (I10)."""

@@ -55,7 +55,7 @@ class Host(Protocol):
     def ask_for(self, images: Sequence[int], go_on: Callable[[], None]) -> str | None:
         """Have images read from disk; why not, if that was just tried and failed."""
 
-    def unreadable(self, handler: Handler, reason: str) -> CommandError:
+    def unreadable(self, reason: str) -> CommandError:
         """The error of a command whose entries cannot be read from disk."""
 
     def note_end(self, waiter: Waiter) -> None:
@@ -215,7 +215,7 @@ class Serving:
             waiter.tries = 0
             return reply
         if reason is not None:
-            return host.unreadable(waiter.handler, reason)
+            return host.unreadable(reason)
         waiter.tries += 1
         waiter.is_cold = True
         self._cold[waiter.seq] = waiter

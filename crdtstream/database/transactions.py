@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.core.ids import Millis
+from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.core.replica import Replica
 from crdtstream.database.session import Handler, RunSessionCommand, Session, SessionCommand
 
@@ -34,6 +35,9 @@ class Host(Protocol):
         self, session: Session, now: Millis, queue: Iterable[tuple[Handler, list[bytes]]]
     ) -> None:
         """Read what the commands will read, as far as that is known; ColdError if it is on disk."""
+
+    def unreadable(self, reason: str) -> CommandError:
+        """The error of a command whose entries cannot be read from disk."""
 
     def run_queued(
         self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
@@ -90,10 +94,18 @@ class Transactions:
 
         Raises:
             ColdError: it needs entries that are on disk only; nothing has happened.
+            CommandError: as ``_run_transaction``; or they cannot be read.
         """
         if session.queue and not (session.queue_broken or session.dirty):
             # Before anything is changed: a transaction must not be half run.
-            self._host.look_ahead(session, now, session.queue)
+            try:
+                self._host.look_ahead(session, now, session.queue)
+            except UnreadableError as error:
+                self.end(session)
+                reason = self._host.unreadable(str(error)).text
+                raise CommandError(
+                    f"EXECABORT Transaction discarded because of: {reason}"
+                ) from error
         try:
             return self._run_transaction(session, now)
         finally:
@@ -132,7 +144,8 @@ class Transactions:
             )
         session.in_exec = True
         try:
-            # What one command did may have another one read what was not looked for.
+            # What one command did may have another one read what was not looked for.  If that
+            # cannot be read, the other one answers an error.
             with self._host.replica.residency.in_place():
                 return [
                     self._host.run_queued(handler, session, now, argv) for handler, argv in queue

@@ -132,9 +132,18 @@ class WaitingRoom:
             found.update(self._by_key.get(key, {}))
         return [found[seq] for seq in sorted(found)]
 
+    def has_any(self, key: bytes) -> bool:
+        """Whether anybody waits for the key."""
+        return key in self._by_key
+
     def all(self) -> list[Waiter]:
         """Everyone, in order of arrival."""
         return sorted(self._by_session.values(), key=lambda waiter: waiter.seq)
+
+    @property
+    def has_keyless(self) -> bool:
+        """Somebody waits for something that is not a key."""
+        return bool(self._keyless)
 
     def keyless(self) -> list[Waiter]:
         """Those who wait for something that is not a key, in order of arrival."""

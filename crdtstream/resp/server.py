@@ -196,6 +196,10 @@ class RespServer:
 
     # --- Connections --------------------------------------------------------------------------
 
+    def stop_on_bug(self, error: Exception) -> None:
+        """A command broke half-way: the node ends, and logs nothing of it."""
+        self.engine.stop_on_bug(error)
+
     def admit(self, connection: Connection) -> str | None:
         """Take a client in; or why not, as error text."""
         self.traffic.received += 1

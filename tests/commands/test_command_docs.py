@@ -458,3 +458,21 @@ def test_flags_of_our_own_are_not_shown(ours: Server) -> None:
     assert "immediate" in pages()["exec"].own_flags
     (exec_,) = ours("COMMAND", "INFO", "exec")
     assert ("status", b"immediate") not in exec_[2][1]
+
+
+@pytest.mark.parametrize(
+    ("number", "keys"),
+    [
+        (b"1", (b"k",)),
+        (b"0" * 5_000 + b"1", (b"k",)),
+        (b"3", None),
+        (b"9" * 5_000, None),
+        (b"", ()),
+        (b"x", ()),
+    ],
+)
+def test_keys_are_counted_by_a_number_of_any_length(
+    number: bytes, keys: tuple[bytes, ...] | None
+) -> None:
+    found = parse_key_spec("2# RW access").find([b"EVAL", b"script", number, b"k", b"l"])
+    assert (found if found is None else tuple(found)) == keys

@@ -190,6 +190,7 @@ def test_of_equal_ids_one_is_copied_and_the_counter_knows() -> None:
     assert list(stream.lanes) == [2]
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("line", ["RENAME a b", "COPY a b"])
 def test_too_large_a_stream_is_refused_before_anything_changes(
     line: str, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +209,7 @@ def test_too_large_a_stream_is_refused_before_anything_changes(
     assert node.run(line.replace("COPY a b", "COPY a b REPLACE")) in ("OK", 1)
 
 
+@pytest.mark.pure
 def test_copies_of_one_transaction_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """One batch is one message: what no peer could take must not be issued."""
     monkeypatch.setattr(copying, "COPY_BYTES_MAX", 1 << 20)

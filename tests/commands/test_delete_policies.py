@@ -95,6 +95,7 @@ def test_delref_takes_whole_nodes_with_what_is_pending() -> None:
     assert pending(node) == ["9-0"]
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("strategy", ["MAXLEN 0", "MAXLEN ~ 0", "MINID 99"])
 def test_one_command_removes_no_more_ids_than_a_batch_may_hold(
     strategy: str, monkeypatch: pytest.MonkeyPatch
@@ -108,6 +109,7 @@ def test_one_command_removes_no_more_ids_than_a_batch_may_hold(
 # --- How it travels -----------------------------------------------------------------------------
 
 
+@pytest.mark.pure
 def test_a_policy_travels_by_id_and_a_plain_trim_as_a_prefix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

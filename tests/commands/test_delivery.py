@@ -167,6 +167,21 @@ def test_stretches_that_overlap_are_left_out_once() -> None:
 
 # Of the entries that the two regions add at first, "@5" stands for the fifth.
 PLACE = st.integers(0, 15).map("@{}".format)
+
+
+def test_what_is_handed_out_of_several_lanes_is_the_first_of_all() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run("XGROUP CREATE s g 0 MKSTREAM", *(f"XADD s {ms}-1 f v" for ms in (110, 130, 140, 170)))
+    r2.run(*(f"XADD s {ms}-2 f v" for ms in (100, 120, 130, 150)))
+    sync(r1, r2)
+    read = "XREADGROUP GROUP g c COUNT 3 STREAMS s >"
+    assert r1(read) == {"s": ["100-2", "110-1", "120-2"]}
+    assert r1(read) == {"s": ["130-1", "130-2", "140-1"]}
+    assert r1("XACK s g 120-2 110-1 130-2") == 3
+    assert r1("XPENDING s g - + 9") == [[one, "c", 0, 1] for one in ("100-2", "130-1", "140-1")]
+    assert r1(read) == {"s": ["150-2", "170-1"]}
+
+
 STARTS = st.sampled_from(["0", "$", "@3", "@9"])
 READS = st.sampled_from(["COUNT 1", "COUNT 4", "COUNT 9", "COUNT 3 NOACK", "COUNT 3 CLAIM 0"])
 LINES = st.one_of(
@@ -211,7 +226,20 @@ def test_undelivered_is_what_would_be_handed_out(
         stream = node.replica.stream(b"s")
         assert stream is not None
         group, lanes = stream.groups[b"g"], stream.lanes.values()
-        assert group.undelivered_count(lanes) == sum(1 for _ in group.undelivered(lanes))
+        one_by_one = list(group.undelivered(lanes))
+        assert group.undelivered_count(lanes) == len(one_by_one)
+        for count in (1, 2, 5, len(one_by_one) + 1):
+            slices = group.undelivered_slices(lanes, count)
+            assert all(first < stop for of_lane in slices.values() for _, first, stop in of_lane)
+            assert (
+                sorted(
+                    (node.id_at(at), region, node, at)
+                    for region, of_lane in slices.items()
+                    for node, first, stop in of_lane
+                    for at in range(first, stop)
+                )
+                == one_by_one[:count]
+            )
 
     for node, start in zip(nodes, starts, strict=True):
         step(node, f"XGROUP CREATE s g {start}")

@@ -385,6 +385,7 @@ def test_a_frame_around_something_else_is_refused(body: bytes) -> None:
     assert text.startswith("ERR Bad data format: ")
 
 
+@pytest.mark.pure
 def test_a_payload_does_not_unfold_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dumping, "DUMP_BYTES_MAX", 1 << 20)
     contents = Contents(
@@ -509,6 +510,7 @@ def test_dump_of_a_missing_key_is_null() -> None:
     assert call(Node(1), b"DUMP", b"x") is None
 
 
+@pytest.mark.pure
 def test_too_large_a_stream_is_not_dumped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dumping, "DUMP_BYTES_MAX", 1 << 20)
     node = Node(1)
@@ -519,6 +521,7 @@ def test_too_large_a_stream_is_not_dumped(monkeypatch: pytest.MonkeyPatch) -> No
     assert reply.text.startswith("ERR the stream holds more than 1 MiB, too much to dump at once")
 
 
+@pytest.mark.pure
 def test_restores_of_one_transaction_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "COPY_BYTES_MAX", 1 << 20)
     there, here = Node(1), Node(2)

@@ -21,6 +21,7 @@ NO_ROOM = "ERR more than"
 # --- Limits -------------------------------------------------------------------------------------
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("line", ["MSET a 12345 b 12345", "MSETNX a 12345 b 12345"])
 def test_more_than_a_batch_takes_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.setattr(room, "STRINGS_BYTES_MAX", 15)
@@ -29,6 +30,7 @@ def test_more_than_a_batch_takes_is_refused(monkeypatch: pytest.MonkeyPatch, lin
     assert not node.replica.has_open_record
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("line", ["COPY a b", "RENAME a b"])
 def test_copies_in_one_transaction_do_not_grow_without_end(
     monkeypatch: pytest.MonkeyPatch, line: str
@@ -101,6 +103,7 @@ def test_a_damaged_payload_of_a_string_is_refused() -> None:
     assert "Bad data format" in refusal(node, dumping.frame(batch + batch[-12:]))
 
 
+@pytest.mark.pure
 def test_a_string_that_is_too_long_to_dump_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dumping, "DUMP_BYTES_MAX", 9)
     node = Node(1)

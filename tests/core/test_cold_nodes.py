@@ -1,6 +1,7 @@
 """Macro nodes that are on disk only, one by one; ``test_cold_lane.py`` has the law."""
 
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -128,6 +129,19 @@ def test_what_was_fetched_stays_until_it_was_read(lane: Lane, limits: NodeLimits
     limits.residency.unpin(needed)
     limits.residency.evict(1 << 30)
     assert limits.residency.absent_count == 5
+
+
+def test_nodes_leave_one_by_one_where_each_turn_is_over_at_once(
+    lane: Lane, limits: NodeLimits
+) -> None:
+    save(limits)
+    residency = limits.residency
+    absent = [0]
+    while residency.may_leave:
+        residency.evict(1 << 30, lambda: True)
+        absent.append(residency.absent_count)
+    assert absent[-1] == 5
+    assert max(after - before for before, after in pairwise(absent)) == 1
 
 
 @pytest.mark.parametrize("at", range(0, 400, 7))

@@ -6,7 +6,13 @@ import pytest
 
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, make_id
 from crdtstream.core.lanes.blocks import LONG, block_of
-from crdtstream.core.lanes.compaction import FULL_BYTES, FULL_ENTRIES, compact
+from crdtstream.core.lanes.compaction import (
+    FULL_BYTES,
+    FULL_ENTRIES,
+    SMALL_BYTES,
+    Compaction,
+    compact,
+)
 from crdtstream.core.lanes.lane import Lane, NodeLimits
 from crdtstream.core.lanes.reading import digest_of
 from tests.cold_nodes import freeze, save
@@ -95,6 +101,26 @@ def test_the_end_of_a_lane_is_left_alone() -> None:
     assert [len(node) for node in lane.macro_nodes()] == [8, 1]
     lane.append(make_id(10, 1), 10, b"x", Millis(10))
     assert lane.tail is tail
+
+
+def test_a_round_ends_though_writers_are_quicker() -> None:
+    limits = NodeLimits()
+    large = SMALL_BYTES // 2
+    lane = filled(limits, 41, size=large)
+    begun_with, n = len(limits.small), 41
+    compaction = Compaction(limits)
+    for _turn in range(begun_with):
+        append(lane, range(n + 1, n + 11), large)
+        n += 10
+        if compaction.go_on(lambda: True):
+            break
+    else:
+        pytest.fail("it has looked at each node that was small, and goes on")
+    sizes = [len(node) for node in lane.macro_nodes()]
+    assert sizes[0] > 1, "what was there is put together"
+    assert sizes[-10:] == [1] * 10, "what came meanwhile is for the next round"
+    compact_all(limits)
+    assert [one for one, _ in entries(lane)] == [make_id(one, 1) for one in range(1, n + 1)]
 
 
 def test_nothing_is_appended_to_a_merged_node() -> None:

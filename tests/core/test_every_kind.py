@@ -43,6 +43,9 @@ from crdtstream.v1 import effects_pb2, local_pb2
 from tests.core import every_kind, strategies
 from tests.harness.regions import Node
 
+# It reads the slots of classes, and compiled ones have none.
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 EFFECTS: tuple[type, ...] = get_args(RareEffect)
 CHANGES: tuple[type, ...] = get_args(LocalChange)

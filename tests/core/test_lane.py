@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from crdtstream.core.id_columns import IdColumns
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, StreamId, make_id
 from crdtstream.core.lanes.lane import Lane, NodeLimits, Within, ascends
 
@@ -61,6 +62,20 @@ class LaneMachine(RuleBasedStateMachine):
         n_max = data.draw(st.integers(0, self.n))
         hit = [one for one in self.model if one[0] == entry_id and one[1] <= n_max]
         assert self.lane.remove(entry_id, n_max=n_max) == (hit[0][1] if hit else 0)
+        self.model = [one for one in self.model if one not in hit]
+
+    @rule(others=st.lists(IDS, max_size=3), in_columns=st.booleans(), data=st.data())
+    def remove_several(self, others: list[StreamId], in_columns: bool, data: st.DataObject) -> None:
+        known = [entry_id for entry_id, _, _ in self.model]
+        start = data.draw(st.integers(0, len(known)))
+        step = data.draw(st.integers(1, 3))
+        some = sorted({*known[start : start + 9 : step], *others})
+        ids = IdColumns.of(some) if in_columns else some
+        assert list(self.lane.among(ids)) == [one for one in some if one in known]
+        n_max = data.draw(st.integers(0, self.n))
+        hit = [one for one in self.model if one[0] in some and one[1] <= n_max]
+        removed = self.lane.remove_all(ids, n_max=n_max)
+        assert removed == (hit[-1][:2] if hit else (ID_MIN, 0))
         self.model = [one for one in self.model if one not in hit]
 
     @rule(entry_id=IDS, data=st.data())
@@ -145,3 +160,16 @@ def test_ascends_is_strict_and_above(ids: list[StreamId], above: StreamId) -> No
     seq = array("Q", [one & ((1 << 64) - 1) for one in ids])
     chain = [above, *ids]
     assert ascends(ms, seq, above=above) == (sorted(set(chain)) == chain)
+
+
+def test_a_look_up_does_not_end_in_a_node_that_went() -> None:
+    lane = Lane(RegionId(1), NodeLimits(entries_max=1))
+    ids = [make_id(ms, 1) for ms in range(1, 7)]
+    for n, entry_id in enumerate(ids, start=1):
+        lane.append(entry_id, n, b"", Millis(1))
+    assert lane.find(ids[1]) is not None
+    assert lane.remove(ids[1], n_max=9)
+    assert lane.find(ids[1]) is None
+    assert lane.find(ids[2]) is not None
+    assert lane.remove_prefix(up_to=ids[2], n_max=9) == 3
+    assert [lane.find(entry_id) is not None for entry_id in ids] == [False] * 3 + [True] * 3

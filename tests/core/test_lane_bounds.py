@@ -63,6 +63,7 @@ def test_an_entry_goes_from_its_dot_on(lane: Lane, at: int) -> None:
     assert lane.find(IDS[at]) is None
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("seed", range(20))
 def test_entries_above_are_counted_by_segments(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "SEGMENT_NODES", 2)

@@ -2,7 +2,7 @@
 
 import random
 import tracemalloc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -22,6 +22,7 @@ from crdtstream.core.effects import Release
 from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.pel_chunk import Nack, Owner, PelChunk
 from crdtstream.core.groups.progress import LaneProgress
+from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, StreamId, make_id
 from tests.conftest import examples
 
@@ -118,7 +119,7 @@ class PelMachine(RuleBasedStateMachine):
         self.model = Model()
         self.now = 1
         self.asked = False
-        self.last_ms = self.turn = 0
+        self.last_ms = self.turn = self.forms = 0
         # What a store has: the images of the last checkpoint, and what the state was then.
         self.images: dict[int, Image] = {}
         self.saved = Model()
@@ -135,17 +136,22 @@ class PelMachine(RuleBasedStateMachine):
         self.last_ms = ms
         return self.turn
 
+    def _form(self, ids: list[StreamId]) -> Ids:
+        """As commands give them: in turns as columns and one by one."""
+        self.forms += 1
+        return IdColumns.of(ids) if self.forms % 2 else ids
+
     @rule(step=st.integers(0, 2))
     def let_time_pass(self, step: int) -> None:
         self.now += step
 
     def _deliver(
-        self, lane: RegionId, ids: Sequence[StreamId], name: bytes, ms: int, count: int
+        self, lane: RegionId, ids: list[StreamId], name: bytes, ms: int, count: int
     ) -> None:
         consumer = self.pel.consumer(name, Millis(self.now))
         self.model.consumers.setdefault(name, consumer.number)
         turn = self._next_turn(ms)
-        self.pel.deliver(lane, ids, consumer, delivered_ms=Millis(ms), count=count)
+        self.pel.deliver(lane, self._form(ids), consumer, delivered_ms=Millis(ms), count=count)
         for entry_id in ids:
             self.model.entries[entry_id, lane] = Pending(name, ms, count, turn)
 
@@ -184,7 +190,7 @@ class PelMachine(RuleBasedStateMachine):
 
     @rule(lane=LANE, ids=SORTED_IDS)
     def acknowledge(self, lane: RegionId, ids: list[StreamId]) -> None:
-        self.pel.acknowledge({lane: tuple(ids)})
+        self.pel.acknowledge({lane: self._form(ids)})
         for entry_id in ids:
             self.model.entries.pop((entry_id, lane), None)
 
@@ -192,15 +198,16 @@ class PelMachine(RuleBasedStateMachine):
     def acknowledge_a_row(self, lane: RegionId, start: int, number: int, by: int) -> None:
         pending = list(self.lanes[lane].pel)
         chosen = pending[start % (len(pending) + 1) :: by][:number]
-        assert self.lanes[lane].pel.among(chosen) == chosen
-        self.pel.acknowledge({lane: tuple(chosen)})
+        ids = self._form(chosen)
+        assert self.lanes[lane].pel.among(ids) is ids
+        self.pel.acknowledge({lane: ids})
         for entry_id in chosen:
             del self.model.entries[entry_id, lane]
 
     @rule(lane=LANE, entry_id=IDS)
     def forget(self, lane: RegionId, entry_id: StreamId) -> None:
         was_pending = self.model.entries.pop((entry_id, lane), None) is not None
-        assert self.pel.forget(lane, entry_id) is was_pending
+        assert self.pel.forget(lane, (entry_id,)) is was_pending
 
     @rule(lane=LANE, low=IDS, high=IDS, keep=st.lists(IDS, max_size=5))
     def drop_within(
@@ -239,7 +246,7 @@ class PelMachine(RuleBasedStateMachine):
         assert pel.first_above(low) == (above[0] if above else None)
         assert list(pel.within(low, high)) == within
         assert pel.count_within(low, high) == len(within)
-        assert pel.among(ids) == [entry_id for entry_id in ids if entry_id in expected]
+        assert pel.among(self._form(ids)) == [entry_id for entry_id in ids if entry_id in expected]
         assert [entry_id in pel for entry_id in ids] == [one in expected for one in ids]
         got = self.pel.in_lane(lane, above=low, count=number)
         assert [nack.id for nack in got] == above[:number]
@@ -297,7 +304,7 @@ class PelMachine(RuleBasedStateMachine):
         self.pel, self.lanes = self._restored(self.changes)
         self.model = self.saved.copy()
         self.cut, self.asked = None, False
-        self.last_ms = self.turn = 0
+        self.last_ms = self.turn = self.forms = 0
 
     def _restored(self, changes: Changes) -> tuple[Pel, dict[RegionId, LaneProgress]]:
         pel, lanes = new_pel(changes, self.entries_max)
@@ -484,6 +491,16 @@ def test_what_is_appended_does_not_take_over_from_what_is_gone() -> None:
 # --- Size ---------------------------------------------------------------------------------------
 
 ENTRIES = 20_000
+
+
+def test_ids_beyond_what_a_key_holds_are_not_taken_for_others() -> None:
+    pel, lanes = new_pel(Changes(), 1024)
+    alice = pel.consumer(NAMES[0], Millis(1))
+    ids = [make_id(ms, 1) for ms in (10, 11, 12)]
+    pel.deliver(LANES[0], IdColumns.of(ids), alice, delivered_ms=Millis(5), count=1)
+    # The second one differs in a bit that stands where the milliseconds of a key do.
+    others = IdColumns.of([ids[0], make_id(10, (1 << 32) + 1), ids[2]])
+    assert lanes[LANES[0]].pel.among(others) == [ids[0], ids[2]]
 
 
 def appended(count: int) -> list[StreamId]:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# The plugin replaces methods.
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).resolve().parents[2]
 
 SUITES = (

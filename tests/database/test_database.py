@@ -24,6 +24,9 @@ from crdtstream.database.database import QUEUED, WAITING, Database, Waiting
 from crdtstream.database.session import Session, SessionCommand
 from crdtstream.database.waiting import Waiter
 
+# It has a Database of its own, and compiled classes have no heirs.
+pytestmark = pytest.mark.pure
+
 
 class CountingDatabase(Database):
     """Counts how often a blocked command is tried again."""

@@ -28,7 +28,7 @@ class CuttingLog(MemoryLog):
     def begins(self) -> VersionVector:
         return dict(self._begins)
 
-    async def append(self, records: Sequence[Record]) -> None:
+    def _put(self, records: Sequence[Record]) -> None:
         for record in records:
             self._records.append(Logged(self.last_seq + 1, record))
 

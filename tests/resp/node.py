@@ -33,11 +33,17 @@ class ObstinateLog(MemoryLog):
         self.gate.set()
         self.refusal: str | None = None
 
+    def append_at_once(self, records: Sequence[Record]) -> bool:
+        return self.gate.is_set() and super().append_at_once(records)
+
     async def append(self, records: Sequence[Record]) -> None:
         await self.gate.wait()
+        await super().append(records)
+
+    def _put(self, records: Sequence[Record]) -> None:
         if self.refusal is not None:
             raise StoreError(self.refusal)
-        await super().append(records)
+        super()._put(records)
 
 
 class Node:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdtstream.commands.streams.xadd_run import XaddRun
 from crdtstream.resp.wire.parser import RequestError, RequestLimits, RequestParser, split_inline
 from tests.resp.node import request
 
@@ -42,7 +43,8 @@ def parse_all(*pieces: bytes, trusted: bool = True) -> tuple[list[list[bytes]], 
     requests: list[list[bytes]] = []
     try:
         for piece in pieces:
-            requests.extend(parser.parse(piece))
+            for request in parser.parse(piece):
+                requests += request.requests() if isinstance(request, XaddRun) else [request]
     except RequestError as error:
         return requests, error.text.removeprefix("ERR Protocol error: ")
     return requests, None

@@ -349,6 +349,7 @@ class CountingChannels:
         )
 
 
+@pytest.mark.pure
 def test_patterns_that_cannot_match_are_not_tried(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,6 +399,7 @@ def test_the_index_finds_just_what_matches(patterns: list[bytes], channel: bytes
     assert set(index.matching(channel)) == expected - set(patterns[::2])
 
 
+@pytest.mark.pure
 def test_a_message_is_encoded_once_per_protocol(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

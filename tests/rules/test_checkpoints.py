@@ -45,7 +45,7 @@ class Checkpoints(Regions):
         if node.checkpoints.is_running:
             node.checkpoints.finish(node.replica)
         self.transaction(0, before, data)
-        node.replica.compact(lambda: False)
+        node.replica.compaction().go_on(bool)
         node.cut()
         for line, parts in between:
             node.checkpoints.write(parts)

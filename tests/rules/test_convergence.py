@@ -148,18 +148,13 @@ def positions(node: Node) -> object:
 
 
 class Regions(RuleBasedStateMachine):
-    """Three regions; every step is a transaction, a delivery, a crash, or a restored folder.
-
-    Attributes:
-        told: by listener and speaker the version vector that one last said to have durably.
-    """
+    """Three regions; every step is a transaction, a delivery, a crash, or a restored folder."""
 
     @initialize(mode=st.sampled_from(list(IdMode)))
     def start(self, mode: IdMode) -> None:
         self.nodes = [Node(region, mode) for region in (1, 2, 3)]
         self.digests: dict[tuple[tuple[int, int], ...], bytes] = {}
         self.issued: dict[tuple[RegionId, int], Issued] = {}
-        self.told: dict[tuple[int, int], dict[RegionId, int]] = {}
 
     def check(self, node: Node) -> None:
         """Equal version vectors, equal digests; and what the model says of the effects applied."""
@@ -253,13 +248,7 @@ class Regions(RuleBasedStateMachine):
             elif node.replica.ready(batch):
                 node.take(record)
                 count -= 1
-        self.hear(self.nodes[source], node)
         self.check(node)
-
-    def hear(self, listener: Node, speaker: Node) -> None:
-        """The listener hears what the speaker has durably."""
-        speaker.end_tick()
-        self.told[listener.region, speaker.region] = dict(speaker.replica.vv)
 
     @rule(at=AT, ms=st.sampled_from([10, 400, 10_000, -400, -10_000]))
     def let_time_pass(self, at: int, ms: int) -> None:
@@ -279,8 +268,6 @@ class Regions(RuleBasedStateMachine):
             other.end_tick()
             if vv.get(other.replica.region, 0) < other.replica.issued:
                 return
-        for other in self.nodes:
-            self.hear(node, other)
         node.replica.forget_stable(meet(other.replica.vv for other in self.nodes))
 
     @rule(at=AT, ids=st.integers(1, 3))
@@ -346,8 +333,7 @@ class Regions(RuleBasedStateMachine):
         )
         for other in others:
             vv = dict(other.replica.vv)
-            told = self.told.get((other.region, node.region), {})
-            readiness.note_answer(RegionId(other.region), Answer(vv.get(region, 0), vv, told))
+            readiness.note_answer(RegionId(other.region), Answer(vv.get(region, 0), vv))
         return readiness
 
     def take_next(self, node: Node, source: Node) -> bool:

@@ -18,6 +18,9 @@ from typing import Final
 
 _SPEC: Final = re.compile(r"(?:(\d+)(\.\.(-\d+)?(?:/(\d+))?|#)?|([A-Z]+)@(\d+))((?: \w+)+)")
 
+# Python makes no number of thousands of digits.
+_COUNT_DIGITS: Final = 20
+
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
@@ -52,7 +55,9 @@ class KeySpec:
         first = self.start
         if self.is_counted:
             number = argv[first] if first < len(argv) else b""
-            count = int(number) if number.isdigit() else 0
+            # The first digits are enough to tell that a longer number is too high.
+            digits = b"0" + number.lstrip(b"0")[:_COUNT_DIGITS]
+            count = int(digits) if number.isdigit() else 0
             return argv[first + 1 : first + 1 + count] if count < len(argv) - first else None
         if self.word:
             # The last argument cannot be the word, as nothing would follow it.

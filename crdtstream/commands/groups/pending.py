@@ -11,6 +11,7 @@ from typing import assert_never
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
+    ascending_ids,
     integer,
     interval_end,
     interval_start,
@@ -24,6 +25,7 @@ from crdtstream.core.effects import Ack, Release
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.groups.progress import DELIVERY_COUNT_MAX
+from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -40,15 +42,15 @@ def xack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     if found is None:
         return 0
     _, group = found
-    named = sorted(set(strict_ids(argv[3:])))
-    ids: dict[RegionId, tuple[StreamId, ...]] = {}
+    named = ascending_ids(argv[3:])
+    ids: dict[RegionId, Ids] = {}
     for region, progress in group.lanes.items():
         pending = progress.pel.among(named)
         if pending:
-            ids[region] = tuple(pending)
+            ids[region] = pending
     if ids:
         replica.note(Ack(key, name, ids))
-    return sum(len(lane_ids) for lane_ids in ids.values())
+    return sum(map(len, ids.values()))
 
 
 # --- XPENDING -----------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """XREADGROUP: new entries, entries that others left pending for too long, and one's own pending."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
+from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import shown, strict_id
@@ -10,15 +11,22 @@ from crdtstream.commands.groups.delivery import lanes_handed_out, require_home
 from crdtstream.commands.lookup import group_or_none
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply
 from crdtstream.commands.streams.budget import Budget
-from crdtstream.commands.streams.entries import encode_claimable, encode_entry, entry_or_null
+from crdtstream.commands.streams.entries import (
+    claimable,
+    encode_entry,
+    encode_slices,
+    entry_or_null,
+)
 from crdtstream.commands.streams.read_options import ReadOptions, parse_read
-from crdtstream.commands.streams.xread import answer_or_block
+from crdtstream.commands.streams.xread import block
 from crdtstream.core.effects import Claim, Deliver, Redeliver
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.groups.progress import once_more
-from crdtstream.core.ids import ID_MAX, Millis, RegionId, StreamId, format_id
-from crdtstream.core.lanes.lane import Found
+from crdtstream.core.id_columns import IdColumns, Ids
+from crdtstream.core.ids import ID_MAX, U64_MAX, Millis, RegionId, StreamId, format_id
+from crdtstream.core.lanes.lane import Found, Slice
+from crdtstream.core.lanes.reading import ids_of
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -30,6 +38,10 @@ _MEANINGLESS: Final = (
 
 # What XREADGROUP wants of a key: None for new entries, an ID for the history above it.
 _Wanted: TypeAlias = tuple[bytes, StreamId | None]
+
+# With `map`, as a generator expression is a whole list once it is compiled.
+_ID_OF: Final = attrgetter("id")
+_PLACE_OF: Final = itemgetter(1)
 
 
 def xreadgroup(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Blocked:
@@ -56,12 +68,15 @@ def xreadgroup(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bloc
         (key, _group_position(replica, key, options.group, text))
         for key, text in zip(options.keys, options.ids, strict=True)
     ]
-    attempt = partial(_read_group, wanted, options)
+    reply = _read_group(wanted, options, replica, now)
+    if reply is not Null.ARRAY or options.block_ms is None:
+        return reply
     next_time = None if options.claim_ms is None else partial(_next_claim, wanted, options)
     wants = frozenset(
         (key, options.group, options.claim_ms) for key, above in wanted if above is None
     )
-    return answer_or_block(replica, now, options, attempt, next_time, wants or None)
+    attempt = partial(_read_group, wanted, options)
+    return block(replica, options, attempt, next_time, wants or None)
 
 
 def _group_position(replica: Replica, key: bytes, group: bytes, text: bytes) -> StreamId | None:
@@ -146,14 +161,13 @@ def _look_ahead(
             consumer = group.consumers.get(options.consumer)
             if consumer is not None:
                 nacks = consumer.nacks(StreamId(above + 1))
-                pending = (stream.find(nack.id) for nack in nacks)
-                found = chain.from_iterable(pending)
+                found = chain.from_iterable(map(stream.find, map(_ID_OF, nacks)))
         else:
             found = group.undelivered(lanes_handed_out(replica.region, stream, group))
             if options.claim_ms is not None:
                 # The first one also tells a reader who finds none when to come again.
                 next(_present(stream, iter(group.longest_idle())), None)
-                idle = (place for _, place in _idle(stream, group, now, options.claim_ms))
+                idle = map(_PLACE_OF, _idle(stream, group, now, options.claim_ms))
                 found = chain(idle, found)
         for entry_id, _, node, index in islice(found, options.count):
             if budget is not None and not budget.take(encode_entry(entry_id, node, index)):
@@ -193,20 +207,47 @@ def _deliver(
     budget: Budget | None,
 ) -> list[bytes]:
     assert options.group is not None
-    encode = encode_entry if options.claim_ms is None else encode_claimable
+    lanes = lanes_handed_out(replica.region, stream, group)
+    ids: Mapping[RegionId, Ids]
+    if budget is None:
+        slices = group.undelivered_slices(lanes, U64_MAX if count is None else count)
+        ids = {region: ids_of(lane_slices) for region, lane_slices in slices.items()}
+        parts = _merged(slices, ids)
+        if options.claim_ms is not None:
+            parts = list(map(claimable, parts))
+    else:
+        parts, ids = _within_budget(
+            budget, islice(group.undelivered(lanes), count), claims=options.claim_ms is not None
+        )
+    if parts:
+        replica.note(Deliver(key, options.group, options.consumer, now, ids, options.noack))
+    return parts
+
+
+def _merged(slices: Mapping[RegionId, list[Slice]], ids: Mapping[RegionId, Ids]) -> list[bytes]:
+    """The entries of all lanes by ID, equal IDs by lane."""
+    by_lane = {region: encode_slices(lane_slices) for region, lane_slices in slices.items()}
+    if len(by_lane) == 1:
+        return by_lane.popitem()[1]
+    placed = [zip(ids[region], repeat(region), parts) for region, parts in by_lane.items()]
+    return [part for _, _, part in sorted(chain.from_iterable(placed))]
+
+
+def _within_budget(
+    budget: Budget, found: Iterable[Found], *, claims: bool
+) -> tuple[list[bytes], dict[RegionId, Ids]]:
+    """The entries for which there is room, and their IDs."""
     parts: list[bytes] = []
     ids: dict[RegionId, list[StreamId]] = {}
-    found = group.undelivered(lanes_handed_out(replica.region, stream, group))
-    for entry_id, region, node, index in islice(found, count):
-        part = encode(entry_id, node, index)
-        if budget is not None and not budget.take(part):
+    for entry_id, region, node, index in found:
+        part = encode_entry(entry_id, node, index)
+        if claims:
+            part = claimable(part)
+        if not budget.take(part):
             break
         parts.append(part)
         ids.setdefault(region, []).append(entry_id)
-    if parts:
-        delivered = {region: tuple(lane_ids) for region, lane_ids in ids.items()}
-        replica.note(Deliver(key, options.group, options.consumer, now, delivered, options.noack))
-    return parts
+    return parts, {region: IdColumns.of(lane_ids) for region, lane_ids in ids.items()}
 
 
 # --- CLAIM --------------------------------------------------------------------------------------
@@ -227,10 +268,8 @@ def _claim(
     chosen: list[tuple[Nack, bytes]] = []
     for nack, found in islice(_idle(stream, group, now, options.claim_ms), options.count):
         entry_id, _, node, index = found
-        part = encode_claimable(
-            entry_id,
-            node,
-            index,
+        part = claimable(
+            encode_entry(entry_id, node, index),
             idle_ms=max(0, now - nack.delivered_ms),
             delivery_count=nack.delivery_count,
         )

@@ -79,11 +79,11 @@ def idletime(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def _last_use(stream: Stream) -> Millis | None:
     """When the latest entry that is still there came, or a consumer was last seen."""
     arrivals = [lane.tail.last_arrival for lane in stream.lanes.values() if lane.tail is not None]
-    seen = (
+    seen = [
         consumer.seen_ms
         for group in stream.groups.values()
         for consumer in group.consumers.values()
-    )
+    ]
     return max((*arrivals, *seen), default=None)
 
 

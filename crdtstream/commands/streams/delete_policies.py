@@ -10,7 +10,7 @@ Entries deleted under a policy travel by ID, never as a prefix of the stream (``
   is done with only if no other region still owes it.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -23,6 +23,7 @@ from crdtstream.commands.lookup import group_or_none, stream_or_none
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.core.effects import Ack, Remove
 from crdtstream.core.groups.group import Group
+from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -56,7 +57,7 @@ def is_settled(groups: Iterable[Group], lane: RegionId, entry_id: StreamId, *, a
 def remove(
     replica: Replica,
     key: bytes,
-    ids: Mapping[RegionId, Set[StreamId]],
+    ids: Mapping[RegionId, Ids],
     policy: ReferencePolicy,
     *,
     trims: bool = False,
@@ -64,10 +65,11 @@ def remove(
     """Issue the Remove of these IDs, if there are any.
 
     Args:
+        ids: by lane, ascending, each once.
         trims: they are trimmed, not deleted.
     """
     if ids:
-        by_lane = {lane: tuple(sorted(lane_ids)) for lane, lane_ids in sorted(ids.items())}
+        by_lane = dict(sorted(ids.items()))
         with_references = policy is ReferencePolicy.DELREF
         replica.issue(Remove(key, by_lane, with_references, trims))
 
@@ -76,11 +78,15 @@ class _Removed:
     """What a command is going to remove, lane by lane."""
 
     def __init__(self) -> None:
-        self.ids: dict[RegionId, set[StreamId]] = {}
+        self._ids: dict[RegionId, set[StreamId]] = {}
 
     def add(self, lanes: Iterable[RegionId], entry_id: StreamId) -> None:
         for lane in lanes:
-            self.ids.setdefault(lane, set()).add(entry_id)
+            self._ids.setdefault(lane, set()).add(entry_id)
+
+    def by_lane(self) -> dict[RegionId, Ids]:
+        """The IDs, ascending."""
+        return {lane: IdColumns.of(sorted(lane_ids)) for lane, lane_ids in self._ids.items()}
 
 
 def _parse(argv: list[bytes], at: int) -> tuple[ReferencePolicy, list[bytes]]:
@@ -151,7 +157,7 @@ def xdelex(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
             if policy is ReferencePolicy.DELREF and entry_id not in deleted:
                 removed.add(_lanes_of_dangling(stream, entry_id), entry_id)
             replies.append(_NOT_FOUND)
-    remove(replica, key, removed.ids, policy)
+    remove(replica, key, removed.by_lane(), policy)
     return replies
 
 
@@ -233,7 +239,7 @@ def xackdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         else:
             _add_removed(removed, stream, lanes, entry_id, policy)
             replies.append(_DELETED)
-    remove(replica, key, removed.ids, policy)
+    remove(replica, key, removed.by_lane(), policy)
     return replies
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from itertools import islice
 
 from crdtstream.commands.reply import Encoded, Null, Reply
+from crdtstream.core.id_columns import FEW
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, RegionId, StreamId, format_id
-from crdtstream.core.lanes.lane import Found
+from crdtstream.core.lanes.lane import Found, Slice
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.stream import Stream
 
@@ -18,11 +19,30 @@ def encode_entry(entry_id: StreamId, node: MacroNode, index: int) -> bytes:
     return b"*2\r\n$%d\r\n%b\r\n" % (len(text), text) + fields
 
 
-def encode_claimable(
-    entry_id: StreamId, node: MacroNode, index: int, *, idle_ms: int = 0, delivery_count: int = 0
-) -> bytes:
+def encode_slices(slices: Iterable[Slice]) -> list[bytes]:
+    """The entries of some slices of a lane, each as by :func:`encode_entry`."""
+    parts: list[bytes] = []
+    for node, start, stop in slices:
+        if stop - start < FEW:
+            parts += [encode_entry(node.id_at(at), node, at) for at in range(start, stop)]
+            continue
+        starts, lengths = node.starts[start:stop], node.lengths[start:stop]
+        begin = starts[0]
+        with memoryview(node.fields) as column:
+            # One copy, of which the entries' fields are cut: cheaper than as many bytearrays.
+            fields = bytes(column[begin : starts[-1] + lengths[-1]])
+        texts = [
+            b"%d-%d" % id_ for id_ in zip(node.ms[start:stop], node.seq[start:stop], strict=True)
+        ]
+        parts += [
+            b"*2\r\n$%d\r\n%b\r\n%b" % (len(text), text, fields[at - begin : at - begin + length])
+            for text, at, length in zip(texts, starts, lengths, strict=True)
+        ]
+    return parts
+
+
+def claimable(entry: bytes, *, idle_ms: int = 0, delivery_count: int = 0) -> bytes:
     """``[id, [field, value, …], idle ms, deliveries before this one]``, as CLAIM answers."""
-    entry = encode_entry(entry_id, node, index)
     return b"*4%b:%d\r\n:%d\r\n" % (entry[2:], idle_ms, delivery_count)
 
 

@@ -4,17 +4,18 @@ from collections.abc import Iterable
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
+    ascending_ids,
     integer,
     interval_end,
     interval_start,
     strict_id,
-    strict_ids,
 )
 from crdtstream.commands.lookup import stream_or_error, stream_or_none
 from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.commands.streams.entries import encode_entries
 from crdtstream.commands.streams.trimming import TrimmingParser, trim
 from crdtstream.core.effects import Remove, SetLastId
+from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.lanes.lane import Found
 from crdtstream.core.replica import Replica
@@ -84,15 +85,15 @@ def xdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     stream = stream_or_none(replica, key)
     if stream is None:
         return 0
-    found: dict[RegionId, list[StreamId]] = {}
-    ids = sorted(set(strict_ids(argv[2:])))
+    ids = ascending_ids(argv[2:])
     replica.read_entries(stream, ids)
-    for entry_id in ids:
-        for _, region, _, _ in stream.find(entry_id):
-            found.setdefault(region, []).append(entry_id)
+    found: dict[RegionId, Ids] = {}
+    for region, lane in stream.lanes.items():
+        lane_ids = lane.among(ids)
+        if lane_ids:
+            found[region] = lane_ids
     if found:
-        by_lane = {region: tuple(lane_ids) for region, lane_ids in found.items()}
-        replica.issue(Remove(key, by_lane))
+        replica.issue(Remove(key, found))
     return sum(map(len, found.values()))
 
 

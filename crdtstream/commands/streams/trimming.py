@@ -10,10 +10,10 @@ takes what it may, and goes on to the next.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer, strict_id
 from crdtstream.commands.lookup import stream_or_none
@@ -26,9 +26,11 @@ from crdtstream.commands.streams.delete_policies import (
 )
 from crdtstream.core.effects import Trim
 from crdtstream.core.groups.group import Group
+from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.lanes.lane import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.reading import ids_of
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 
@@ -263,7 +265,8 @@ def _plan_nodes(stream: Stream, trimming: Trimming, *, more: int) -> dict[Region
     return up_to
 
 
-class _Piece(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Piece:
     """Entries that ``~`` removes together: a macro node, or a part of a large one."""
 
     node: MacroNode
@@ -354,7 +357,7 @@ class _Nodes:
 
 def _first_node_of(piece: _Piece, limits: NodeLimits) -> _Piece:
     """What of a large node its first entries would fill a node with; a small one as it is."""
-    node, start, stop = piece
+    node, start, stop = piece.node, piece.start, piece.stop
     if limits.entries_max:
         stop = min(stop, start + limits.entries_max)
     if limits.bytes_max and node.fields_bytes > limits.bytes_max:
@@ -368,13 +371,27 @@ def _first_node_of(piece: _Piece, limits: NodeLimits) -> _Piece:
 
 def _plan_ids(
     stream: Stream, trimming: Trimming, *, alone: bool, more: int = 0
-) -> dict[RegionId, set[StreamId]]:
-    """Per lane the IDs that go; ``alone`` as in ``Group.are_settled``, ``more`` as above."""
-    ids: dict[RegionId, set[StreamId]] = {}
+) -> dict[RegionId, Ids]:
+    """Per lane the IDs that go, ascending; ``alone`` as in ``Group.are_settled``, ``more`` as
+    above."""
+    if trimming.policy is ReferencePolicy.DELREF:
+        up_to = _plan(stream, trimming, more=more)
+        if _count_up_to(stream, up_to) <= REMOVED_IDS_MAX:
+            # Nobody is asked about any of them, so that they need not be looked at one by one.
+            return {
+                region: ids_of(list(stream.lanes[region].scan_nodes(ID_MIN, limit)))
+                for region, limit in up_to.items()
+            }
+    ids: dict[RegionId, list[StreamId]] = {}
     choose = _approximate_ids if trimming.approximate else _exact_ids
     for lane, entry_id in islice(choose(stream, trimming, alone=alone, more=more), REMOVED_IDS_MAX):
-        ids.setdefault(lane, set()).add(entry_id)
-    return ids
+        ids.setdefault(lane, []).append(entry_id)
+    return {lane: IdColumns.of(lane_ids) for lane, lane_ids in ids.items()}
+
+
+def _count_up_to(stream: Stream, up_to: Mapping[RegionId, StreamId]) -> int:
+    lanes = [(stream.lanes[region], limit) for region, limit in up_to.items()]
+    return sum(lane.length - lane.count_above(limit) for lane, limit in lanes)
 
 
 def _exact_ids(

@@ -51,19 +51,28 @@ def answer_or_block(
     now: Millis,
     options: ReadOptions,
     attempt: Attempt,
+) -> Reply | Blocked:
+    """What the attempt gives; with BLOCK, when it gives null, it is made again and again."""
+    reply = attempt(replica, now)
+    if reply is not Null.ARRAY or options.block_ms is None:
+        return reply
+    return block(replica, options, attempt)
+
+
+def block(
+    replica: Replica,
+    options: ReadOptions,
+    attempt: Attempt,
     next_time: NextTime | None = None,
     wants: Wants | None = None,
-) -> Reply | Blocked:
-    """What the attempt gives; with BLOCK, when it gives null, it is made again and again.
+) -> Blocked:
+    """Make an attempt, which gave null just now, again and again.
 
     Args:
         next_time: when it may give something although no key changed; None: never.
         wants: see ``Blocked``.
     """
-    reply = attempt(replica, now)
-    if reply is not Null.ARRAY or options.block_ms is None:
-        return reply
-
+    assert options.block_ms is not None
     keys = tuple(dict.fromkeys(options.keys))
     blocked = Blocked(keys, options.block_ms, lambda replica, now: retry(replica, now), wants=wants)
 

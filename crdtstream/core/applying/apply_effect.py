@@ -29,7 +29,9 @@ from crdtstream.core.effects import (
     Trim,
     counted,
 )
-from crdtstream.core.ids import RegionId, StreamId
+from crdtstream.core.id_columns import Ids
+from crdtstream.core.ids import RegionId
+from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 
@@ -92,18 +94,24 @@ def _remove(state: State, effect: Remove, context: VersionVector) -> None:
 
 
 def _forget_references(
-    state: State, key: bytes, stream: Stream, ids: Mapping[RegionId, tuple[StreamId, ...]]
+    state: State, key: bytes, stream: Stream, ids: Mapping[RegionId, Ids]
 ) -> None:
     """What was removed is not pending any more, in any group; the runs may go on behind it."""
     for region, lane_ids in ids.items():
-        lane = stream.lanes.get(region)
-        for entry_id in lane_ids:
-            # Still there: appended again, and not observed by who removed it.
-            if lane is not None and lane.find(entry_id) is not None:
-                continue
-            for name, group in stream.groups.items():
-                if group.forget_pending(region, entry_id):
-                    state.grown_runs.note(key, name, (region,))
+        gone = _gone(stream.lanes.get(region), lane_ids)
+        for name, group in stream.groups.items():
+            if gone and group.forget_pending(region, gone):
+                state.grown_runs.note(key, name, (region,))
+
+
+def _gone(lane: Lane | None, ids: Ids) -> Ids:
+    """Those of the IDs without an entry.
+
+    Still there is what was appended again, and was not observed by who removed it.
+    """
+    if lane is None or not lane.length or lane.first_id > ids[-1]:
+        return ids
+    return [entry_id for entry_id in ids if lane.find(entry_id) is None]
 
 
 def _trim(state: State, effect: Trim, context: VersionVector) -> None:

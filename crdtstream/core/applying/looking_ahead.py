@@ -9,13 +9,12 @@ has changed (I10).
     AckFrontier    where the group stands afterwards, to count what it skips
     Deliver        the same, if something behind what is delivered is to be skipped
 
-    Append         concurrent ones of the same idempotent id; for those of numbered rows nothing is
-                   looked for: they are rare, and what they need is read in place
+    Append         concurrent ones of the same idempotent id, or of the same numbered rows
+
+Who cannot wait, as a transaction that has begun, has it read in place; also before the change.
 """
 
-from collections.abc import Sequence
-
-from crdtstream.core.clock import VersionVector
+from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.effects import (
     AckFrontier,
     DeleteKey,
@@ -28,6 +27,7 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.groups.group import Group
+from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MAX, RegionId, StreamId
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.lane import Lane
@@ -40,8 +40,10 @@ def read_for_effect(state: State, effect: RareEffect, context: VersionVector) ->
 
     Raises:
         ColdError: it is not in memory.
+        UnreadableError: it was to be read in place, and cannot be.
     """
-    if not _looks_ahead(state):
+    residency = state.residency
+    if not residency.absent_count:
         return
     stream = state.keys.streams.get(effect.key)
     if stream is None:
@@ -50,15 +52,17 @@ def read_for_effect(state: State, effect: RareEffect, context: VersionVector) ->
         case Remove():
             for region, ids in effect.ids.items():
                 if region in stream.lanes:
-                    _need(stream.lanes[region].needs_for_remove(ids))
+                    residency.read(stream.lanes[region].needs_for_remove(ids))
         case Trim():
             for region, limit in effect.up_to.items():
                 if region in stream.lanes:
                     n_max = context.get(region, 0)
-                    _need(stream.lanes[region].needs_for_prefix(up_to=limit, n_max=n_max))
+                    lane = stream.lanes[region]
+                    residency.read(lane.needs_for_prefix(up_to=limit, n_max=n_max))
         case DeleteKey() | ExpireKey():
             for region, lane in stream.lanes.items():
-                _need(lane.needs_for_prefix(up_to=ID_MAX, n_max=context.get(region, 0)))
+                n_max = context.get(region, 0)
+                residency.read(lane.needs_for_prefix(up_to=ID_MAX, n_max=n_max))
         case AckFrontier():
             group = stream.groups.get(effect.group)
             if group is not None:
@@ -70,7 +74,7 @@ def read_for_effect(state: State, effect: RareEffect, context: VersionVector) ->
 
 def read_for_change(state: State, change: LocalChange) -> None:
     """As ``read_for_effect``, of a local change."""
-    if not isinstance(change, Deliver) or not _looks_ahead(state):
+    if not isinstance(change, Deliver) or not state.residency.absent_count:
         return
     stream = state.keys.streams[change.key]
     group = stream.groups[change.group]
@@ -81,7 +85,7 @@ def read_for_change(state: State, change: LocalChange) -> None:
 
 def needs_of(state: State, batch: EffectBatch) -> list[int]:
     """The images of what applying a batch will read and is not in memory."""
-    if not _looks_ahead(state):
+    if not state.residency.absent_count:
         return []
     images: dict[int, None] = {}
     # Its effects have observed all of their origin that stands before them.
@@ -103,30 +107,33 @@ def _needs_of_rivals(state: State, batch: EffectBatch) -> list[int]:
         key = columns.keys[columns.key_index[at]]
         stream = state.keys.streams.get(key)
         for dot, entry_id in state.idempotency.concurrent(batch.context, key, idempotent):
-            lane = None if stream is None else stream.lanes.get(dot.region)
-            if lane is not None:
-                images += lane.needs_for_remove([entry_id])
+            if stream is not None and dot.region in stream.lanes:
+                images += stream.lanes[dot.region].needs_for_remove([entry_id])
+    first = Dot(batch.origin, batch.first_n)
+    for run in columns.numbered:
+        key = columns.keys[columns.key_index[run.at]]
+        stream = state.keys.streams.get(key)
+        if stream is None:
+            continue
+        for lost in state.numbered.losing(key, run.first, run.count, first, batch.context):
+            # What goes of the batch itself is just being appended.
+            if lost.first.region != batch.origin and lost.first.region in stream.lanes:
+                lane = stream.lanes[lost.first.region]
+                images += lane.needs_for_dots(lost.first.n, lost.count)
     return images
 
 
-def read_entries(state: State, stream: Stream, ids: Sequence[StreamId]) -> None:
+def read_entries(state: State, stream: Stream, ids: Ids) -> None:
     """Read the entries with these IDs, in whichever lanes they stand.
 
     Raises:
         ColdError: not all are in memory; it names all images, so that one fetch is enough.
+        UnreadableError: they were to be read in place, and one cannot be.
     """
-    if _looks_ahead(state):
-        _need([image for lane in stream.lanes.values() for image in lane.needs_for_remove(ids)])
-
-
-def _looks_ahead(state: State) -> bool:
-    residency = state.residency
-    return residency.absent_count > 0 and not residency.reads_in_place
-
-
-def _need(images: Sequence[int]) -> None:
-    if images:
-        raise ColdError(images)
+    if state.residency.absent_count:
+        state.residency.read(
+            [image for lane in stream.lanes.values() for image in lane.needs_for_remove(ids)]
+        )
 
 
 def _read_skipped(lane: Lane | None, group: Group, region: RegionId, position: StreamId) -> None:

@@ -24,6 +24,8 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 NO_IMAGE: Final = 0
 
 
@@ -65,6 +67,7 @@ class Image(NamedTuple):
     body: bytes
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Part:
     """A piece of the state.  Subclasses say what they are (``kind``) and encode themselves."""
 
@@ -203,8 +206,12 @@ class Cut:
         The cut stays as it is from then on, so whoever goes through them may stop in between.
         """
         assert not self.left
-        yield from (number for number in self._before.values() if number)
-        yield from (part.image for part in self._dropped if part.image)
+        for number in self._before.values():
+            if number:
+                yield number
+        for part in self._dropped:
+            if part.image:
+                yield part.image
 
     def finish(self) -> None:
         """The checkpoint is committed."""

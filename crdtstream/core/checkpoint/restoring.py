@@ -88,8 +88,9 @@ class Restoring:
         state.idempotency.restore_order()
         state.numbered.restore_order()
         keys.touched.clear()
-        numbers = (image.number for kind in images.values() for image in kind)
-        state.changes.images_made = max(numbers, default=0)
+        state.changes.images_made = max(
+            (image.number for kind in images.values() for image in kind), default=0
+        )
 
     def _each(self, kind: Kind, take: Callable[[Image], None]) -> None:
         for image in self._images[kind]:

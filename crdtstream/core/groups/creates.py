@@ -59,7 +59,8 @@ class Creates:
 
     def items(self) -> Iterator[tuple[Dot, Start]]:
         """Dots and starts, in that order."""
-        return ((dot, create.start) for dot, create in self._by_dot.items())
+        for dot, create in self._by_dot.items():
+            yield dot, create.start
 
     def all(self) -> Iterator[tuple[Dot, Create]]:
         """Dots and creates, in that order."""

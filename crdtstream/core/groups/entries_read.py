@@ -5,12 +5,13 @@ something that the group had still to read.  ``last_id`` is the lane's last-gene
 """
 
 from crdtstream.core.groups.progress import LaneProgress
+from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MIN, StreamId
 from crdtstream.core.lanes.lane import Lane
 
 
 def entries_read_after(
-    progress: LaneProgress, lane: Lane, last_id: StreamId, ids: tuple[StreamId, ...]
+    progress: LaneProgress, lane: Lane, last_id: StreamId, ids: Ids
 ) -> int | None:
     """Redis's entries-read counter after these entries of the lane were delivered."""
     position, read = progress.last_delivered, progress.entries_read

@@ -32,10 +32,15 @@ from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.pel_chunk import Consumer, Nack, PelChunk
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
-from crdtstream.core.groups.undelivered import undelivered, undelivered_count
+from crdtstream.core.groups.undelivered import (
+    undelivered,
+    undelivered_count,
+    undelivered_slices,
+)
+from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
-from crdtstream.core.lanes.lane import Found, Lane, LastId
+from crdtstream.core.lanes.lane import Found, Lane, LastId, Slice
 
 
 class Group(Part):
@@ -223,6 +228,10 @@ class Group(Part):
         """What ``>`` hands out next: beyond last-delivered in every lane, merged by ID."""
         return undelivered(self.reading, lanes)
 
+    def undelivered_slices(self, lanes: Iterable[Lane], count: int) -> dict[RegionId, list[Slice]]:
+        """The first ``count`` entries that ``undelivered`` would give, by lane and macro node."""
+        return undelivered_slices(self.reading, lanes, count)
+
     def undelivered_count(self, lanes: Iterable[Lane]) -> int:
         """How many entries ``undelivered`` would give; see there for its cost."""
         return undelivered_count(self.reading, lanes)
@@ -252,17 +261,16 @@ class Group(Part):
                 progress, lanes[region], last_ids[region].id, ids
             )
             progress.last_delivered = ids[-1]
-            self.reading.skip_and_count(region, progress, lanes[region], last_ids)
+            if not self.reading.skips_nothing(region, progress):
+                self.reading.skip_and_count(region, progress, lanes[region], last_ids)
 
-    def redeliver(
-        self, ids: Mapping[RegionId, tuple[StreamId, ...]], consumer_name: bytes, now: Millis
-    ) -> None:
+    def redeliver(self, ids: Mapping[RegionId, Ids], consumer_name: bytes, now: Millis) -> None:
         """History was read again: the count goes up, the idle time to 0."""
         self._note()
         self.pel.consumer(consumer_name, now)
         self.pel.redeliver(ids, now)
 
-    def acknowledge(self, ids: Mapping[RegionId, tuple[StreamId, ...]]) -> None:
+    def acknowledge(self, ids: Mapping[RegionId, Ids]) -> None:
         self.pel.acknowledge(ids)
 
     def claim(self, change: Claim, lanes: Collection[RegionId]) -> None:
@@ -290,9 +298,9 @@ class Group(Part):
             self.reading.keep(region)
         self.pel.release(change)
 
-    def forget_pending(self, region: RegionId, entry_id: StreamId) -> bool:
-        """An entry stops being pending, whoever owns it; whether it was."""
-        return self.pel.forget(region, entry_id)
+    def forget_pending(self, region: RegionId, ids: Ids) -> bool:
+        """Entries of one lane, ascending, stop being pending, whoever owns them; did any?"""
+        return self.pel.forget(region, ids)
 
     # --- Consumers ----------------------------------------------------------------------------
 

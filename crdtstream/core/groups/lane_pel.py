@@ -6,11 +6,12 @@ Whoever changes something does it in ``pel.py``.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final
 
 from crdtstream.core.groups.pel_chunk import Nack, PelChunk
+from crdtstream.core.id_columns import Ids, those_at
 from crdtstream.core.ids import ID_MIN, StreamId
 
 
@@ -72,17 +73,14 @@ class LanePel:
 
     # --- Several ------------------------------------------------------------------------------
 
-    def among(self, ids: Sequence[StreamId]) -> list[StreamId]:
-        """Those of the IDs that are pending.
+    def among(self, ids: Ids) -> Ids:
+        """Those of the IDs, which ascend, that are pending; mostly all, and the very same object.
 
         O(1) for each of a row that was delivered in a row.
         """
         if len(ids) == 1:
-            return list(ids) if self.place_of(ids[0]) is not None else []
-        found: list[StreamId] = []
-        for at, _, start, stop in self.spans(ids):
-            found += ids[at : at + stop - start]
-        return found
+            return ids if self.place_of(ids[0]) is not None else ids[:0]
+        return those_at(ids, [(at, stop - start) for at, _, start, stop in self.spans(ids)])
 
     def within(self, above: StreamId, upto: StreamId) -> Iterator[StreamId]:
         """The IDs above the first and not above the second one, ascending."""
@@ -117,7 +115,7 @@ class LanePel:
             return 0
         return bisect_right(chunks, entry_id, key=_first) - 1
 
-    def spans(self, ids: Sequence[StreamId]) -> Iterator[tuple[int, PelChunk, int, int]]:
+    def spans(self, ids: Ids) -> Iterator[tuple[int, PelChunk, int, int]]:
         """Where IDs that ascend are pending, neighbours together.
 
         Chunks may change between one and the next: it looks again.

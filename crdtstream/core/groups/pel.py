@@ -13,7 +13,7 @@ Always so:
   * Whoever changes a chunk does it here, and before the first change since a cut says so.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from typing import Final
@@ -35,6 +35,7 @@ from crdtstream.core.groups.pel_chunk import (
     last_turn,
 )
 from crdtstream.core.groups.progress import LaneProgress, once_more
+from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 
 # A chunk that is not this full is joined with a neighbour, if both together are at most twice that.
@@ -162,7 +163,7 @@ class Pel:
     def deliver(
         self,
         region: RegionId,
-        ids: Sequence[StreamId],
+        ids: Ids,
         consumer: Consumer,
         *,
         delivered_ms: Millis,
@@ -190,9 +191,7 @@ class Pel:
             self._latest_ms = delivered_ms
         return delivery_turn(delivered_ms, self._given_then)
 
-    def _own(
-        self, region: RegionId, ids: Sequence[StreamId], owner: Owner, turn: int, count: int
-    ) -> None:
+    def _own(self, region: RegionId, ids: Ids, owner: Owner, turn: int, count: int) -> None:
         lane = self._lanes[region].pel
         at = 0
         while at < len(ids):
@@ -215,7 +214,7 @@ class Pel:
         self,
         lane: LanePel,
         region: RegionId,
-        ids: Sequence[StreamId],
+        ids: Ids,
         owner: Owner,
         turn: int,
         count: int,
@@ -270,7 +269,7 @@ class Pel:
         lane.length += 1
         return chunk
 
-    def redeliver(self, ids: Mapping[RegionId, tuple[StreamId, ...]], now: Millis) -> None:
+    def redeliver(self, ids: Mapping[RegionId, Ids], now: Millis) -> None:
         """History was read again: the count goes up, the idle time to 0."""
         now_turn = self._turn_at(now)
         for _, chunk, start, stop in self._spans(ids):
@@ -307,11 +306,8 @@ class Pel:
 
     # --- Ends ---------------------------------------------------------------------------------
 
-    def acknowledge(self, ids: Mapping[RegionId, tuple[StreamId, ...]]) -> None:
-        """Entries are not pending any more.
-
-        All were, except in a log of format 1, where handovers left other entries pending.
-        """
+    def acknowledge(self, ids: Mapping[RegionId, Ids]) -> None:
+        """Entries are not pending any more, those that are; by lane they ascend."""
         for region, lane_ids in ids.items():
             progress = self._lanes.get(region)
             if progress is None:
@@ -327,13 +323,14 @@ class Pel:
             for _, chunk, start, stop in lane.spans(lane_ids):
                 self._remove(lane, chunk, start, stop)
 
-    def forget(self, region: RegionId, entry_id: StreamId) -> bool:
-        """An entry stops being pending, whoever owns it; whether it was."""
+    def forget(self, region: RegionId, ids: Ids) -> bool:
+        """Entries of one lane, ascending, stop being pending, whoever owns them; did any?"""
         progress = self._lanes.get(region)
-        if progress is None or entry_id not in progress.pel:
+        if progress is None:
             return False
-        self.acknowledge({region: (entry_id,)})
-        return True
+        before = len(progress.pel)
+        self.acknowledge({region: ids})
+        return len(progress.pel) < before
 
     def drop_within(
         self,
@@ -357,9 +354,7 @@ class Pel:
         for chunk in self.chunks():
             self._changes.drop(chunk)
 
-    def _spans(
-        self, ids: Mapping[RegionId, tuple[StreamId, ...]]
-    ) -> Iterator[tuple[LanePel, PelChunk, int, int]]:
+    def _spans(self, ids: Mapping[RegionId, Ids]) -> Iterator[tuple[LanePel, PelChunk, int, int]]:
         """Those of the entries that are pending, neighbours together."""
         for region, lane_ids in ids.items():
             progress = self._lanes.get(region)

@@ -31,10 +31,11 @@ from heapq import merge
 from itertools import pairwise
 from operator import attrgetter, or_
 from struct import Struct
-from sys import getsizeof
+from sys import byteorder, getsizeof
 from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.checkpoint.parts import Encoded, Image, Kind, Part
+from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MIN, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.wire.codec import pack, unpack
 
@@ -251,7 +252,7 @@ class PelChunk(Part):
         index = bisect_left(keys, key)
         return index if index < len(keys) and keys[index] == key else None
 
-    def matching(self, index: int, ids: Sequence[StreamId], at: int) -> int:
+    def matching(self, index: int, ids: Ids, at: int) -> int:
         """How many of the IDs from ``at`` on stand, one after the other, from ``index`` on.
 
         O(1) for each of them at most.
@@ -260,8 +261,9 @@ class PelChunk(Part):
         most = min(len(keys) - index, len(ids) - at)
         if most > 2 and keys[index + most - 1] == self._key_of(ids[at + most - 1]):
             # Usually all of them, then.
-            wanted = [self._key_of(entry_id) for entry_id in ids[at : at + most]]
-            if list(keys[index : index + most]) == wanted:
+            some = ids if most == len(ids) else ids[at : at + most]
+            # Without this bound a key could be that of two IDs.
+            if _fit(self._base_ms, some) and keys[index : index + most] == self._keys_of(some):
                 return most
         count = 0
         while count < most and keys[index + count] == self._key_of(ids[at + count]):
@@ -284,10 +286,25 @@ class PelChunk(Part):
             return -1
         return (entry_id >> SEQ_BITS) - base_ms << _KEY_SEQ_BITS | seq
 
+    def _keys_of(self, ids: Ids) -> MutableSequence[int]:
+        """The keys of IDs that have some here, as a column."""
+        base_ms = self._base_ms
+        if base_ms is None:
+            return list(ids)
+        if isinstance(ids, IdColumns):
+            return _keys_of_columns(ids, base_ms)
+        return array(
+            "Q",
+            [
+                (entry_id >> SEQ_BITS) - base_ms << _KEY_SEQ_BITS | entry_id & U64_MAX
+                for entry_id in ids
+            ],
+        )
+
     def _column(self, keys: Sequence[int]) -> MutableSequence[int]:
         return list(keys) if self._base_ms is None else array("Q", keys)
 
-    def _take_in(self, ids: Sequence[StreamId]) -> list[int]:
+    def _take_in(self, ids: Ids) -> Sequence[int]:
         """The keys of more IDs, which ascend; all keys change if these have none."""
         base_ms = self._base_ms
         if len(ids) == 1 and base_ms is not None:
@@ -298,15 +315,9 @@ class PelChunk(Part):
                 return [ms << _KEY_SEQ_BITS | seq]
         if not _fit(base_ms, ids):
             self._give_other_keys(ids)
-            base_ms = self._base_ms
-        if base_ms is None:
-            return list(ids)
-        return [
-            (entry_id >> SEQ_BITS) - base_ms << _KEY_SEQ_BITS | entry_id & U64_MAX
-            for entry_id in ids
-        ]
+        return self._keys_of(ids)
 
-    def _give_other_keys(self, more: Sequence[StreamId]) -> None:
+    def _give_other_keys(self, more: Ids) -> None:
         """Have keys for what is here and for ``more``."""
         self._drop_empty_stretches()
         ids = self.ids(0, len(self))
@@ -373,7 +384,7 @@ class PelChunk(Part):
 
     # --- Changing -----------------------------------------------------------------------------
 
-    def append(self, ids: Sequence[StreamId], owner: Owner, turn: int, count: int) -> None:
+    def append(self, ids: Ids, owner: Owner, turn: int, count: int) -> None:
         """Add entries above all others, ascending, that have all the same."""
         keys = self._take_in(ids)
         self._keys.extend(keys)
@@ -588,14 +599,36 @@ def _shown(owner: Owner, turn: int) -> tuple[Consumer | None, Millis]:
 _first: Final = attrgetter("first")
 
 
+def _keys_of_columns(ids: IdColumns, base_ms: int) -> "array[int]":
+    """The keys of IDs that have some, all in a few operations on whole columns.
+
+    A column is taken as one long number, of 64 bits for each ID.  Subtracting and shifting such
+    numbers does so with each of their parts, as no part borrows from another one or flows over
+    into it: no time is below the base, and less than 32 bits remain of each.
+    """
+    ms = int.from_bytes(ids.ms, byteorder)
+    base = int.from_bytes(array("Q", [base_ms]) * len(ids), byteorder)
+    seq = int.from_bytes(ids.seq, byteorder)
+    keys = array("Q")
+    keys.frombytes(((ms - base << _KEY_SEQ_BITS) + seq).to_bytes(8 * len(ids), byteorder))
+    return keys
+
+
 def _base_for(lowest: StreamId) -> int:
     return max(0, (lowest >> SEQ_BITS) - _REACH_MS)
 
 
-def _fit(base_ms: int | None, ids: Sequence[StreamId]) -> bool:
+def _fit(base_ms: int | None, ids: Ids) -> bool:
     """Whether there are keys for these IDs, which ascend."""
     if base_ms is None:
         return True
+    if isinstance(ids, IdColumns):
+        first_ms, last_ms = ids.ms[0], ids.ms[-1]
+        return (
+            base_ms <= first_ms
+            and last_ms - base_ms < 2 * _REACH_MS
+            and max(ids.seq) < _KEY_SEQ_END
+        )
     lowest, highest = ids[0] >> SEQ_BITS, ids[-1] >> SEQ_BITS
     if lowest < base_ms or highest - base_ms >= 2 * _REACH_MS:
         return False

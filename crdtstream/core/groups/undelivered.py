@@ -4,6 +4,7 @@ Always so: an entry behind the group's start that no region acknowledged lies be
 of its lane, or is pending here, or was handed out here (I9).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain
@@ -11,32 +12,98 @@ from itertools import chain
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
 from crdtstream.core.ids import ID_MAX, RegionId, StreamId
-from crdtstream.core.lanes.lane import Found, Lane
+from crdtstream.core.lanes.lane import Found, Lane, Slice
 
 
 def undelivered(reading: Reading, lanes: Iterable[Lane]) -> Iterator[Found]:
     """What ``>`` hands out next: beyond last-delivered in every lane, merged by ID."""
+    sources = [_entries_of(region, slices) for region, slices in _sources(reading, lanes)]
+    return sources[0] if len(sources) == 1 else merge(*sources)
+
+
+def undelivered_slices(
+    reading: Reading, lanes: Iterable[Lane], count: int
+) -> dict[RegionId, list[Slice]]:
+    """As ``undelivered``: the first ``count`` entries, by lane as slices of macro nodes.
+
+    What is read together is handed out, encoded and recorded by slices, and not entry by entry.
+    """
+    sources = _sources(reading, lanes)
+    if len(sources) == 1:
+        ((region, of_lane),) = sources
+        first = _first(of_lane, count)
+        return {region: first} if first else {}
+    found = {region: _first(slices, count) for region, slices in sources}
+    if sum(map(_length, found.values())) > count:
+        # Where the last of them stands in the order of all lanes; equal IDs stand by lane.
+        places = sorted(
+            (entry_id, region)
+            for region, slices in found.items()
+            for entry_id, _, _, _ in _entries_of(region, iter(slices))
+        )
+        taken = Counter(region for _, region in places[:count])
+        found = {region: _first(iter(found[region]), taken[region]) for region in taken}
+    return {region: slices for region, slices in found.items() if slices}
+
+
+def _first(slices: Iterator[Slice], count: int) -> list[Slice]:
+    """The slices of the first ``count`` entries."""
+    first: list[Slice] = []
+    for node, start, stop in slices:
+        if stop - start >= count:
+            first.append(Slice(node, start, start + count))
+            break
+        first.append(Slice(node, start, stop))
+        count -= stop - start
+    return first
+
+
+def _length(slices: Iterable[Slice]) -> int:
+    return sum(stop - start for _, start, stop in slices)
+
+
+def _sources(reading: Reading, lanes: Iterable[Lane]) -> list[tuple[RegionId, Iterator[Slice]]]:
+    """Each lane that may have something, and what it has."""
     sources = []
     for lane in lanes:
         progress = reading.progress(lane.region)
         if lane.length and lane.last_id > progress.last_delivered:
-            sources.append(_undelivered_in(reading, lane, progress))
-    return sources[0] if len(sources) == 1 else merge(*sources)
+            sources.append((lane.region, _undelivered_in(reading, lane, progress)))
+    return sources
 
 
-def _undelivered_in(reading: Reading, lane: Lane, progress: LaneProgress) -> Iterator[Found]:
-    region = lane.region
+def _entries_of(region: RegionId, slices: Iterator[Slice]) -> Iterator[Found]:
+    for node, start, stop in slices:
+        for index in range(start, stop):
+            yield node.id_at(index), region, node, index
+
+
+def _undelivered_in(reading: Reading, lane: Lane, progress: LaneProgress) -> Iterator[Slice]:
     position = progress.last_delivered
+    was_taken_back = progress.skip_pending_until > position
     stretches: Iterable[tuple[StreamId, StreamId]] = ()
-    if not reading.skips_nothing(region, progress):
-        stretches = reading.to_skip(region, progress, position)
+    if not reading.skips_nothing(lane.region, progress):
+        stretches = reading.to_skip(lane.region, progress, position)
     for start, end in chain(stretches, [(ID_MAX, ID_MAX)]):
         if position < start:
-            for entry_id, node, index in lane.scan(StreamId(position + 1), start):
-                if entry_id <= progress.skip_pending_until and entry_id in progress.pel:
-                    continue
-                yield entry_id, region, node, index
+            for piece in lane.scan_nodes(StreamId(position + 1), start):
+                if was_taken_back:
+                    yield from _without_pending(piece, progress)
+                else:
+                    yield piece
         position = end
+
+
+def _without_pending(piece: Slice, progress: LaneProgress) -> Iterator[Slice]:
+    """A lane was taken back: what is pending there already is not handed out again."""
+    node, start, stop = piece
+    for index in range(start, stop):
+        entry_id = node.id_at(index)
+        if entry_id > progress.skip_pending_until:
+            yield Slice(node, index, stop)
+            return
+        if entry_id not in progress.pel:
+            yield Slice(node, index, index + 1)
 
 
 def undelivered_count(reading: Reading, lanes: Iterable[Lane]) -> int:

@@ -60,7 +60,7 @@ class GrownRuns:
         self, names: Iterable[GroupName], streams: Mapping[bytes, Stream]
     ) -> list[AckFrontier]:
         """As ``take``, and they stay noted."""
-        found = (self._frontier_of(name, streams) for name in names)
+        found = [self._frontier_of(name, streams) for name in names]
         return [frontier for frontier in found if frontier is not None]
 
     def _frontier_of(self, named: GroupName, streams: Mapping[bytes, Stream]) -> AckFrontier | None:

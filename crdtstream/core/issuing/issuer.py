@@ -1,6 +1,7 @@
 """Issuing: what a command changes is applied here at once, and put into the open section.
 
-    append, append_rows   entries: straight into this region's lane
+    append, append_run,   entries: straight into this region's lane
+    append_rows
     issue                 any other effect: ``apply_effect``, as in every region
     note                  a local change: ``apply_change``
     see_consumer          no record, but for a consumer that is new
@@ -41,6 +42,7 @@ from crdtstream.core.issuing.grown_runs import GroupName
 from crdtstream.core.issuing.section import OpenSection
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.state import State
+from crdtstream.core.stream import Stream
 
 # Before these the other regions are told what was acknowledged in the groups of the key.
 ENDS_RUNS: Final = (DeleteKey, ExpireKey, CreateGroup, DestroyGroup, SetGroupMode)
@@ -145,6 +147,22 @@ class Issuer:
             arrived=self._keys.now,
         )
 
+    def append_run(
+        self,
+        key: bytes,
+        *,
+        ms: "array[int]",
+        seq: "array[int]",
+        lengths: "array[int]",
+        fields: bytes,
+    ) -> None:
+        """Issue Appends to one key, column by column.
+
+        The IDs must ascend above the stream's last-generated ID.
+        """
+        self._extend(key, ms=ms, seq=seq, lengths=lengths, fields=fields)
+        self.section.batch.append_run(key, ms=ms, seq=seq, lengths=lengths, fields=fields)
+
     def append_rows(
         self,
         key: bytes,
@@ -155,10 +173,25 @@ class Issuer:
         fields: bytes,
         first: Numbered,
     ) -> None:
-        """Issue Appends of rows of a numbered producer, column by column.
+        """As ``append_run``, of rows of a numbered producer, which must be missing."""
+        stream, dot = self._extend(key, ms=ms, seq=seq, lengths=lengths, fields=fields)
+        self.section.batch.append_rows(
+            key, ms=ms, seq=seq, lengths=lengths, fields=fields, first=first
+        )
+        anything_went = settle_rows(self._state, stream, key, first, len(ms), dot, self._vv)
+        # I13: only missing rows were appended.
+        assert not anything_went, "a region has observed what it has"
 
-        The rows must be missing, and the IDs ascend above the stream's last-generated ID.
-        """
+    def _extend(
+        self,
+        key: bytes,
+        *,
+        ms: "array[int]",
+        seq: "array[int]",
+        lengths: "array[int]",
+        fields: bytes,
+    ) -> tuple[Stream, Dot]:
+        """Apply Appends that are issued now; the stream, and the dot of the first."""
         if self._registers:
             self._expire_left_over(key)
         stream = self._keys.stream_or_new(key)
@@ -179,13 +212,8 @@ class Issuer:
         last_n = dot.n + len(ms) - 1
         stream.set_last_id(self._region, StreamId(ms[-1] << SEQ_BITS | seq[-1]), last_n)
         self._vv[self._region] = last_n
-        self.section.batch.append_rows(
-            key, ms=ms, seq=seq, lengths=lengths, fields=fields, first=first
-        )
         self._touched.add(key)
-        anything_went = settle_rows(self._state, stream, key, first, len(ms), dot, self._vv)
-        # I13: only missing rows were appended.
-        assert not anything_went, "a region has observed what it has"
+        return stream, dot
 
     def issue(self, effect: Effect) -> None:
         """Apply an effect here and put it in the open batch."""
@@ -274,8 +302,6 @@ class Issuer:
     def append_on_trial(self, *_args: object, **_keywords: object) -> NoReturn:
         raise TrialEndedError
 
-    append_rows_on_trial = append_on_trial
-
     def issue_on_trial(self, effect: Effect) -> NoReturn:
         if not isinstance(effect, Append):
             if isinstance(
@@ -313,6 +339,8 @@ class Issuer:
                     self._issue_frontiers([name])
                 except ColdError as error:
                     self.cold += error.images
+                # The next group may have to be read for, and can wait.
+                self.note_settled()
 
     def _issue_frontiers_of(self, key: bytes) -> None:
         if self._grown_runs.lanes:

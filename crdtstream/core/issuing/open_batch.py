@@ -77,6 +77,25 @@ class OpenBatch:
             keys[key] = index = len(keys)
         return index
 
+    def append_run(
+        self,
+        key: bytes,
+        *,
+        ms: "array[int]",
+        seq: "array[int]",
+        lengths: "array[int]",
+        fields: bytes,
+    ) -> None:
+        """Appends to one key, column by column; ``fields`` is theirs, one behind the other."""
+        count = len(ms)
+        self._key_index += array("I", [self._index_of(key)]) * count
+        self._ms += ms
+        self._seq += seq
+        self._lengths += lengths
+        self._fields.append(fields)
+        self.value_bytes += len(fields) + COLUMN_BYTES * count
+        self.count += count
+
     def append_rows(
         self,
         key: bytes,
@@ -87,16 +106,9 @@ class OpenBatch:
         fields: bytes,
         first: Numbered,
     ) -> None:
-        """Rows of a numbered producer, column by column."""
-        count = len(ms)
-        self._numbered.append(NumberedRun(len(self._ms), count, first))
-        self._key_index += array("I", [self._index_of(key)]) * count
-        self._ms += ms
-        self._seq += seq
-        self._lengths += lengths
-        self._fields.append(fields)
-        self.value_bytes += len(fields) + COLUMN_BYTES * count
-        self.count += count
+        """As ``append_run``, of rows of a numbered producer."""
+        self._numbered.append(NumberedRun(len(self._ms), len(ms), first))
+        self.append_run(key, ms=ms, seq=seq, lengths=lengths, fields=fields)
 
     def add(self, effect: RareEffect) -> None:
         if isinstance(effect, SetString):

@@ -17,7 +17,6 @@ Always so:
 """
 
 from collections.abc import Container, Iterator, Mapping
-from itertools import chain
 from typing import Final
 
 from crdtstream.core.checkpoint.key_parts import KeyParts
@@ -103,15 +102,12 @@ class Keyspace:
     def __iter__(self) -> Iterator[bytes]:
         """Every key that ``stream`` or ``string`` finds: streams, then the others, each in the
         order in which they came to be here."""
-        streams = (key for key in self.streams if key not in self.due)
-        if not self.strings:
-            return streams
-        others = (
-            key
-            for key in self.strings
-            if key not in self.due_strings and (key not in self.streams or key in self.due)
-        )
-        return chain(streams, others)
+        for key in self.streams:
+            if key not in self.due:
+                yield key
+        for key in self.strings:
+            if key not in self.due_strings and (key not in self.streams or key in self.due):
+                yield key
 
     def __len__(self) -> int:
         """How many keys there are, those included whose time is over."""

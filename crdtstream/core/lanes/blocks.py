@@ -83,7 +83,7 @@ def _short(node: EntryColumns) -> Iterator[tuple[int, Piece]]:
     n, lengths = node.n, node.lengths
     if max(lengths) < LONG:
         # Dot numbers may lie so far apart that each entry is a block: columns are made bytes once.
-        ms, seq, ns = (pack(array("Q", column)) for column in (node.ms, node.seq, n))
+        ms, seq, ns = [pack(array("Q", column)) for column in (node.ms, node.seq, n)]
         sizes = pack(array("I", lengths))
         fields = node.live_fields()
         ends = list(accumulate(lengths, initial=0))

@@ -1,7 +1,8 @@
 """Entries that are not in memory: what a command says that needs some.
 
 Columns of a macro node that is on disk only cannot be read.  Who tries gets a ``ColdError`` before
-it has changed anything (I10), the images it names are fetched, and it is run again.
+it has changed anything (I10), the images it names are fetched, and it is run again.  Where nobody
+can wait they are read in place, and who needs one that cannot be read gets an ``UnreadableError``.
 """
 
 from collections.abc import Sequence
@@ -23,3 +24,10 @@ class ColdError(Exception):
     def __init__(self, images: Sequence[int]) -> None:
         super().__init__(f"{len(images)} images to be fetched")
         self.images = tuple(images)
+
+
+class UnreadableError(Exception):
+    """Entries are needed that cannot be read from disk; the text says which, and why.
+
+    Whoever raises it has changed nothing, as with ``ColdError``.
+    """

@@ -43,6 +43,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.checkpoint.parts import Changes
 from crdtstream.core.effects import IdempotentId, Numbered
+from crdtstream.core.id_columns import Ids, those_at
 from crdtstream.core.ids import (
     ID_MAX,
     ID_MIN,
@@ -71,6 +72,16 @@ class Slice(NamedTuple):
     node: MacroNode
     start: int
     stop: int
+
+
+class Removed(NamedTuple):
+    """The last entry that was removed, 0-0 and 0 if none was: its ID and its dot number."""
+
+    id: StreamId
+    n: int
+
+
+NOTHING_REMOVED: Final = Removed(ID_MIN, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +154,7 @@ class Lane:
         "_bounds",
         "_counts",
         "_linked",
+        "_near",
         "_rax",
         "entries_added",
         "head",
@@ -164,6 +176,8 @@ class Lane:
         self._bounds: list[bytes] = []
         self._counts: list[int] = []
         self._linked = 0
+        # Where the last look-up ended that went down the rax; it is in the lane.
+        self._near: MacroNode | None = None
         self.head: MacroNode | None = None
         self.tail: MacroNode | None = None
         self.length = 0
@@ -379,6 +393,8 @@ class Lane:
 
     def _drop(self, node: MacroNode) -> None:
         """A macro node is in no lane any more."""
+        if self._near is node:
+            self._near = None
         self.limits.small.pop(node, None)
         self.limits.residency.forget(node)
         self.limits.changes.drop(node)
@@ -434,6 +450,32 @@ class Lane:
             return 0
         self._cut_out(node, index, index + 1)
         return n
+
+    def remove_all(self, ids: Ids, *, n_max: int) -> Removed:
+        """Remove those of the entries that are there and whose dot numbers are at most ``n_max``.
+
+        Args:
+            ids: ascending, each once.
+
+        Cost: O(log n) for each row of neighbours among them in one macro node, and a comparison for
+        each ID.
+        """
+        last = NOTHING_REMOVED
+        at = 0
+        while at < len(ids):
+            found = self.find(ids[at])
+            if found is None:
+                at += 1
+                continue
+            node, index = found
+            stop = index + node.matching(index, ids, at)
+            at += stop - index
+            if node.n[stop - 1] > n_max:
+                stop = max(index, min(stop, node.index_above(n_max)))
+            if index < stop:
+                last = Removed(node.id_at(stop - 1), node.n[stop - 1])
+                self._cut_out(node, index, stop)
+        return last
 
     def remove_prefix(self, *, up_to: StreamId, n_max: int) -> int:
         """Remove the entries up to an ID whose dot numbers are at most ``n_max``.
@@ -505,7 +547,7 @@ class Lane:
 
     # --- What is to be there before a change --------------------------------------------------
 
-    def needs_for_remove(self, ids: Iterable[StreamId]) -> list[int]:
+    def needs_for_remove(self, ids: Ids) -> list[int]:
         """Images that :meth:`remove` of these IDs needs and that are on disk only."""
         if not self.limits.residency.absent_count:
             return []
@@ -575,6 +617,20 @@ class Lane:
             return None
         return node, index
 
+    def among(self, ids: Ids) -> Ids:
+        """Those of the IDs, which ascend, that are here; mostly all, and the very same object."""
+        if len(ids) == 1:
+            return ids if self.find(ids[0]) is not None else ids[:0]
+        rows: list[tuple[int, int]] = []
+        at = 0
+        while at < len(ids):
+            found = self.find(ids[at])
+            count = 1 if found is None else found[0].matching(found[1], ids, at)
+            if found is not None:
+                rows.append((at, count))
+            at += count
+        return those_at(ids, rows)
+
     def predecessor(self, entry_id: StreamId) -> StreamId:
         """The greatest ID below the given one, 0-0 if there is none.  O(log n)."""
         for found, _, _ in self.scan_back(ID_MIN, StreamId(entry_id - 1)):
@@ -630,6 +686,12 @@ class Lane:
 
         The lane must not change until the last one is taken.
         """
+        for node, first, stop in self.scan_nodes(start, end):
+            for index in range(first, stop):
+                yield StreamId(node.ms[index] << SEQ_BITS | node.seq[index]), node, index
+
+    def scan_nodes(self, start: StreamId, end: StreamId) -> Iterator[Slice]:
+        """As :meth:`scan`, a macro node at a time; no slice is empty."""
         node = self._floor(start) or self.head
         if node is None:
             return
@@ -637,10 +699,10 @@ class Lane:
         while node is not None:
             node.used = True
             stop = len(node)
-            if stop and node.last_id > end:
+            if end < ID_MAX and node.last_id > end:
                 stop = node.index_from(StreamId(end + 1))
-            for index in range(first, stop):
-                yield StreamId(node.ms[index] << SEQ_BITS | node.seq[index]), node, index
+            if first < stop:
+                yield Slice(node, first, stop)
             if stop < len(node):
                 return
             node = node.next
@@ -743,7 +805,18 @@ class Lane:
         # Most look-ups are for what came last.
         if tail is not None and entry_id >= tail.first_id:
             return tail
-        return self._rax.floor(entry_id.to_bytes(KEY_BYTES, "big"))
+        key = entry_id.to_bytes(KEY_BYTES, "big")
+        near = self._near
+        if near is not None and near.key <= key:
+            # Others go on where the last one was: consumers, deletes in a row.
+            after = near.next
+            if after is None or key < after.key:
+                return near
+            if after.next is None or key < after.next.key:
+                self._near = after
+                return after
+        self._near = found = self._rax.floor(key)
+        return found
 
 
 def _bytes_of(node: MacroNode, start: int, stop: int) -> int:

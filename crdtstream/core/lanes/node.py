@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from crdtstream.core.checkpoint.parts import NO_IMAGE, Encoded, Kind, Part
 from crdtstream.core.effects import IdempotentId
+from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MIN, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.lanes.blocks import short_ends, sum_of
 from crdtstream.core.lanes.body import NodeColumns, decode_body, encode_body
@@ -258,6 +259,22 @@ class MacroNode(Part):
         low = bisect_left(self.ms, ms)
         high = bisect_right(self.ms, ms, low)
         return bisect_left(self.seq, entry_id & U64_MAX, low, high)
+
+    def matching(self, index: int, ids: Ids, at: int) -> int:
+        """How many of the IDs from ``at`` on stand here, one after the other, from ``index`` on."""
+        most = min(len(self) - index, len(ids) - at)
+        if (
+            isinstance(ids, IdColumns)
+            # With gaps the last one differs, and nothing is copied to find that out.
+            and self.seq[index + most - 1] == ids.seq[at + most - 1]
+            and self.ms[index : index + most] == ids.ms[at : at + most]
+            and self.seq[index : index + most] == ids.seq[at : at + most]
+        ):
+            return most
+        count = 0
+        while count < most and self.id_at(index + count) == ids[at + count]:
+            count += 1
+        return count
 
     def index_above(self, n: int) -> int:
         """Index of the first entry with a higher dot number; the length if there is none."""

@@ -17,6 +17,7 @@ from itertools import chain, starmap
 from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.effects import IdempotentId
+from crdtstream.core.id_columns import FEW, Ids, from_columns
 from crdtstream.core.ids import U64_MAX, StreamId
 from crdtstream.core.lanes.blocks import DIGEST_MASK, block_of, sum_of_joined
 from crdtstream.core.lanes.columns import widened
@@ -107,6 +108,19 @@ class Columns:
             count += entries
         if count:
             yield current, count
+
+
+def ids_of(slices: Sequence[Slice]) -> Ids:
+    """The IDs of some entries of a lane."""
+    if len(slices) == 1:
+        node, start, stop = slices[0]
+        if stop - start < FEW:
+            return tuple(map(node.id_at, range(start, stop)))
+    ms, seq = array("Q"), array("Q")
+    for node, start, stop in slices:
+        ms += node.ms[start:stop]
+        seq += widened("Q", node.seq[start:stop])
+    return from_columns(ms, seq)
 
 
 def ends(lane: Lane, within: Within, *, nodes_max: int) -> list[tuple[int, int]]:

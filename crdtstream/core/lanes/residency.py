@@ -16,8 +16,7 @@ Always so:
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from sys import getsizeof
 from typing import Final
 
@@ -43,6 +42,10 @@ OPENED_BYTES: Final = NODE_BYTES + 620
 RUN_BYTES: Final = 300
 
 
+def _never() -> bool:
+    return False
+
+
 class Residency:
     """See the module's text.
 
@@ -50,8 +53,8 @@ class Residency:
         warm_bytes, packed_bytes, absent_bytes: what macro nodes take in memory, by their state;
             a node to which entries are appended counts as it was measured last.
         absent_count, cold_count: nodes that are on disk only; those and the packed ones.
-        loader: reads the packed body of an image in place, for what must not fail; None: nothing
-            can be read so.
+        loader: reads the packed body of an image in place, for what cannot wait, or raises
+            UnreadableError; None: nothing can be read so.
         must_go_on: whether something has changed that cannot be taken back, so that what is read
             now must not fail; the replica sets it.
         loaded_inline: images that ``loader`` read.
@@ -63,7 +66,7 @@ class Residency:
         self.absent_count = 0
         self.cold_count = 0
         self.loader: Callable[[int], bytes] | None = None
-        self.must_go_on: Callable[[], bool] = _nothing_runs
+        self.must_go_on: Callable[[], bool] = _never
         self.loaded_inline = 0
         self.fetched_count = 0
         self._must_not_fail = 0
@@ -107,6 +110,7 @@ class Residency:
 
         Raises:
             ColdError: they are on disk only.
+            UnreadableError: they were to be read in place, and cannot be.
         """
         if node.packed is not None:
             return node.packed
@@ -120,39 +124,47 @@ class Residency:
         """Whether what is needed now is read in place, as it must not fail."""
         return self.loader is not None and (self._must_not_fail > 0 or self.must_go_on())
 
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """What is done in here must not fail: what it needs is read in place (``loader``)."""
-        self._must_not_fail += 1
-        try:
-            yield
-        finally:
-            self._must_not_fail -= 1
+    def in_place(self) -> "_InPlace":
+        """What is done in here cannot wait: what it needs is read in place (``loader``)."""
+        return _InPlace(self)
 
     def demand(self, images: Sequence[int]) -> None:
-        """Go on only if these images, which are on disk only, can be read in place.
+        """As ``read``, of what somebody has looked ahead for: it is here, but for who cannot wait.
 
         Raises:
-            ColdError: they cannot, and there are any.
+            ColdError: it is not.
+            UnreadableError: one cannot be read.
         """
         if images and not (self._must_not_fail and self.loader):
             raise ColdError(images)
+        self.read(images)
 
-    @contextmanager
-    def passing(self, nodes: dict[MacroNode, None]) -> Iterator[None]:
+    def read(self, images: Sequence[int]) -> None:
+        """Before a change: have the images in memory that it is going to need; all were wanted.
+
+        Raises:
+            ColdError: some are to be fetched.
+            UnreadableError: one was to be read in place, and cannot be.
+        """
+        if not images:
+            return
+        loader = self.loader
+        if loader is None or not self.reads_in_place:
+            raise ColdError(images)
+        for image in images:
+            node = self._wanted.get(image)
+            if node is not None and node.is_absent:
+                self.loaded_inline += 1
+                self._put(node, loader(image))
+
+    def passing(self, nodes: dict[MacroNode, None]) -> "_Passing":
         """What is warmed in here is read once and goes first: who reads everything must not push
         out what others read again and again.
 
         Args:
             nodes: those warmed by the same reader so far; a dict for a set.
         """
-        self._passing = nodes
-        try:
-            yield
-        finally:
-            self._passing = None
-            for node in nodes:
-                node.used = False
+        return _Passing(self, nodes)
 
     def want(self, node: MacroNode) -> int:
         """Say of an absent node that it is needed; tell its image."""
@@ -183,6 +195,9 @@ class Residency:
             return
         self.fetched_count += 1
         self._pinned.add(image)
+        self._put(node, packed)
+
+    def _put(self, node: MacroNode, packed: bytes) -> None:
         node.packed = packed
         node.used = True
         self._packed[node] = None
@@ -265,10 +280,13 @@ class Residency:
         if node.image == image and node.is_encoded and node.counted_as is State.WARM:
             self._warm[node] = None
 
-    def evict(self, size: int) -> int:
+    def evict(self, size: int, is_over: Callable[[], bool] = _never) -> int:
         """Have nodes leave, those first that were not read for long, until so much is free.
 
         Columns are packed, and what is packed leaves memory, whichever takes more at present.
+
+        Args:
+            is_over: asked after each node that was looked at whether the turn is over.
 
         Returns:
             How many bytes became free; fewer than were asked for if nothing else may leave.
@@ -277,8 +295,10 @@ class Residency:
         """
         freed = 0
         # Twice round both: the first time it may be that each of them was used.
-        tries = 2 * (len(self._warm) + len(self._packed))
+        tries = limit = 2 * (len(self._warm) + len(self._packed))
         while freed < size and tries and (self._warm or self._packed):
+            if tries < limit and is_over():
+                break
             tries -= 1
             packs = not self._packed or (self._warm and self.warm_bytes >= self.packed_bytes)
             queue = self._warm if packs else self._packed
@@ -312,8 +332,34 @@ class Residency:
         self.measure(node)
 
 
-def _nothing_runs() -> bool:
-    return False
+class _InPlace:
+    """:meth:`Residency.in_place`, for a ``with``.  As ``_Passing``, no generator: what mypyc makes
+    of those with a ``try`` around their ``yield`` cannot be relied on."""
+
+    def __init__(self, residency: Residency) -> None:
+        self._residency = residency
+
+    def __enter__(self) -> None:
+        self._residency._must_not_fail += 1
+
+    def __exit__(self, *_exc: object) -> None:
+        self._residency._must_not_fail -= 1
+
+
+class _Passing:
+    """:meth:`Residency.passing`, for a ``with``."""
+
+    def __init__(self, residency: Residency, nodes: dict[MacroNode, None]) -> None:
+        self._residency = residency
+        self._nodes = nodes
+
+    def __enter__(self) -> None:
+        self._residency._passing = self._nodes
+
+    def __exit__(self, *_exc: object) -> None:
+        self._residency._passing = None
+        for node in self._nodes:
+            node.used = False
 
 
 def _state(node: MacroNode) -> State:

@@ -206,21 +206,31 @@ class NumberedRecords:
         Returns:
             What goes of them, and of concurrent appends of the same rows.
         """
+        lost = self.losing(key, rows, count, first, context)
         producers = self._by_key.setdefault(key, OrderedDict())
         producer = producers.setdefault(rows.producer, Producer())
         producers.move_to_end(rows.producer)
         run = Run(rows.row, rows.row + count, first)
-        batch = producer.batches.get(rows.batch)
-        rivals = () if batch is None else batch.concurrent(run, context)
-        lost = [
-            _loser(run, rival, shared)
-            for rival in rivals
-            if (shared := _overlap(run, rival)) is not None
-        ]
         producer.add(rows.batch, run)
         self._queues.setdefault(first.region, deque()).append((key, rows, run))
         self._forget_the_silent(producers)
         return lost
+
+    def losing(
+        self, key: bytes, rows: Numbered, count: int, first: Dot, context: VersionVector
+    ) -> list[Losing]:
+        """What ``add`` would tell.  Of which origin ``first`` is decides, not its number."""
+        producers = self._by_key.get(key)
+        producer = None if producers is None else producers.get(rows.producer)
+        batch = None if producer is None else producer.batches.get(rows.batch)
+        if batch is None:
+            return []
+        run = Run(rows.row, rows.row + count, first)
+        return [
+            _loser(run, rival, shared)
+            for rival in batch.concurrent(run, context)
+            if (shared := _overlap(run, rival)) is not None
+        ]
 
     def _forget_the_silent(self, producers: OrderedDict[bytes, Producer]) -> None:
         while len(producers) > PRODUCERS_MAX:

@@ -47,6 +47,7 @@ from crdtstream.core.effects import (
     ascend,
 )
 from crdtstream.core.groups.creates import Start
+from crdtstream.core.id_columns import IdColumns, Ids, from_columns
 from crdtstream.core.ids import REGION_MAX, Millis, RegionId, StreamId, id_ms, id_seq, make_id
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.v1 import effects_pb2
@@ -127,27 +128,23 @@ def decode_id(message: effects_pb2.Id) -> StreamId:
     return make_id(message.ms, message.seq)
 
 
-def encode_lane_ids(ids: Mapping[RegionId, Sequence[StreamId]]) -> list[effects_pb2.LaneIds]:
-    return [
-        effects_pb2.LaneIds(
-            lane=lane,
-            ms=pack(array("Q", map(id_ms, lane_ids))),
-            seq=pack(array("Q", map(id_seq, lane_ids))),
-        )
-        for lane, lane_ids in sorted(ids.items())
-    ]
+def encode_lane_ids(ids: Mapping[RegionId, Ids]) -> list[effects_pb2.LaneIds]:
+    return [_encode_ids(lane, ids[lane]) for lane in sorted(ids)]
 
 
-def decode_lane_ids(
-    messages: Sequence[effects_pb2.LaneIds], *, field: str
-) -> dict[RegionId, tuple[StreamId, ...]]:
-    lanes: dict[RegionId, tuple[StreamId, ...]] = {}
+def _encode_ids(lane: RegionId, ids: Ids) -> effects_pb2.LaneIds:
+    columns = ids if isinstance(ids, IdColumns) else IdColumns.of(ids)
+    return effects_pb2.LaneIds(lane=lane, ms=pack(columns.ms), seq=pack(columns.seq))
+
+
+def decode_lane_ids(messages: Sequence[effects_pb2.LaneIds], *, field: str) -> dict[RegionId, Ids]:
+    lanes: dict[RegionId, Ids] = {}
     for message in messages:
         ms = unpack("Q", message.ms, field=f"{field}.ms")
         seq = unpack("Q", message.seq, field=f"{field}.seq")
         if not ms or len(ms) != len(seq):
             raise BatchError(f"{field}: empty, or ms and seq differ in number")
-        lanes[checked_region(message.lane, field=field)] = tuple(map(make_id, ms, seq))
+        lanes[checked_region(message.lane, field=field)] = from_columns(ms, seq)
     if len(lanes) != len(messages):
         raise BatchError(f"{field}: a lane stands twice")
     return lanes

@@ -32,7 +32,7 @@ from crdtstream.region.region import Region
 from crdtstream.resp.clients.limits import ConnectionLimits
 from crdtstream.resp.clients.pubsub import UnreadBound
 from crdtstream.resp.wire.encode import encode_error
-from crdtstream.resp.wire.parser import RequestError, RequestParser
+from crdtstream.resp.wire.parser import Request, RequestError, RequestParser
 
 logger = structlog.get_logger(__name__)
 
@@ -84,6 +84,9 @@ class Acceptor(Protocol):
     def traffic(self) -> TrafficCounts:
         """What all clients have done."""
 
+    def stop_on_bug(self, error: Exception) -> None:
+        """A command broke half-way: a bug of ours, and the node must stop."""
+
     def admit(self, connection: "Connection") -> str | None:
         """Take a client in; or why not, as error text."""
 
@@ -117,7 +120,7 @@ class Connection(asyncio.Protocol):
         self._parser = RequestParser(acceptor.limits.request)
         self._transport = cast(asyncio.Transport, None)
         # Requests that wait, and a RequestError at the end if that came after them.
-        self._held: deque[list[bytes] | RequestError] = deque()
+        self._held: deque[Request | RequestError] = deque()
         self._held_bytes = 0
         self._turn_is_over = False
         self._broken = False
@@ -185,7 +188,7 @@ class Connection(asyncio.Protocol):
         if now >= self._acceptor.traffic.rates_due_ms:
             self._acceptor.traffic.sample(now)
         trusted = self._parser.trusted = client.session.authenticated
-        requests = iter(self._parser.parse(data))
+        requests: Iterator[Request] = iter(self._parser.parse(data))
         if not trusted:
             requests = self._trusting(requests)
         if self._held or self._must_hold():
@@ -196,7 +199,7 @@ class Connection(asyncio.Protocol):
             self._held_bytes += len(data)
             self._steer_reading()
 
-    def _trusting(self, requests: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+    def _trusting(self, requests: Iterator[Request]) -> Iterator[Request]:
         """Have the parser's bounds follow an AUTH before it reads on."""
         for argv in requests:
             yield argv
@@ -221,13 +224,17 @@ class Connection(asyncio.Protocol):
 
     # --- Running requests ---------------------------------------------------------------------
 
-    def _run(self, requests: Iterator[list[bytes]], now: Millis) -> None:
+    def _run(self, requests: Iterator[Request], now: Millis) -> None:
         """Run requests until they end or the connection has to hold the rest."""
         client = self.client
+        requests = client.taking_runs(requests, now)
         try:
             stop = client.run(requests, now, bytes_max=self._acceptor.limits.output_pause_bytes)
         except RequestError as error:
             self._refuse(error)
+            return
+        except Exception as bug:  # noqa: BLE001 - the event loop would log it, and go on
+            self._acceptor.stop_on_bug(bug)
             return
         match stop:
             case Stop.END:
@@ -269,7 +276,7 @@ class Connection(asyncio.Protocol):
             or client.owed_replies > limits.pending_replies_max
         )
 
-    def _hold(self, requests: Iterator[list[bytes]]) -> None:
+    def _hold(self, requests: Iterator[Request]) -> None:
         try:
             self._held.extend(requests)
         except RequestError as error:
@@ -391,7 +398,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
 
-def _released(held: Iterable[list[bytes] | RequestError]) -> Iterator[list[bytes]]:
+def _released(held: Iterable[Request | RequestError]) -> Iterator[Request]:
     for request in held:
         if isinstance(request, RequestError):
             raise request

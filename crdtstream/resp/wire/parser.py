@@ -13,6 +13,9 @@ plain (:meth:`RequestParser._parse_plain`).  Everything else - a request that is
 the input, inline commands, whatever is malformed - goes through :class:`ExactParser`, which
 follows Redis byte for byte and has all the error texts.
 
+Runs of XADDs at the beginning of the input are taken out first, and stay together
+(``xadd_runs.py``).
+
 Always so: hiredis is between two requests whenever ``parse`` has returned; memory grows with the
 bytes received, never with a number that a client wrote.
 """
@@ -21,11 +24,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 import hiredis
 
 from crdtstream.commands.arguments import parse_i64
+from crdtstream.commands.streams.xadd_run import XaddRun
+from crdtstream.resp.wire.xadd_runs import XaddRuns
+
+Request: TypeAlias = list[bytes] | XaddRun
 
 STAR: Final = ord("*")
 # A client that has not authenticated cannot make the server hold more than these (as in Redis).
@@ -33,6 +40,9 @@ UNTRUSTED_ARGUMENTS_MAX: Final = 10
 UNTRUSTED_BULK_BYTES_MAX: Final = 16_384
 # The smallest argument, ``$0\r\n\r\n``.
 ARGUMENT_BYTES_MIN: Final = 6
+
+# Runs that are looked for in one input: each is found by going through all of it.
+RUNS_MAX: Final = 8
 
 # Six digits after a mark that makes hiredis reserve memory at once.
 _LARGE_COUNT: Final = re.compile(rb"\r\n[*>~%|]\d{6}")
@@ -81,6 +91,7 @@ class RequestParser:
         self.trusted = True
         self._exact = ExactParser(limits)
         self._reader = hiredis.Reader()
+        self._runs = XaddRuns()
         # Input so short can break no limit.
         self._plain_bytes_max = min(
             limits.bulk_bytes_max,
@@ -88,7 +99,7 @@ class RequestParser:
             limits.arguments_max * ARGUMENT_BYTES_MIN,
         )
 
-    def parse(self, data: bytes) -> Iterable[list[bytes]]:
+    def parse(self, data: bytes) -> Iterable[Request]:
         """The requests that are complete with ``data``; never an empty one.
 
         To be iterated to its end before the next call.  It may be lazy: run each request before
@@ -99,10 +110,18 @@ class RequestParser:
         """
         if not self._exact.is_idle:
             return self._finish_then_parse(data)
+        runs: list[Request] = []
+        if self.trusted and len(data) <= self._plain_bytes_max:
+            while len(runs) < RUNS_MAX and (taken := self._runs.take(data)) is not None:
+                run, end = taken
+                runs.append(run)
+                data = data[end:]
+                if not data:
+                    return runs
         requests, rest = self._parse_plain(data)
-        if not rest:
+        if not runs and not rest:
             return requests
-        return chain(requests, self._parse_exactly(rest))
+        return chain(runs, requests, self._parse_exactly(rest) if rest else ())
 
     def _parse_exactly(self, data: bytes) -> Iterator[list[bytes]]:
         self._exact.trusted = self.trusted
@@ -111,7 +130,7 @@ class RequestParser:
             yield request
             self._exact.trusted = self.trusted
 
-    def _finish_then_parse(self, data: bytes) -> Iterator[list[bytes]]:
+    def _finish_then_parse(self, data: bytes) -> Iterator[Request]:
         """First the request that the last input had begun."""
         self._exact.trusted = self.trusted
         self._exact.feed(data)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from crdtstream import compiled
 from crdtstream.commands.arguments import shown
 from crdtstream.commands.command import documented
 from crdtstream.commands.reply import Reply, Verbatim
@@ -131,6 +132,7 @@ class Info:
             "redis_mode": "standalone",
             "server_name": "crdtstream",
             "crdtstream_version": importlib.metadata.version("crdtstream"),
+            "crdtstream_build": compiled.how(),
             "database_uid": shown_uid(self._region.replica.database_uid),
             "os": f"{platform.system()} {platform.release()} {platform.machine()}",
             "arch_bits": 64,
@@ -232,6 +234,7 @@ class Info:
             "checkpoint_record": checkpointing.seq,
             "checkpoint_bytes": checkpointing.size_bytes,
             "checkpoint_failures": checkpointing.failures,
+            "checkpoint_longest_turn_us": checkpointing.longest_turn_us,
             "checkpoint_failure": _one_line(checkpointing.failure or "no"),
             "macro_nodes_cold": residency.cold_count,
             "macro_nodes_on_disk_only": residency.absent_count,

@@ -24,6 +24,7 @@ from crdtstream.resp.commands.server.slowness import Slowness
 from crdtstream.resp.commands.server.values import (
     BadValueError,
     Parameter,
+    clients_allowed,
     memory,
     number_parameter,
     one_of,
@@ -168,6 +169,7 @@ def _of_connections(bounds: Bounds, idle: IdleClients) -> dict[str, Parameter]:
             lambda: bounds.limits.clients_max,
             limit_clients,
             "limits.clients_max",
+            clients_allowed,
             least=1,
             most=(1 << 32) - 1,
         ),

@@ -44,8 +44,8 @@ def rewrite_file(path: Path, values: Mapping[str, int | str]) -> None:
         before = tomllib.loads(text)
     except OSError as error:
         raise RewriteError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RewriteError(f"{path} is no TOML: {error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as damage:
+        raise RewriteError(f"{path} is no TOML: {damage}") from damage
     changed = with_values(text, values)
     expected = _expected(before, values)
     if expected is None or _parsed(changed) != expected:

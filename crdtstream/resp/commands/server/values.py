@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from crdtstream.commands.arguments import I64_MAX, parse_i64
 from crdtstream.core.sizes import parse_memory
+from crdtstream.open_files import allow_clients
 
 # A text to the change that it asks for.
 Check: TypeAlias = Callable[[str], Callable[[], None]]
@@ -71,6 +72,23 @@ def _number(least: int, most: int, change: Callable[[int], None]) -> Check:
     return check
 
 
+def clients_allowed(least: int, most: int, change: Callable[[int], None]) -> Check:
+    """A number of clients that this process may have open files for."""
+    check_number = _number(least, most, change)
+
+    def check(text: str) -> Callable[[], None]:
+        go_ahead = check_number(text)
+        allowed = allow_clients(int(text))
+        if allowed < int(text):
+            raise BadValueError(
+                "The operating system is not able to handle the specified number of clients, "
+                f"try with {allowed}"
+            )
+        return go_ahead
+
+    return check
+
+
 def memory(least: int, most: int, change: Callable[[int], None]) -> Check:
     def check(text: str) -> Callable[[], None]:
         value = parse_memory(text)
@@ -108,7 +126,7 @@ def output_limit(change: Callable[[int], None]) -> Check:
             raise BadValueError("Wrong number of arguments in buffer limit configuration.")
         if words[0].lower() != "normal" or len(words) > 4:
             raise BadValueError("Only the class normal can be set.")
-        hard, soft, seconds = (parse_memory(word) for word in words[1:])
+        hard, soft, seconds = map(parse_memory, words[1:])
         if hard is None or soft is None or seconds is None or hard > I64_MAX:
             raise BadValueError(
                 "Error in hard, soft or soft_seconds setting in buffer limit configuration."

@@ -1,0 +1,187 @@
+"""Runs of XADDs out of bytes: what clients send most of in pipelines, taken apart in one pass.
+
+    *5 $4 XADD $1 s $1 * $1 f $ 1 a *5 $4 XADD $1 s $1 * $1 f $ 2 bb …     (blanks for line ends)
+    └───────── head ──────────┘└───┘└───────── head ──────────┘└────┘
+                               piece                           piece
+
+All commands of a run have the same key and the same field names: they begin with the same head.  So
+``bytes.split`` finds the pieces, each of them a value from its length on; and the entries' fields,
+as they are kept, are these pieces under another head.  With more than one field a piece is cut at
+what stands between two values, which is the same in all of them, too: the values of each field are
+a column.
+
+That is a guess: a value may hold the head, or something else may stand between two commands.  It
+is right if each value is as long as it says, which for a whole column are a few loops in C
+(:func:`_are_values`): then head and values are read in this way and in no other.
+"""
+
+import re
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from operator import add
+from typing import Final
+
+from crdtstream.commands.streams.xadd_run import XaddRun
+
+# A run is not interrupted, and with more commands it would keep other clients waiting.
+COMMANDS_MAX: Final = 1024
+# Of a larger value the bytes cost more than the command.
+VALUE_BYTES_MAX: Final = 4096
+# A plain XADD up to its key's length.
+_BEGINNING: Final = re.compile(
+    rb"\*([1-9][0-9]?)\r\n\$4\r\n(XADD|xadd)\r\n\$(0|[1-9][0-9]{0,3})\r\n"
+)
+_AUTO_ID: Final = b"\r\n$1\r\n*\r\n"
+_WORD: Final = re.compile(rb"\$(0|[1-9][0-9]{0,6})\r\n")
+_NEXT_REQUEST: Final = b"\r\n*"
+# If the first bytes of a command, `*5\r\n$4\r\nXADD`, stand nowhere else, there is no run.
+_SAME_BYTES: Final = 12
+
+
+def _length_lines(*, line_end_bytes: int) -> list[bytes]:
+    """What a value begins with that takes so many bytes, by this number: its length and a line end.
+
+    Args:
+        line_end_bytes: what of the line end behind the value is counted.
+    """
+    # No value takes just 2 bytes, or 15: there stands what is too long to be its beginning.
+    lines = [bytes(size + 1) for size in range(VALUE_BYTES_MAX + 16)]
+    for length in range(VALUE_BYTES_MAX + 1):
+        line = b"%d\r\n" % length
+        lines[len(line) + length + line_end_bytes] = line
+    return lines
+
+
+_LINES: Final = _length_lines(line_end_bytes=0)
+_LINES_OF_LAST: Final = _length_lines(line_end_bytes=2)
+
+
+@dataclass(slots=True)
+class _Form:
+    """What the commands of a run have in common.
+
+    Attributes:
+        head: from the beginning to the first value's length.
+        between: what stands between the values, from the line end of one to the next one's length.
+        fields_head: what stands in the place of ``head`` where entries are kept.
+    """
+
+    name: bytes
+    key: bytes
+    head: bytes
+    between: list[bytes]
+    fields_head: bytes
+
+
+class XaddRuns:
+    """The runs in the input of one connection.
+
+    It remembers the form of the last one: a client mostly goes on with the same.
+    """
+
+    __slots__ = ("_form",)
+
+    def __init__(self) -> None:
+        self._form: _Form | None = None
+
+    def take(self, data: bytes) -> tuple[XaddRun, int] | None:
+        """The run of two commands or more at the beginning of the input, and where it ends; None
+        if there is none."""
+        if data.find(data[:_SAME_BYTES], _SAME_BYTES) < 0:
+            return None
+        form = self._form
+        if form is None or not data.startswith(form.head):
+            form = _form_of_two(data)
+            if form is None:
+                return None
+            self._form = form
+        pieces = data.split(form.head, COMMANDS_MAX)
+        del pieces[0]
+        if not _are_values(pieces, form.between):
+            _cut(pieces, words=2 * len(form.between) + 1)
+            if len(pieces) < 2 or not _are_values(pieces, form.between):
+                return None
+        head, fields_head = form.head, form.fields_head
+        lengths = list(map(len, pieces))
+        run = XaddRun(
+            form.name,
+            form.key,
+            array("I", map(add, lengths, repeat(len(fields_head)))),
+            fields_head + fields_head.join(pieces),
+        )
+        return run, len(head) * len(pieces) + sum(lengths)
+
+
+def _form_of_two(data: bytes) -> _Form | None:
+    """The form of the first command if it is a plain XADD, and the second has the same."""
+    beginning = _BEGINNING.match(data)
+    if beginning is None:
+        return None
+    words = int(beginning[1]) - 3
+    key_end = beginning.end() + int(beginning[3])
+    fields_at = at = key_end + len(_AUTO_ID)
+    if data[key_end:at] != _AUTO_ID or words < 2 or words % 2:
+        return None
+    # Where each value's length begins, and where its bytes end.
+    cuts: list[int] = []
+    for _ in range(words):
+        word = _WORD.match(data, at)
+        if word is None:
+            return None
+        at = word.end() + int(word[1])
+        cuts += (word.start() + 1, at)
+        at += 2
+    value_cuts = [cuts[index] for index in range(len(cuts)) if index % 4 >= 2]
+    head = data[: value_cuts[0]]
+    if not data.startswith(head, at):
+        return None
+    between = [data[a:b] for a, b in zip(value_cuts[1::2], value_cuts[2::2], strict=False)]
+    key = data[beginning.end() : key_end]
+    return _Form(beginning[2], key, head, between, b"*%d\r\n" % words + head[fields_at:])
+
+
+def _are_values(pieces: Sequence[bytes], between: list[bytes]) -> bool:
+    """Whether each piece is values with ``between`` between them, and nothing else.
+
+    A value says its length in the one way there is, and takes just the bytes that it says.
+    """
+    try:
+        for separator in between:
+            parts = list(map(bytes.partition, pieces, repeat(separator)))
+            values, _, pieces = zip(*parts, strict=True)
+            # Where there is none, the rest is empty, and no value.
+            if not _begin_with(values, _LINES):
+                return False
+        return _begin_with(pieces, _LINES_OF_LAST) and all(
+            map(bytes.endswith, pieces, repeat(b"\r\n"))
+        )
+    except IndexError:
+        # One is too large.
+        return False
+
+
+def _begin_with(values: Sequence[bytes], lines: list[bytes]) -> bool:
+    return all(map(bytes.startswith, values, map(lines.__getitem__, map(len, values))))
+
+
+def _cut(pieces: list[bytes], *, words: int) -> None:
+    """End the run where something else begins, or where the input is cut off.
+
+    Args:
+        words: how many a piece has, the first one without its ``$``.
+    """
+    for at, piece in enumerate(pieces):
+        if _NEXT_REQUEST in piece:
+            del pieces[at + 1 :]
+            break
+    last = b"$" + pieces.pop()
+    at = 0
+    for _ in range(words):
+        word = _WORD.match(last, at)
+        if word is None:
+            return
+        at = word.end() + int(word[1]) + 2
+    if at <= len(last):
+        pieces.append(last[1:at])

@@ -1,0 +1,27 @@
+"""IDs in columns are what a list of the same IDs is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtstream.core.id_columns import IdColumns
+from crdtstream.core.ids import make_id
+
+IDS = st.lists(
+    st.builds(make_id, st.sampled_from([0, 7, 1 << 40, (1 << 64) - 1]), st.integers(0, 3)),
+    max_size=8,
+)
+BOUND = st.integers(-9, 9)
+
+
+@given(ids=IDS, others=IDS, start=BOUND, stop=BOUND)
+def test_columns_are_as_a_list_of_their_ids(
+    ids: list[int], others: list[int], start: int, stop: int
+) -> None:
+    columns = IdColumns.of(ids)  # type: ignore[arg-type]
+    assert len(columns) == len(ids)
+    assert list(columns) == ids
+    assert [columns[at] for at in range(-len(ids), len(ids))] == ids * 2
+    assert columns[start:stop] == ids[start:stop]
+    assert (columns == tuple(others)) is (ids == others)
+    assert (columns == IdColumns.of(others)) is (ids == others)  # type: ignore[arg-type]
+    assert columns.ascend() is (ids == sorted(set(ids)))

@@ -1,0 +1,491 @@
+"""Runs of XADDs are the commands that they are made of: nobody can tell them from single ones.
+
+The same requests go to two regions.  One gets them as they come over TCP, in pieces with many
+commands; the other one gets each command by itself, so that it never sees a run.
+"""
+
+import asyncio
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdtstream.commands.streams.xadd_run import XaddRun
+from crdtstream.core.effects import Record
+from crdtstream.core.fields import encode_fields
+from crdtstream.core.ids import Millis
+from crdtstream.engine import Engine
+from crdtstream.region.ready import Ready
+from crdtstream.resp.clients.connection import Connection
+from crdtstream.resp.server import RespServer
+from crdtstream.resp.wire.parser import ExactParser, RequestError, RequestLimits, RequestParser
+from crdtstream.resp.wire.xadd_runs import XaddRuns
+from crdtstream.store.log import MemoryLog
+from tests.conftest import examples
+from tests.harness.driven import make_region
+from tests.resp.node import request
+from tests.resp.node import settings as node_settings
+
+
+class Wire(asyncio.Transport):
+    """The client's end of a connection: it keeps what it gets."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__({"peername": ("127.0.0.1", port), "sockname": ("127.0.0.1", 6379)})
+        self.got = b""
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.got += data
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+class Side:
+    """A node without a socket and a disk; its clock stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.clock = 1_000
+        self.region = make_region(1, ())
+        self.engine = Engine(self.region, MemoryLog(), now=lambda: Millis(self.clock))
+        self.server = RespServer(self.engine, node_settings())
+        self.database = self.region.database
+        self.database.clock = lambda: 0
+        self.records: list[Record] = []
+        self.wires = [Wire(40_000 + number) for number in range(4)]
+        self.connections = [self._connect(wire) for wire in self.wires]
+        self.runs = 0
+        call = self.database.runs.call
+
+        def counted(*args: Any) -> bytes:
+            self.runs += 1
+            return call(*args)
+
+        self.database.runs = Counting(self.database.runs, counted)  # type: ignore[assignment]
+
+    def _connect(self, wire: Wire) -> Connection:
+        connection = Connection(self.server, self.region, self.engine.now)
+        connection.connection_made(wire)
+        return connection
+
+    def send(self, client: int, data: bytes) -> None:
+        self.connections[client].data_received(data)
+
+    async def end_tick(self) -> None:
+        """End ticks until nothing more happens."""
+        while self._commit().woken or self.region.tick.is_open:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    def _commit(self) -> Ready:
+        ready = self.region.ready(self.engine.now())
+        self.records += ready.records
+        ready.tell()
+        for receiver in ready.woken:
+            receiver.resume()
+        if ready.records:
+            self.region.note_logged(len(self.records), self.engine.now(), durable=True)
+        return ready
+
+    async def pass_time(self, ms: int) -> None:
+        self.clock += ms
+        self.region.pass_time(self.engine.now())
+        await self.end_tick()
+
+    def state(self) -> dict[str, object]:
+        """All that somebody may learn of what was done."""
+        replica, statistics = self.region.replica, self.database.statistics
+        sessions = [connection.session for connection in self.connections]
+        return {
+            "replies": [untimed(wire.got) for wire in self.wires],
+            "closed": [wire.is_closed for wire in self.wires],
+            "records": self.records,
+            "digest": replica.digest(),
+            "vv": dict(replica.vv),
+            "nodes": {
+                key: [
+                    (node.key, list(node.n), list(node.lengths), bytes(node.fields))
+                    for lane in stream.lanes.values()
+                    for node in lane.macro_nodes()
+                ]
+                for key in replica
+                if (stream := replica.stream(key)) is not None
+            },
+            "calls": [
+                (name, one.calls, one.usec, one.rejected, one.failed)
+                for name, one in statistics.used()
+            ],
+            "errors": statistics.errors_by_kind(),
+            "commands": [connection.commands for connection in self.connections],
+            "bytes": [(one.bytes_in, one.bytes_out) for one in self.connections],
+            "sessions": [
+                (one.wrote_n, one.wrote_record, one.has_open_write, one.last_command, one.dirty)
+                for one in sessions
+            ],
+            "traffic": self.server.traffic.totals(),
+        }
+
+
+@dataclass
+class Counting:
+    """The database's runs, with another ``call``."""
+
+    runs: Any
+    call: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.runs, name)
+
+
+def untimed(replies: bytes) -> bytes:
+    """Without what MONITOR says of the time of day."""
+    return re.sub(rb"\+\d{10}\.\d{6} \[", b"+TIME [", replies)
+
+
+# --- What clients send --------------------------------------------------------------------------
+
+
+@dataclass
+class Step:
+    """What one client sends in one tick, how it is cut, and how time goes on then."""
+
+    client: int
+    requests: list[bytes]
+    cuts: list[int] = field(default_factory=list)
+    ms: int = 0
+    ends_tick: bool = True
+
+
+KEYS = [b"s", b"t", b"\r\n*5\r\n$4\r\nXADD"]
+# Some of them look like what stands between two commands, or two values.
+VALUES = st.sampled_from(
+    [
+        b"",
+        b"a",
+        b"value:000000000123",
+        b"x" * 99,
+        b"\r\n",
+        b"$1\r\na\r\n",
+        b"\r\n$1\r\ng\r\n$1\r\nv",
+        b"*5\r\n$4\r\nXADD\r\n$1\r\ns\r\n$1\r\n*\r\n$1\r\nf\r\n$1\r\n",
+        b"y" * 4100,
+    ]
+)
+
+
+@st.composite
+def runs_of_xadds(draw: st.DrawFn) -> list[bytes]:
+    name = draw(st.sampled_from([b"XADD", b"XADD", b"xadd", b"Xadd"]))
+    key = draw(st.sampled_from([*KEYS[:1] * 4, *KEYS]))
+    fields = draw(st.sampled_from([[b"f"]] * 3 + [[b"f", b"g"], [b"", b"f", b"long name"]]))
+    entries = draw(st.lists(st.tuples(*[VALUES] * len(fields)), min_size=1, max_size=6))
+    return [
+        request(
+            name, key, b"*", *(word for pair in zip(fields, values, strict=True) for word in pair)
+        )
+        for values in entries
+    ]
+
+
+LINES = [
+    "PING",
+    "XLEN s",
+    "XADD s NOMKSTREAM * f v",
+    "XADD s MAXLEN 3 * f v",
+    "XADD s * f",
+    "XADD s * f v g",
+    "XADD s *",
+    "XADD",
+    "XADD s 5000 f v",
+    "XADD s IDMP p 1 * f v",
+    "DEL s",
+    "SET s string",
+    "PEXPIRE s 3",
+    "PERSIST s",
+    "EXPIRE s -1",
+    "XTRIM s MAXLEN 2",
+    "XSETID s 18446744073709551615-18446744073709550000",
+    "XSETID s 3000-18446744073709549000",
+    "XGROUP CREATE s g 0 MKSTREAM",
+    "XREADGROUP GROUP g c COUNT 2 STREAMS s >",
+    "XREADGROUP GROUP g c BLOCK 50 STREAMS s >",
+    "XREAD BLOCK 50 STREAMS s $",
+    "XREAD BLOCK 0 STREAMS t s $ $",
+    "XRANGE s - +",
+    "MULTI",
+    "EXEC",
+    "DISCARD",
+    "WATCH s",
+    "UNWATCH",
+    "CLIENT REPLY OFF",
+    "CLIENT REPLY ON",
+    "CLIENT REPLY SKIP",
+    "CLIENT PAUSE 1000000 WRITE",
+    "CLIENT PAUSE 1000000 ALL",
+    "CLIENT UNPAUSE",
+    "MONITOR",
+    "RESET",
+    "SUBSCRIBE channel",
+    "HELLO 3",
+    "CONFIG SET slowlog-log-slower-than 0",
+    "CONFIG SET slowlog-log-slower-than 10000",
+    "CONFIG RESETSTAT",
+    "SLOWLOG GET",
+    "FLUSHALL",
+    "QUIT",
+]
+REQUESTS = st.one_of(
+    runs_of_xadds(),
+    runs_of_xadds(),
+    runs_of_xadds(),
+    st.sampled_from(LINES).map(lambda line: [request(*line.encode().split())]),
+    st.just([b"XADD s * f inline\r\n"]),
+)
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    requests = [*chain.from_iterable(draw(st.lists(REQUESTS, min_size=1, max_size=6)))]
+    size = sum(map(len, requests))
+    cuts = draw(st.lists(st.integers(1, size), max_size=3))
+    return Step(
+        draw(st.integers(0, 3)),
+        requests,
+        sorted(cuts),
+        draw(st.sampled_from([0, 0, 1, 5, 60, -10])),
+        draw(st.booleans()),
+    )
+
+
+async def both_do(steps: Sequence[Step]) -> tuple[Side, Side]:
+    """Two sides that got the same, one of them each command by itself."""
+    piped, single = Side(), Side()
+    for step in steps:
+        sent = b"".join(step.requests)
+        for start, stop in pairwise([0, *step.cuts, len(sent)]):
+            if start < stop:
+                piped.send(step.client, sent[start:stop])
+        for one in step.requests:
+            single.send(step.client, one)
+        for side in (piped, single):
+            if step.ends_tick:
+                await side.end_tick()
+            if step.ms:
+                await side.pass_time(step.ms)
+    for side in (piped, single):
+        side.send(3, request(b"CLIENT", b"UNPAUSE"))
+        await side.end_tick()
+        await side.pass_time(1_000)
+    return piped, single
+
+
+def check_same(steps: Sequence[Step]) -> int:
+    """The two sides cannot be told apart; returns how many runs there were."""
+    piped, single = asyncio.run(both_do(steps))
+    assert single.runs == 0
+    left, right = piped.state(), single.state()
+    for name, found in left.items():
+        assert found == right[name], name
+    return piped.runs
+
+
+@settings(max_examples=examples(300))
+@given(st.lists(steps(), min_size=1, max_size=8))
+def test_nobody_can_tell_a_run_from_its_commands(steps: list[Step]) -> None:
+    check_same(steps)
+
+
+def pipeline(count: int, *, key: bytes = b"s") -> list[bytes]:
+    return [request(b"XADD", key, b"*", b"f", b"value %d" % number) for number in range(count)]
+
+
+def lines(*texts: str) -> list[bytes]:
+    return [request(*text.encode().split()) for text in texts]
+
+
+# Before the pipeline of client 0: what others and itself have sent; and how many runs it then is.
+HAPPENED: dict[str, tuple[list[tuple[int, str]], int]] = {
+    "nothing": ([(1, "XADD s * f v")], 1),
+    "the stream is new": ([], 1),
+    "a string": ([(1, "SET s string")], 0),
+    "the stream has ended": ([(1, "XADD s * f v"), (1, "PEXPIRE s 5")], 1),
+    "a transaction": ([(1, "XADD s * f v"), (0, "MULTI")], 0),
+    "somebody waits": ([(1, "XADD s * f v"), (2, "XREAD BLOCK 0 STREAMS s $")], 1),
+    "somebody waits elsewhere": ([(1, "XADD s * f v"), (2, "XREAD BLOCK 0 STREAMS t $")], 1),
+    "somebody watches": ([(1, "XADD s * f v"), (2, "WATCH s")], 0),
+    "somebody watches elsewhere": ([(1, "XADD s * f v"), (2, "WATCH t")], 1),
+    "MONITOR": ([(1, "XADD s * f v"), (2, "MONITOR")], 0),
+    "a low SLOWLOG": ([(1, "XADD s * f v"), (2, "CONFIG SET slowlog-log-slower-than 0")], 0),
+    "no replies": ([(1, "XADD s * f v"), (0, "CLIENT REPLY OFF")], 0),
+    "one reply less": ([(1, "XADD s * f v"), (0, "CLIENT REPLY SKIP")], 1),
+    "a pause": ([(1, "XADD s * f v"), (2, "CLIENT PAUSE 100000 WRITE")], 0),
+    "IDs come to an end": (
+        [(1, "XADD s * f v"), (1, f"XSETID s {2**64 - 1}-{2**64 - 5000}")],
+        0,
+    ),
+    "subscribed": ([(1, "XADD s * f v"), (0, "SUBSCRIBE channel")], 0),
+}
+
+
+@pytest.mark.parametrize("happened", HAPPENED)
+def test_what_stops_a_run(happened: str) -> None:
+    before, runs = HAPPENED[happened]
+    steps = [Step(client, lines(text), ms=1) for client, text in before]
+    steps += [Step(3, lines("PING"), ms=10), Step(0, pipeline(20)), Step(2, lines("MULTI", "EXEC"))]
+    assert check_same(steps) == runs
+
+
+def test_a_run_is_behind_another_and_before_other_commands() -> None:
+    first = Step(0, pipeline(1) + pipeline(1, key=b"t"))
+    mixed = [*pipeline(3), *pipeline(3, key=b"t"), *lines("XLEN s"), *pipeline(2)]
+    assert check_same([first, Step(0, mixed)]) == 2
+
+
+def test_a_run_does_not_overfill_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtstream.database.database.BATCH_BYTES_TARGET", 1000)
+    steps = [Step(0, pipeline(15), ends_tick=at == 2) for at in range(3)]
+    assert check_same([Step(0, pipeline(1)), *steps]) > 0
+
+
+def test_a_long_pipeline_is_cut_into_runs() -> None:
+    assert check_same([Step(0, pipeline(1)), Step(0, pipeline(3000))]) == 3
+
+
+def test_a_run_that_took_as_long_as_a_slow_command_is_told_of_once() -> None:
+    side = Side()
+
+    async def send() -> None:
+        side.send(0, b"".join(pipeline(1)))
+        await side.end_tick()
+        side.database.clock = count(0, 12_000_000).__next__
+        side.send(0, b"".join(pipeline(10)))
+        await side.end_tick()
+
+    asyncio.run(send())
+    (call,) = side.server.slowlog.calls()
+    assert (call.usec, call.arguments) == (12_000, [b"XADD", b"s", b"*", b"f", b"value 0"])
+    xadd = dict(side.database.statistics.used())[b"xadd"]
+    assert (xadd.calls, xadd.usec) == (11, 12_000)
+
+
+# --- Out of bytes -------------------------------------------------------------------------------
+
+
+def parse(*pieces: bytes) -> tuple[list[list[bytes]], str | None, int]:
+    """The requests, the error that ended them if one did, and how many of them were in runs."""
+    parser = RequestParser(RequestLimits())
+    requests: list[list[bytes]] = []
+    in_runs = 0
+    try:
+        for piece in pieces:
+            for found in parser.parse(piece):
+                if isinstance(found, XaddRun):
+                    in_runs += len(found)
+                    assert list(found.requests())[1:] == list(found.behind(1).requests())
+                    requests += found.requests()
+                else:
+                    requests.append(found)
+    except RequestError as error:
+        return requests, error.text, in_runs
+    return requests, None, in_runs
+
+
+SLIPS = [b"", b"\r", b"\n", b"$", b"*", b"1", b"0", b"\r\n", b"x"]
+
+
+@settings(max_examples=examples(2000))
+@given(st.lists(runs_of_xadds(), min_size=1, max_size=4), st.data())
+def test_a_run_reads_as_it_does_byte_by_byte(runs: list[list[bytes]], data: st.DataObject) -> None:
+    """Also with slips in it: what is malformed is in no run."""
+    sent = bytearray(b"".join(chain.from_iterable(runs)))
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(sent) - 1))
+        slip = data.draw(st.sampled_from(SLIPS))
+        sent[at : at + data.draw(st.integers(0, 2))] = slip
+    taken = XaddRuns().take(bytes(sent))
+    if taken is not None:
+        run, end = taken
+        exact = ExactParser(RequestLimits())
+        exact.feed(bytes(sent[:end]))
+        assert list(run.requests()) == list(iter(exact.take, None))
+        assert exact.is_idle
+        assert run.fields == b"".join(encode_fields(one[3:]) for one in run.requests())
+
+
+@pytest.mark.parametrize(
+    ("sent", "in_runs"),
+    [
+        (pipeline(1), 0),
+        (pipeline(2), 2),
+        (pipeline(100), 100),
+        (pipeline(1) + pipeline(2, key=b"t"), 0),
+        (pipeline(2) + pipeline(3, key=b"t"), 5),
+        ([*pipeline(3), *lines("PING")], 3),
+        (lines("XADD s * f a g b", "XADD s * f c g d"), 2),
+        (lines("XADD s * f a g b", "XADD s * f c h d"), 0),
+        (lines("xadd s * f a", "xadd s * f b"), 2),
+        (lines("XADD s * f", "XADD s * f"), 0),
+        (lines("XADD s 1 f v", "XADD s 2 f v"), 0),
+        ([*pipeline(3), pipeline(1)[0][:-3]], 3),
+        ([one.replace(b"$1\r\n*", b"$01\r\n*") for one in pipeline(2)], 0),
+    ],
+)
+def test_what_is_a_run(sent: list[bytes], in_runs: int) -> None:
+    assert parse(b"".join(sent))[2] == in_runs
+
+
+# --- What it costs ------------------------------------------------------------------------------
+
+
+def calls_of(do: Any) -> int:
+    """How many functions of Python and of C are called."""
+    calls = 0
+
+    def note(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        do()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("fields", [["f"], ["f", "g"]])
+def test_an_xadd_in_a_pipeline_calls_hardly_anything(fields: list[str]) -> None:
+    """Counts, not times: they are the same on any machine."""
+    side = Side()
+    text = "XADD s * " + " ".join(f"{name} v" for name in fields)
+    sent = b"".join(lines(*[text] * 100))
+    side.send(0, sent)
+    side.region.ready(side.engine.now())
+    assert calls_of(lambda: side.send(0, sent)) < 3 * 100
