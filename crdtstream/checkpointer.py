@@ -27,12 +27,12 @@ from crdtstream.region.region import Region
 from crdtstream.store.checkpoints import CheckpointRow, Checkpoints
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
+from crdtstream.turns import Turn
 
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
-# How long one turn may take the event loop, and what one call of ``put`` takes.
-TURN_NS: Final = 1_000_000
+# What one call of ``put`` takes.
 PUT_BYTES: Final = 512 << 10
 # How long it pauses after a put while others write, as a multiple of what the put took.
 PAUSE_PER_PUT: Final = 2
@@ -60,14 +60,10 @@ class CheckpointerStats:
 
     Attributes:
         parts, bytes: what was written in all.
-        longest_turn_us: the longest that it held the event loop.
-        logged_bytes: by how much the log has grown since the cut of the last checkpoint.
     """
 
     parts: int = 0
     bytes: int = 0
-    longest_turn_us: int = 0
-    logged_bytes: int = 0
 
 
 class Checkpointer:
@@ -109,8 +105,9 @@ class Checkpointer:
 
     def note_logged(self, size: int) -> None:
         """The log has grown by so many bytes."""
-        self.stats.logged_bytes += size
-        if self.stats.logged_bytes >= self._region.checkpointing.log_bytes > 0:
+        checkpointing = self._region.checkpointing
+        checkpointing.grown_bytes += size
+        if checkpointing.grown_bytes >= checkpointing.log_bytes > 0:
             self._asked.set()
 
     async def run(self) -> None:
@@ -134,8 +131,9 @@ class Checkpointer:
             self._asked.clear()
 
     def _is_due(self) -> bool:
-        return self._region.checkpointing.is_due(
-            self._now(), seq=self._log.last_seq, grown_bytes=self.stats.logged_bytes
+        checkpointing = self._region.checkpointing
+        return checkpointing.is_due(
+            self._now(), seq=self._log.last_seq, grown_bytes=checkpointing.grown_bytes
         )
 
     # --- One checkpoint -----------------------------------------------------------------------
@@ -151,7 +149,7 @@ class Checkpointer:
         await self._discard_unsound()
         await self._compact()
         generation = await checkpoints.begin()
-        seq, logged_bytes = self._ticks.end_tick(), self.stats.logged_bytes
+        seq, grown_bytes = self._ticks.end_tick(), checkpointing.grown_bytes
         vv, made_ms = dict(self._replica.vv), self._now()
         cut = self._replica.cut()
         try:
@@ -166,7 +164,7 @@ class Checkpointer:
             raise
         self._unsound = None
         cut.finish()
-        self.stats.logged_bytes -= logged_bytes
+        checkpointing.grown_bytes -= grown_bytes
         residency = self._replica.residency
         async for node, image in self._in_turns(iter(saved)):
             residency.note_saved(node, image)
@@ -185,10 +183,11 @@ class Checkpointer:
             self._unsound = None
 
     async def _compact(self) -> None:
-        """Join small macro nodes, a slice at a time."""
+        """Join the macro nodes that are small by now, a slice at a time."""
+        compaction = self._replica.compaction()
         while True:
-            turn = _Turn(self._timer_ns)
-            is_done = self._replica.compact(turn.is_over)
+            turn = Turn(self._timer_ns)
+            is_done = compaction.go_on(turn.is_over)
             self._note_turn(turn)
             if is_done:
                 return
@@ -198,7 +197,7 @@ class Checkpointer:
         """Write the images of all that the cut has; returns the macro nodes among them."""
         saved: list[tuple[MacroNode, int]] = []
         while True:
-            turn = _Turn(self._timer_ns)
+            turn = Turn(self._timer_ns)
             images = self._take(cut, turn, saved)
             self._note_turn(turn)
             if not images:
@@ -208,36 +207,45 @@ class Checkpointer:
             if self._log.last_seq != logged_seq:
                 # Somebody writes: the disk and the processor are his for two thirds of the time.
                 took_s = (self._timer_ns() - began_ns) / 1e9
-                await self._sleep(min(PAUSE_SECONDS_MAX, took_s * PAUSE_PER_PUT))
+                await self._sleep(
+                    0 if self._hurries else min(PAUSE_SECONDS_MAX, took_s * PAUSE_PER_PUT)
+                )
             self.stats.parts += len(images)
             self.stats.bytes += sum(map(len, packed)) + sum(len(image.head) for image in images)
 
-    def _take(self, cut: Cut, turn: "_Turn", saved: list[tuple[MacroNode, int]]) -> list[Image]:
+    @property
+    def _hurries(self) -> bool:
+        """Whether writers wait for the memory that this one lets go, or the log outgrows it."""
+        return self._region.checkpointing.is_late or self._region.memory.is_scarce
+
+    def _take(self, cut: Cut, turn: Turn, saved: list[tuple[MacroNode, int]]) -> list[Image]:
+        """What one ``put`` takes; nothing only when there is nothing left."""
         images: list[Image] = []
         size = 0
-        while size < PUT_BYTES and not turn.is_over():
-            taken = cut.take()
-            if taken is None:
-                break
+        while (taken := cut.take()) is not None:
             part, image = taken
             images.append(image)
             size += len(image.head) + len(image.body)
             _note_node(part, image, saved)
+            # Asked behind the first one: on a busy machine a turn may be over before it has begun.
+            if size >= PUT_BYTES or turn.is_over():
+                break
         return images
 
     async def _in_turns(self, values: Iterator[T]) -> AsyncIterator[T]:
         """All of them, with the event loop given back after each turn."""
-        turn = _Turn(self._timer_ns)
+        turn = Turn(self._timer_ns)
         for value in values:
             yield value
             if turn.is_over():
                 self._note_turn(turn)
                 await asyncio.sleep(0)
-                turn = _Turn(self._timer_ns)
+                turn = Turn(self._timer_ns)
         self._note_turn(turn)
 
-    def _note_turn(self, turn: "_Turn") -> None:
-        self.stats.longest_turn_us = max(self.stats.longest_turn_us, turn.us)
+    def _note_turn(self, turn: Turn) -> None:
+        checkpointing = self._region.checkpointing
+        checkpointing.longest_turn_us = max(checkpointing.longest_turn_us, turn.us)
 
     # --- The log ------------------------------------------------------------------------------
 
@@ -252,20 +260,3 @@ class Checkpointer:
 def _note_node(part: Part, image: Image, saved: list[tuple[MacroNode, int]]) -> None:
     if isinstance(part, MacroNode):
         saved.append((part, image.number))
-
-
-class _Turn:
-    """A turn of the event loop, from now on."""
-
-    __slots__ = ("_began_ns", "_timer_ns")
-
-    def __init__(self, timer_ns: Callable[[], int]) -> None:
-        self._timer_ns = timer_ns
-        self._began_ns = timer_ns()
-
-    @property
-    def us(self) -> int:
-        return (self._timer_ns() - self._began_ns) // 1000
-
-    def is_over(self) -> bool:
-        return self._timer_ns() - self._began_ns > TURN_NS

@@ -3,14 +3,38 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from crdtstream.core.clock import covers
+from crdtstream.core.clock import covers, format_vv
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.region import Region
 from crdtstream.region.retention import Lack
+from crdtstream.store.errors import StoreError
+from crdtstream.store.layout import parse_vv
 from crdtstream.store.log import Log
 
 # Less than so many records is not worth a write to the disk.
 CUT_RECORDS_MIN: Final = 64
+# Since when members are away, so that a restart does not prolong it: milliseconds of each.
+ABSENCES_KEY: Final = "absences"
+
+
+async def read_absences(region: Region, log: Log) -> None:
+    """Tell a region that starts who was away before.
+
+    Raises:
+        StoreError: what was written down is damaged.
+    """
+    text = await log.get_meta(ABSENCES_KEY) or ""
+    try:
+        region.retention.note_absences(parse_vv(text))
+    except ValueError as error:
+        raise StoreError(f"the log's setting {ABSENCES_KEY} is damaged: {error}") from error
+
+
+async def _keep_absences(region: Region, log: Log) -> None:
+    """Write down who is away, when that has changed: when a member goes, and when it comes back."""
+    text = format_vv(region.retention.absences)
+    if text != (await log.get_meta(ABSENCES_KEY) or ""):
+        await log.set_meta(ABSENCES_KEY, text)
 
 
 async def look_at_log(region: Region, log: Log, now: Millis) -> int:
@@ -54,10 +78,11 @@ async def cut_log(
         records_min: fewer are not cut.
 
     Raises:
-        StoreError: the log cannot be read, or cut.
+        StoreError: the log cannot be read, or cut, or it cannot be written down who is away.
     """
     retention = region.retention
     upto_seq = await look_at_log(region, log, now)
+    await _keep_absences(region, log)
     first_seq = log.first_seq
     if upto_seq - first_seq + 1 < records_min:
         return 0

@@ -1,13 +1,18 @@
 """The engine: the loop around a region that makes records durable and hands on what may leave.
 
-    region.ready() ──> records ──> queue ──> committer ──> log (one group commit) ──┐
-         ^                                                                          │
+    region.ready() ──> records ──> log: at once, where the tick ends ───────────────┐
+         ^                │                                                         │
+         │                └─> queue ──> committer ──> log (one group commit) ───────┤
          └───────────────────── note_logged, note_durable, note_refused <───────────┘
 
-It decides nothing.  Ticks go on while a commit is under way; what they leave queues, and the next
-commit takes all of it.  When the disk refuses, the same records are tried again, with growing
-pauses.  The log is one task's; everything else runs between two turns of the event loop, and
-nothing here awaits between reading the region and changing it, so there are no locks.
+It decides nothing.  A commit that takes little time is made where the tick ends, and its replies
+leave in the same turn of the event loop; whether it does is for the log to say.  Otherwise the
+records queue, ticks go on while a commit is under way, and the next commit takes all that they
+leave.  When the disk refuses, the same records are tried again, with growing pauses.
+
+While the committer is about something nothing is committed past it.  So the log has one user at a
+time; everything else runs between two turns of the event loop, and nothing here awaits between
+reading the region and changing it, so there are no locks.
 """
 
 import asyncio
@@ -70,6 +75,7 @@ class EngineStats:
     """Counters since the engine was made.
 
     Attributes:
+        commits_at_once: of the commits, those that were made where their tick ended.
         batches_committed: of the records committed, those with effects; the others are local.
         commit_us: how long the commits took that succeeded, in microseconds.
         commit_records: how many records each of them had.
@@ -78,6 +84,7 @@ class EngineStats:
     """
 
     commits: int = 0
+    commits_at_once: int = 0
     records_committed: int = 0
     batches_committed: int = 0
     bytes_committed: int = 0
@@ -154,6 +161,10 @@ class Engine:
         self._requests: deque[tuple[int, ...]] = deque()
         self._request_came = asyncio.Event()
         self._queue: deque[Record] = deque()
+        # A commit that was refused where its tick ended.
+        self._refused: Sequence[Record] = ()
+        # The committer has nothing to do, but for what ``_wake`` will tell it.
+        self._rests = False
         self._wake = asyncio.Event()
         self._folder_wake = asyncio.Event()
         self._fsync_changed = asyncio.Event()
@@ -184,12 +195,26 @@ class Engine:
         """See to it that the tick ends, once, after what the event loop has ready now."""
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._end_tick)
+            asyncio.get_running_loop().call_soon(self._end_scheduled_tick)
+
+    def _end_scheduled_tick(self) -> None:
+        # Somebody may have ended it before.
+        if self._scheduled:
+            self._end_tick()
 
     def _end_tick(self) -> None:
-        self._scheduled = False
+        if self._crash is not None:
+            # Half of something may have been done: nothing of it is logged, or told.
+            self._scheduled = False
+            return
         with self._stopping_on_bugs():
-            self._hand_on(self.region.ready(self.now()))
+            goes_on = True
+            while goes_on:
+                self._scheduled = False
+                ready = self.region.ready(self.now())
+                self._hand_on(ready)
+                # What waited for a commit that was made at once is told by the next Ready.
+                goes_on = bool(ready.records) and self._log(ready.records)
         if self._stopping:
             # ``run`` waits for the tick that was open when it was told to end.
             self._wake.set()
@@ -200,14 +225,16 @@ class Engine:
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - it is raised where it can be
+            self.stop_on_bug(error)
+
+    def stop_on_bug(self, error: BaseException) -> None:
+        """Have ``run`` raise what broke in the middle of something; no tick ends any more."""
+        if self._crash is None:
             self._crash = error
-            self._wake.set()
+        self._wake.set()
 
     def _hand_on(self, ready: Ready) -> None:
-        """Do what a Ready says."""
-        if ready.records:
-            self._queue.extend(ready.records)
-            self._wake.set()
+        """Do what a Ready says, but for its records."""
         ready.tell()
         for receiver in ready.woken:
             receiver.resume()
@@ -226,7 +253,7 @@ class Engine:
         if ready.deadline != self._deadline:
             self._arm(ready.deadline)
         for notice in ready.notices:
-            _log(notice)
+            _log_notice(notice)
 
     def _apply(self) -> None:
         self._applies = False
@@ -252,8 +279,14 @@ class Engine:
     # --- Checkpoints --------------------------------------------------------------------------
 
     def end_tick(self) -> int:
-        """End the open tick; returns the position of the last record that there is then."""
+        """End the open tick; returns the position of the last record that there is then.
+
+        All that the replica has is in records then: a client that is woken may write at once what
+        it holds, and that tick is ended as well.
+        """
         self._end_tick()
+        while self.region.replica.has_open_section and self._crash is None:
+            self._end_tick()
         return self.region.outstanding.left_seq
 
     async def wait_logged(self, seq: int) -> None:
@@ -277,6 +310,31 @@ class Engine:
 
     # --- The log ------------------------------------------------------------------------------
 
+    def _log(self, records: Sequence[Record]) -> bool:
+        """Commit the records at once, or leave them to the committer.
+
+        Returns:
+            Whether it is known by now what became of them, so that the next Ready can tell it.
+        """
+        if self._rests and not self._wake.is_set():
+            began_ns = time.perf_counter_ns()
+            try:
+                is_logged = self.log.append_at_once(records)
+            except StoreError as error:
+                self._refused = records
+                self._wake.set()
+                self._count_refusal(error)
+                return True
+            if is_logged:
+                self.stats.commits_at_once += 1
+                # The tick that this opens is ended by who called.
+                self._scheduled = True
+                self._note_logged(records, time.perf_counter_ns() - began_ns)
+                return True
+        self._queue.extend(records)
+        self._wake.set()
+        return False
+
     async def run(self) -> None:
         """Commit what the ticks leave until ``stop``; the node's task for as long as it lives.
 
@@ -293,14 +351,22 @@ class Engine:
                 fetches = [self._fetch_for_ever(self._images) for _ in range(FETCHES_AT_ONCE)]
                 background += map(tasks.create_task, fetches)
             while True:
-                await self._wake.wait()
+                self._rests = True
+                try:
+                    await self._wake.wait()
+                finally:
+                    self._rests = False
                 self._wake.clear()
                 if self._crash is not None:
                     raise self._crash
                 await self._follow_fsync()
-                while self._queue:
+                while (self._queue or self._refused) and self._crash is None:
                     await self._commit()
+                    # Perhaps it did not have to wait for anything: others have their turn.
+                    await asyncio.sleep(0)
                     await self._follow_fsync()
+                if self._crash is not None:
+                    raise self._crash
                 if self._stopping and not self._scheduled:
                     break
             for task in background:
@@ -325,25 +391,34 @@ class Engine:
 
     async def _commit(self) -> None:
         """One group commit of what is queued, repeated until it succeeds."""
-        records = self._take_records()
+        records, is_refused = self._refused, bool(self._refused)
+        if not is_refused:
+            records = self._take_records()
         pause = RETRY_SECONDS_FIRST
         while True:
+            if is_refused:
+                await asyncio.sleep(pause)
+                pause = min(RETRY_SECONDS_MAX, pause * 2)
             began_ns = time.perf_counter_ns()
             try:
                 await self.log.append(records)
                 break
             except StoreError as error:
                 self._note_refused(error)
-                if self._stopping:
+                if self._stopping or self._crash is not None:
                     raise
-                await asyncio.sleep(pause)
-                pause = min(RETRY_SECONDS_MAX, pause * 2)
-        self._count_commit(records, time.perf_counter_ns() - began_ns)
+                is_refused = True
+        self._refused = ()
+        self._note_logged(records, time.perf_counter_ns() - began_ns)
+        # Who waits for this commit need not wait for the event loop's next turn.
+        self._end_tick()
+
+    def _note_logged(self, records: Sequence[Record], ns: int) -> None:
+        """A commit of these succeeded; it took so long."""
+        self._count_commit(records, ns)
         is_durable = self.fsync is Fsync.ALWAYS
         self.region.note_logged(self.log.last_seq, self.now(), durable=is_durable)
         self._tell_logged()
-        # Who waits for this commit need not wait for the event loop's next turn.
-        self._end_tick()
 
     def _count_commit(self, records: Sequence[Record], ns: int) -> None:
         stats = self.stats
@@ -357,9 +432,12 @@ class Engine:
         stats.commit_records.note(len(records))
 
     def _note_refused(self, error: StoreError) -> None:
+        self._count_refusal(error)
+        self._end_tick()
+
+    def _count_refusal(self, error: StoreError) -> None:
         self.stats.commit_failures += 1
         self.region.note_refused(str(error))
-        self._end_tick()
 
     # --- When commits are synced --------------------------------------------------------------
 
@@ -432,13 +510,20 @@ class Engine:
             self.region.note_folder(change)
 
     async def _follow_folder_for_ever(self) -> None:
+        told = ""
         while True:
             await self._folder_wake.wait()
             self._folder_wake.clear()
             try:
                 await self._follow_folder()
+                if told:
+                    logger.info("the folder is written again")
+                    told = ""
             except StoreError as error:
-                logger.error("the folder cannot be written; it is tried again", reason=str(error))
+                # Once: a log on the same disk would take what little room there comes to be.
+                if str(error) != told:
+                    told = str(error)
+                    logger.error("the folder cannot be written; it is tried again", reason=told)
                 await asyncio.sleep(FOLDER_RETRY_SECONDS)
                 self._folder_wake.set()
 
@@ -590,5 +675,5 @@ def _nobody_counts(size: int) -> None:
     """Nobody makes checkpoints."""
 
 
-def _log(notice: Notice) -> None:
+def _log_notice(notice: Notice) -> None:
     getattr(logger, notice.level)(notice.text, **notice.details)

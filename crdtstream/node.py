@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import dataclasses
+import faulthandler
 import gc
 import importlib.metadata
 import os
@@ -26,6 +28,7 @@ from crdtstream.admin.tunables import Tunables
 from crdtstream.checkpointer import Checkpointer
 from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
+from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
 from crdtstream.engine import Engine, random_uid, uniform, wall_clock_off_by
 from crdtstream.folder import begin_database, read_folder
@@ -34,6 +37,7 @@ from crdtstream.http.parts import HttpParts
 from crdtstream.http.server import http_server, listening_socket
 from crdtstream.metrics.page import MetricsPage
 from crdtstream.metrics.parts import ClientFigures, MetricsParts
+from crdtstream.open_files import FILES_SPARE, allow_clients
 from crdtstream.query.service import QueryService
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
@@ -51,6 +55,7 @@ from crdtstream.store.log import Fsync
 from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from crdtstream.turns import Turn
 from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.v1 import (
     admin_pb2,
@@ -68,7 +73,9 @@ ASKING_SECONDS: Final = 0.01
 EXIT_STOPPED: Final = 0
 EXIT_FAILED: Final = 1
 # Entries are long-lived; a collection of the youngest per 700 allocations finds next to nothing.
-GC_THRESHOLDS: Final = (50_000, 20, 50)
+# One walks over 5,000 objects, or 20,000 that the ones before it left, in a few milliseconds; over
+# all that there are, once in 50 million.
+GC_THRESHOLDS: Final = (5_000, 3, 2_500)
 APPEND_BYTES_MAX: Final = 64 << 20
 PROGRESS_COLUMNS: Final = 40
 # Calls at a time on the query port.
@@ -97,7 +104,10 @@ def run(
     """
     if not __debug__:
         raise SystemExit("this program checks itself with assertions: run Python without -O")
+    # A fatal signal, as SIGBUS of a mapped file that cannot be read, leaves its stack on stderr.
+    faulthandler.enable()
     _begin_drill(settings)
+    settings = _with_files_for_clients(settings)
     node = Node(settings, config_file=config_file, begins_database=begins_database)
     status = EXIT_STOPPED
     try:
@@ -219,8 +229,9 @@ class Node:
             make_uid=random_uid,
             limits=_region_limits(settings.limits),
         )
-        region.room.memory.evict = replica.residency.evict
-        region.room.memory.has_more = lambda: replica.residency.may_leave
+        residency = replica.residency
+        region.room.memory.evict = lambda size: residency.evict(size, Turn().is_over)
+        region.room.memory.has_more = lambda: residency.may_leave
         region.note_beginning(log.first_seq, log.begins)
         if recovered.checkpoint is not None:
             row = recovered.checkpoint.row
@@ -228,6 +239,7 @@ class Node:
                 row.seq, row.made_ms, size_bytes=recovered.checkpoint.bytes
             )
             region.retention.note_covered(row.seq)
+        await read_absences(region, log)
         engine = Engine(region, log, fsync=fsync, now=self._now, images=checkpoints)
         await engine.begin()
         # What was just read back lives as long as the node: let no collection walk over it.
@@ -317,15 +329,21 @@ class Node:
                 engine,
                 Measures(
                     base=lambda: self._base_bytes,
+                    resident=resident_bytes,
                     clients=lambda: buffered_bytes(resp.connections),
                     log_tail=lambda: log.tail_bytes,
+                    bound_log_tail=log.bound_tail,
                     disk=log.bytes_on_disk,
                     nodes=lambda: residency.total_bytes,
-                    may_leave=lambda: residency.warm_bytes + residency.packed_bytes,
+                    may_leave=lambda: (
+                        residency.warm_bytes + residency.packed_bytes + log.tail_spare_bytes
+                    ),
                 ),
                 log=log,
             )
+            serving.callback(tasks.create_task(_count_older(log)).cancel)
             checkpointer = Checkpointer(region, log, checkpoints, engine, now=self._now)
+            serving.callback(tasks.create_task(log.write_ahead()).cancel)
             checkpointer.note_logged(await log.bytes_from(region.checkpointing.seq + 1))
             engine.on_logged = checkpointer.note_logged
             for watching in (metrics.stalls, metrics.walker, storage, checkpointer):
@@ -450,8 +468,16 @@ class Node:
         try:
             yield
         finally:
-            server.should_exit = True
+            server.end()
             await serving
+
+
+async def _count_older(log: SqliteLog) -> None:
+    """Tell whether rows are missing that other regions may still need."""
+    try:
+        await log.count_older()
+    except StoreError as error:
+        logger.error("links cannot send what the log does not have", reason=str(error))
 
 
 async def _tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> None:
@@ -504,6 +530,24 @@ def _begin_drill(settings: NodeSettings) -> None:
         plant(drill.plant)
 
 
+def _with_files_for_clients(settings: NodeSettings) -> NodeSettings:
+    """Settings with as many clients as this process may open files for, as Redis does it."""
+    wanted = settings.limits.clients_max
+    allowed = allow_clients(wanted)
+    if allowed == wanted:
+        return settings
+    logger.warning(
+        "clients_max is lowered to what this process may open files for; raise the hard limit of "
+        "open files (ulimit -Hn, LimitNOFILE in systemd), or set limits.clients_max",
+        region=settings.region,
+        clients_max=allowed,
+        wanted=wanted,
+        files_wanted=wanted + FILES_SPARE,
+    )
+    limits = settings.limits.model_copy(update={"clients_max": allowed})
+    return settings.model_copy(update={"limits": limits})
+
+
 def _client_figures(resp: RespServer) -> ClientFigures:
     connections = resp.connections.values()
     totals = resp.traffic.totals()
@@ -520,7 +564,8 @@ def _client_figures(resp: RespServer) -> ClientFigures:
 
 
 def _region_limits(limits: Limits) -> RegionLimits:
-    return RegionLimits(**{name: getattr(limits, name) for name in RegionLimits.__slots__})
+    names = [one.name for one in dataclasses.fields(RegionLimits)]
+    return RegionLimits(**{name: getattr(limits, name) for name in names})
 
 
 def _tls_credentials(port: QueryPort) -> grpc.ServerCredentials | None:
@@ -553,14 +598,18 @@ def _tls_credentials(port: QueryPort) -> grpc.ServerCredentials | None:
 
 @contextlib.contextmanager
 def _single_reason() -> Iterator[None]:
-    """Take an error of a known kind out of the group that a TaskGroup wraps it in."""
+    """Take an error of a known kind out of the groups that TaskGroups wrap it in."""
     try:
         yield
     except BaseExceptionGroup as group:
         known, others = group.split((NodeError, StoreError))
         if others is not None or known is None:
             raise
-        raise known.exceptions[0] from group
+        # A task with a TaskGroup of its own raises a group, too.
+        reason: BaseException = known
+        while isinstance(reason, BaseExceptionGroup):
+            reason = reason.exceptions[0]
+        raise reason from group
 
 
 def _address_error(name: str, host: str, port: int) -> NodeError:

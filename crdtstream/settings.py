@@ -35,6 +35,7 @@ FAILPOINT_PATTERN: Final = r"^([a-z.-]+(:[0-9]{1,9}(-[0-9]{1,9})?)?( refused)?)?
 ENV_PREFIX: Final = "CRDTSTREAM_"
 HOST_DEFAULT: Final = "127.0.0.1"
 DATABASE_ID_DEFAULT: Final = "crdb"
+DATABASE_ID_PATTERN: Final = r"^[A-Za-z0-9_.:-]{1,64}$"
 
 # Region r listens on base + r; `crdtstream up --base-port P` moves all three with P.
 RESP_PORT_BASE: Final = 6380
@@ -374,7 +375,7 @@ class NodeSettings(BaseSettings):
     )
 
     region: int = Field(ge=1, le=REGION_MAX)
-    database_id: str = Field(default=DATABASE_ID_DEFAULT, pattern=r"^[A-Za-z0-9_.:-]{1,64}$")
+    database_id: str = Field(default=DATABASE_ID_DEFAULT, pattern=DATABASE_ID_PATTERN)
     dir: Path
     # Before host, which is judged by it.
     requirepass: str = Field(default="", repr=False)

@@ -1,11 +1,17 @@
 """Measures what a node takes of memory and disk, and tells its region.
 
     several times a second    memory: the account, by which cold data leave and writes are refused
+    when it is worth it       free memory goes back to the system; what does not is *overhead*
     each second               the folder
     each few seconds          what the log is kept for
 
 What macro nodes take is known at any time where something keeps count of it (``node_bytes``); all
 else of the state is added up by a walk over the keys, in slices.
+
+What the system counts beyond all that is free memory within the process mostly, where something
+left or was put together: the C library gives it back when it is told to.  What it cannot give back
+then, since something is left on each page, and what nobody here counts - the store's page caches,
+stacks of threads - is the account's ``overhead``, so that ``maxmemory`` bounds the process.
 """
 
 import asyncio
@@ -13,7 +19,7 @@ import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -29,7 +35,9 @@ logger = structlog.get_logger(__name__)
 ACCOUNT_SECONDS: Final = 0.1
 # While data leave memory, a turn of the event loop at a time.
 LEAVING_SECONDS: Final = 0.002
+# What must be free, or uncounted, that it is worth to look; and how often at the most.
 GIVE_BACK_BYTES: Final = 16 << 20
+GIVE_BACK_SECONDS: Final = 1.0
 DISK_SECONDS: Final = 1.0
 LOG_SECONDS: Final = 5.0
 # A walk rests after each slice, and so takes 1 % of the time at most; and after each walk.
@@ -50,22 +58,32 @@ def give_back_memory() -> None:
     trim(0)
 
 
+class BoundTail(Protocol):
+    """Says how many of the log's last records are kept in memory."""
+
+    def __call__(self, *, is_short: bool) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Measures:
     """What is measured outside of the region, in bytes.
 
     Attributes:
         base: what the process took when it began to serve, without what it had read from its log.
+        resident: what the system counts for the process.
         clients: requests and replies that wait, of all clients.
         log_tail: records that the log keeps in memory.
+        bound_log_tail: has it keep few of them, or as many as is good for links.
         disk: the folder's files; asked in a thread.
         nodes: macro nodes in memory; None: a walk finds out.
-        may_leave: of these, those that are on disk too, or will be with the next checkpoint.
+        may_leave: what of all this is on disk too, or will be with the next checkpoint.
     """
 
     base: Callable[[], int]
+    resident: Callable[[], int]
     clients: Callable[[], int]
     log_tail: Callable[[], int]
+    bound_log_tail: BoundTail
     disk: Callable[[], int]
     nodes: Callable[[], int] | None = None
     may_leave: Callable[[], int] | None = None
@@ -85,6 +103,8 @@ class StorageWatch:
         self._measures = measures
         self._log = log
         self._footprint = Footprint(engine.region.replica)
+        self._overhead_bytes = 0
+        self._looked_at = 0.0
 
     async def run(self) -> None:
         """Look, for as long as the node lives."""
@@ -110,6 +130,7 @@ class StorageWatch:
                 "log": measures.log_tail() + region.outstanding.queued_bytes,
                 "inbox": inbox_bytes,
                 "clients": measures.clients(),
+                "overhead": self._overhead_bytes,
             },
             0 if measures.may_leave is None else measures.may_leave(),
         )
@@ -125,18 +146,25 @@ class StorageWatch:
 
     async def _watch_memory(self) -> None:
         memory = self._region.room.memory
-        given_back, checkpoints = memory.evicted_bytes, 0
         while True:
-            self._region.room.look(account=self.account())
-            is_leaving = memory.is_leaving
-            left = memory.evicted_bytes - given_back >= GIVE_BACK_BYTES
-            if left or self._region.checkpointing.count != checkpoints:
-                # With each checkpoint small macro nodes made room for larger ones.
-                given_back = memory.evicted_bytes
-                checkpoints = self._region.checkpointing.count
-                # Without this the C library keeps what left memory, and the account is wrong.
-                await asyncio.to_thread(give_back_memory)
-            await asyncio.sleep(LEAVING_SECONDS if is_leaving else ACCOUNT_SECONDS)
+            account = self.account()
+            self._region.room.look(account=account)
+            self._measures.bound_log_tail(is_short=memory.is_leaving or memory.is_full)
+            if time.monotonic() - self._looked_at >= GIVE_BACK_SECONDS:
+                await self._look_at_overhead(account)
+            await asyncio.sleep(LEAVING_SECONDS if memory.is_leaving else ACCOUNT_SECONDS)
+
+    async def _look_at_overhead(self, account: Account) -> None:
+        """Compare the account with what the system counts."""
+        uncounted = self._measures.resident() - account.total
+        if uncounted >= GIVE_BACK_BYTES:
+            self._looked_at = time.monotonic()
+            await asyncio.to_thread(give_back_memory)
+            uncounted = self._measures.resident() - self.account().total
+        elif uncounted >= 0:
+            # It may be about to be used again.
+            return
+        self._overhead_bytes = max(0, self._overhead_bytes + uncounted)
 
     # --- Disk ---------------------------------------------------------------------------------
 

@@ -103,8 +103,8 @@ REFUSALS: Final = _counter(
 )
 LOOP_STALL_SECONDS: Final = _histogram(
     "loop_stall_seconds",
-    "How late the event loop woke a task that sleeps 20 ms at a time. What is shorter than that may"
-    " go unnoticed.",
+    "How late the event loop woke a task that sleeps 20 ms at a time, up to 160 ms while the node"
+    " has next to nothing to do. What is shorter than that may go unnoticed.",
     [us / _US for us in STALL_US_BOUNDS],
 )
 LOOP_STALL_MAX_SECONDS: Final = _gauge(
@@ -301,6 +301,10 @@ COMMIT_DURATION_SECONDS: Final = _histogram(
 COMMIT_RECORDS: Final = _histogram(
     "commit_records", "How many records each group commit had.", COMMIT_RECORDS_BOUNDS
 )
+COMMITS_AT_ONCE: Final = _counter(
+    "commits_at_once",
+    "Of the commits, those that were made where their tick ended; a thread made the others.",
+)
 COMMITTED_BATCHES: Final = _counter(
     "committed_batches", "Batches of effects in all commits; the other records are local."
 )
@@ -496,6 +500,7 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
     "The log": (
         COMMIT_DURATION_SECONDS,
         COMMIT_RECORDS,
+        COMMITS_AT_ONCE,
         COMMITTED_BATCHES,
         COMMITTED_BYTES,
         COMMIT_FAILURES,

@@ -276,6 +276,7 @@ class Figures:
         return {
             d.COMMIT_DURATION_SECONDS: lambda: [_scaled(stats.commit_us, US_PER_SECOND)],
             d.COMMIT_RECORDS: lambda: [_scaled(stats.commit_records, 1)],
+            d.COMMITS_AT_ONCE: lambda: [Reading(stats.commits_at_once)],
             d.COMMITTED_BATCHES: lambda: [Reading(stats.batches_committed)],
             d.COMMITTED_BYTES: lambda: [Reading(stats.bytes_committed)],
             d.COMMIT_FAILURES: lambda: [Reading(stats.commit_failures)],

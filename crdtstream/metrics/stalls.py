@@ -1,4 +1,9 @@
-"""How long the event loop was held up: a task that sleeps, and looks how late it wakes."""
+"""How long the event loop was held up: a task that sleeps, and looks how late it wakes.
+
+It sleeps for 20 ms while the loop's thread does something, and each time for longer while it does
+next to nothing: what holds a loop up takes time, most of it the processor's, and a node that nobody
+asks for anything need not wake fifty times a second to find that out.
+"""
 
 import asyncio
 import time
@@ -8,8 +13,12 @@ from typing import Final
 from crdtstream.metrics.definitions import STALL_US_BOUNDS
 from crdtstream.region.histogram import Histogram
 
-# Below a tenth of a per cent of a core.
 INTERVAL_SECONDS: Final = 0.02
+# The longest sleep; any stall as long as this is noticed, whatever went before.
+QUIET_SECONDS: Final = 0.16
+# The thread is busy above this share of the time; or if this task woke so late.
+BUSY_SHARE: Final = 0.05
+LATE_NS: Final = 2_000_000
 # The longest stall is told of for once to twice as long.
 WINDOW_NS: Final = 30_000_000_000
 
@@ -30,10 +39,15 @@ class StallWatch:
 
     async def run(self) -> None:
         """Watch for as long as the node lives."""
+        seconds = INTERVAL_SECONDS
+        worked_ns = time.thread_time_ns()
         while True:
-            due_ns = self._clock() + round(INTERVAL_SECONDS * 1e9)
-            await asyncio.sleep(INTERVAL_SECONDS)
-            self.note(self._clock() - due_ns)
+            due_ns = self._clock() + round(seconds * 1e9)
+            await asyncio.sleep(seconds)
+            late_ns = self._clock() - due_ns
+            self.note(late_ns)
+            worked_before_ns, worked_ns = worked_ns, time.thread_time_ns()
+            seconds = next_interval(seconds, worked_ns - worked_before_ns, late_ns)
 
     def note(self, late_ns: int) -> None:
         """The task woke so late; a timer that was early is not late."""
@@ -56,3 +70,10 @@ class StallWatch:
         self._longest_before_us = self._longest_us if is_next else 0
         self._longest_us = 0
         self._window_ends_ns = now + WINDOW_NS
+
+
+def next_interval(seconds: float, worked_ns: int, late_ns: int) -> float:
+    """How long to sleep after a sleep of ``seconds``, in which the loop's thread worked so long."""
+    if worked_ns > BUSY_SHARE * seconds * 1e9 or late_ns > LATE_NS:
+        return INTERVAL_SECONDS
+    return min(QUIET_SECONDS, 2 * seconds)

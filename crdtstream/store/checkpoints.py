@@ -35,7 +35,7 @@ from typing import Final, Protocol
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.lanes.packing import pack
-from crdtstream.store.errors import StoreError
+from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.log import MemoryLog
 
@@ -175,7 +175,7 @@ class Checkpoints(Protocol):
         """The packed body of a NODE image, read at once: for what must not wait.
 
         Raises:
-            StoreError: it cannot be read, is damaged, or is not there.
+            ImageError: it cannot be read, is damaged, or is not there.
         """
 
     async def cut_log(self, upto_seq: int) -> None:
@@ -399,9 +399,12 @@ class MemoryCheckpoints:
         return {number: self._images[number].packed for number in self._there(numbers)}
 
     def load(self, number: int) -> bytes:
-        self._reach("checkpoint.load")
+        try:
+            self._reach("checkpoint.load")
+        except StoreError as error:
+            raise ImageError(str(error)) from error
         if number not in self._images:
-            raise StoreError(f"image {number} is not there")
+            raise ImageError(f"image {number} is not there")
         return self._images[number].packed
 
     async def cut_log(self, upto_seq: int) -> None:

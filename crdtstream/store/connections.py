@@ -1,18 +1,27 @@
-"""The connections to a folder's database, each with a thread of its own, and its write-ahead log.
+"""The connections to a folder's database, and its write-ahead log.
 
-    writer      commits of the log: never behind anything that takes long
+    writer      commits of the log: at once or in a thread (``writer.py``), and never behind
+                anything that takes long
     background  checkpoints, cutting, giving space back: small transactions
     reader      what links read
     fetcher     bodies of images that a command waits for
     keeper      long reads (checking, counting), and moving the write-ahead log
 
-SQLite lets one connection write at a time, and the others poll.  So who writes takes ``turn``
-first, which goes round in order: a commit waits for one small transaction at most.  Only the
-writer syncs; what the others wrote before is durable with it, since there is one write-ahead log.
+The writer apart, each has a thread of its own.  SQLite lets one connection write at a time, and the
+others poll.  So who writes takes ``turn`` first, which goes round in order: a commit waits for one
+small transaction at most, and one that is made at once is made only while the turn is free.  Only
+the writer syncs; what the others wrote before is durable with it, since there is one write-ahead
+log.
 
 SQLite would move that log into the database within some commit.  Here the keeper does it, beside
 the commits; only the last few pages, which came meanwhile, are moved while it has the turn, so
 that the next commit begins the write-ahead log anew and it does not grow without bound.
+
+The file is written over from its beginning then, and becomes shorter only when it was twice as long
+as it should be.  To sync what was written over is one write to the disk; to sync a file that has
+grown, the file system's journal has to be written besides, which takes several times as long.  So
+where commits sync, the file is written once in its full length when the node starts
+(``write_ahead``): zeros, at which SQLite ends reading.
 """
 
 import asyncio
@@ -25,22 +34,31 @@ from typing import Any, Final
 
 import aiosqlite
 
-from crdtstream.store.errors import StoreError
+from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.failpoints import Failpoints
 from crdtstream.store.layout import is_sound_body
+from crdtstream.store.writer import Writer
 
 PAGE_BYTES: Final = 4096
-# What the write-ahead log may hold before it is moved.
-WAL_BYTES: Final = 16 << 20
+# What the write-ahead log may hold before it is moved, about; a part of its file, so that what
+# comes while it is moved finds room there.
+WAL_BYTES: Final = 12 << 20
+WAL_FILE_BYTES: Final = 16 << 20
+WAL_HEADER_BYTES: Final = 32
+# One slice of what is written ahead; a commit waits for one at most.
+WAL_SLICE_BYTES: Final = 1 << 20
 # Above this, whoever writes in the background waits until it was moved; above that, commits do.
 WAL_BYTES_BACKGROUND_MAX: Final = 2 * WAL_BYTES
 WAL_BYTES_COMMITS_MAX: Final = 3 * WAL_BYTES
+# The file is made shorter, to this, when it was much longer.
+WAL_FILE_BYTES_MAX: Final = 2 * WAL_FILE_BYTES
 # What a commit adds to it besides its own bytes, about.
 WAL_BYTES_PER_COMMIT: Final = 3 * PAGE_BYTES
 # Moved while nobody writes; what is more than that is moved beside the commits first.
 WAL_PAGES_LEFT_MAX: Final = 256
 WAL_ROUNDS_MAX: Final = 4
-# SQLite moves it itself, within a commit, when the keeper does not come to it.
+# SQLite moves it itself, within a transaction in the background, when the keeper does not come to
+# it.
 WAL_PAGES_MAX: Final = 65_536
 
 ADVICE: Final = (
@@ -53,12 +71,17 @@ class Connections:
     """Made by ``open_connections``."""
 
     def __init__(
-        self, path: Path, connections: Sequence[aiosqlite.Connection], failpoints: Failpoints
+        self,
+        path: Path,
+        writer: Writer,
+        others: Sequence[aiosqlite.Connection],
+        failpoints: Failpoints,
     ) -> None:
         self.path = path
         self.failpoints = failpoints
         self.turn = asyncio.Lock()
-        self.writer, self.background, self.reader, self.fetcher, self.keeper = connections
+        self.writer = writer
+        self.background, self.reader, self.fetcher, self.keeper = others
         # Opened when something must be read and nobody can wait; closed with the others.
         self._at_once: sqlite3.Connection | None = None
         self._wal_bytes = 0
@@ -76,7 +99,7 @@ class Connections:
         """
         try:
             return list(await connection.execute_fetchall(query, values))
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             raise StoreError(f"{self.path}: cannot read: {error}. {ADVICE}") from error
 
     def read_at_once(self, query: str, values: Sequence[object]) -> Any | None:
@@ -89,7 +112,7 @@ class Connections:
             if self._at_once is None:
                 self._at_once = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
             return self._at_once.execute(query, values).fetchone()
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             raise StoreError(f"{self.path}: cannot read: {error}. {ADVICE}") from error
 
     async def write(self, statement: str, values: Sequence[object], *, what: str) -> None:
@@ -106,7 +129,7 @@ class Connections:
                     # Of a statement without values that goes on for several steps, as the PRAGMA
                     # that gives pages back, ``execute`` does the first one only.
                     await self.background.executescript(statement)
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             raise StoreError(
                 f"{self.path}: cannot write {what}: {error}; check space, rights and health of "
                 "the disk. Nothing acknowledged is lost"
@@ -114,10 +137,19 @@ class Connections:
         self.note_written(sum(len(value) for value in values if isinstance(value, bytes)))
         await self.wait_for_wal(WAL_BYTES_BACKGROUND_MAX)
 
+    @property
+    def lets_write_at_once(self) -> bool:
+        """Whether a commit need wait for nobody."""
+        return not self.turn.locked() and not self._must_wait_for_wal(WAL_BYTES_COMMITS_MAX)
+
     async def wait_for_wal(self, bytes_max: int) -> None:
         """Wait while the write-ahead log is being moved, if it holds more than that by now."""
-        if self._wal_bytes > bytes_max and self._moving is not None:
+        if self._must_wait_for_wal(bytes_max):
+            assert self._moving is not None
             await asyncio.shield(self._moving)
+
+    def _must_wait_for_wal(self, bytes_max: int) -> bool:
+        return self._wal_bytes > bytes_max and self._moving is not None
 
     def note_written(self, size: int) -> None:
         """Another commit of about so many bytes is in the write-ahead log."""
@@ -152,10 +184,22 @@ class Connections:
         """Move what can be moved; returns how many pages could not."""
         try:
             rows = await self.keeper.execute_fetchall("PRAGMA wal_checkpoint(PASSIVE)")
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             raise StoreError(f"{self.path}: cannot sync: {error}; check the disk") from error
         ((is_busy, pages, moved),) = rows
         return 1 if is_busy else int(pages - moved)
+
+    async def write_ahead(self) -> None:
+        """Write the write-ahead log's file in its full length, if it is shorter.
+
+        A disk that refuses is left to those who commit.
+        """
+        with contextlib.suppress(OSError, sqlite3.Error):
+            is_whole = False
+            while not is_whole:
+                async with self.turn:
+                    is_whole = await self.writer.call(_lengthen, self.wal_path)
+            await asyncio.to_thread(_sync_file, self.wal_path)
 
     async def sync(self) -> None:
         """Return when a power cut cannot take back anything committed before the call.
@@ -185,8 +229,9 @@ class Connections:
     async def close(self) -> None:
         if self._moving is not None:
             await self._moving
-        for connection in (self.keeper, self.fetcher, self.reader, self.background, self.writer):
+        for connection in (self.keeper, self.fetcher, self.reader, self.background):
             await connection.close()
+        await self.writer.close()
         if self._at_once is not None:
             self._at_once.close()
 
@@ -202,6 +247,25 @@ def _sync_file(path: Path) -> None:
             os.close(file)
 
 
+def _lengthen(connection: sqlite3.Connection, path: Path) -> bool:
+    """Write one more slice of the file; whether it has its full length."""
+    # Nobody else, not even another process, writes behind its end meanwhile.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(file).st_size
+            # While nothing was committed to it, its header would be zeros, too.
+            if WAL_HEADER_BYTES < size < WAL_FILE_BYTES:
+                size += os.pwrite(file, bytes(min(WAL_SLICE_BYTES, WAL_FILE_BYTES - size)), size)
+                return size >= WAL_FILE_BYTES
+            return True
+        finally:
+            os.close(file)
+    finally:
+        connection.execute("ROLLBACK")
+
+
 async def open_connections(
     path: Path, closing: contextlib.AsyncExitStack, failpoints: Failpoints
 ) -> Connections:
@@ -214,14 +278,19 @@ async def open_connections(
         sqlite3.Error: it cannot be opened, or is none.
     """
     # The first one makes it, in the mode that it keeps; the order of these two matters.
-    writer = await closing.enter_async_context(_connection(path))
-    await writer.execute_fetchall("PRAGMA auto_vacuum = INCREMENTAL")
-    await writer.execute_fetchall("PRAGMA journal_mode = WAL")
+    writer = Writer(path)
+    closing.push_async_callback(writer.close)
+    await writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    await writer.execute("PRAGMA journal_mode = WAL")
+    await writer.execute("PRAGMA wal_autocheckpoint = 0")
     others = [await closing.enter_async_context(_connection(path)) for _ in range(4)]
-    connections = Connections(path, (writer, *others), failpoints)
-    for connection in (writer, connections.background):
-        await connection.execute_fetchall(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}")
+    connections = Connections(path, writer, others, failpoints)
+    await connections.background.execute_fetchall(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}")
     await connections.background.execute_fetchall("PRAGMA synchronous = NORMAL")
+    await writer.execute(f"PRAGMA journal_size_limit = {WAL_FILE_BYTES_MAX}")
+    await connections.background.execute_fetchall(
+        f"PRAGMA journal_size_limit = {WAL_FILE_BYTES_MAX}"
+    )
     for connection in (connections.fetcher, connections.keeper):
         await connection.create_function("is_sound_body", 3, is_sound_body, deterministic=True)
     return connections

@@ -1,8 +1,20 @@
 """What the disk did to us, told so that an operator knows where and what to do."""
 
+import sqlite3
+from typing import Final
+
+from crdtstream.core.lanes.cold import UnreadableError
+
+# What SQLite's errors come as: one that quotes a damaged file may quote bytes that are no text.
+DAMAGED: Final = (sqlite3.Error, UnicodeDecodeError)
+
 
 class StoreError(Exception):
     """Folder, file or row cannot be used; the text says which, why and what to do."""
+
+
+class ImageError(StoreError, UnreadableError):
+    """An image of a checkpoint cannot be read by who cannot wait for it."""
 
 
 class LogCutError(StoreError):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.store.checkpoints import Checkpoint
-from crdtstream.store.errors import StoreError
+from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,
@@ -164,7 +164,7 @@ class FolderReader:
     def _rows(self, query: str, values: Sequence[object] = ()) -> Iterator[Any]:
         try:
             yield from self._connection.execute(query, values)
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             raise StoreError(f"{self.path}: cannot read: {error}") from error
 
 
@@ -213,6 +213,6 @@ def open_readonly(folder: Path) -> Iterator[FolderReader]:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
         except OSError as error:
             raise StoreError(f"{folder}: {error.strerror}; check path and rights") from error
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             raise StoreError(f"{path}: {error}") from error
         yield FolderReader(path, connection)

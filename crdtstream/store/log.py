@@ -54,6 +54,18 @@ class Log(Protocol):
     def begins(self) -> VersionVector:
         """The version vector before that record: what was cut off."""
 
+    def append_at_once(self, records: Sequence[Record]) -> bool:
+        """Commit the records as ``append`` does, if that takes little time and waits for nobody.
+
+        Not while an ``append`` or ``set_fsync`` is under way.
+
+        Returns:
+            False: nothing was committed, and ``append`` is to be called.
+
+        Raises:
+            StoreError: nothing was committed.
+        """
+
     async def append(self, records: Sequence[Record]) -> None:
         """Commit the records, all or none, behind the last one.
 
@@ -180,7 +192,14 @@ class MemoryLog:
         del self._records[:count]
         self._first_seq += count
 
+    def append_at_once(self, records: Sequence[Record]) -> bool:
+        self._put(records)
+        return True
+
     async def append(self, records: Sequence[Record]) -> None:
+        self._put(records)
+
+    def _put(self, records: Sequence[Record]) -> None:
         for seq, record in enumerate(records, self.last_seq + 1):
             self._records.append(Logged(seq, record))
 

@@ -6,10 +6,11 @@
         acknowledged    how far the log was acknowledged (``acknowledged.py``)
         log.sqlite      tables (``layout.py``); SQLite keeps -wal and -shm beside it
 
-A record is a row of the table.  A group commit is one INSERT statement with all its rows: one hop
-to SQLite's thread and, with ``appendfsync always``, one fsync.  In WAL mode readers are not stopped
-by a commit, so links read on a connection of their own; the last records stay in memory besides,
-and links that are up to date never touch the disk.
+A record is a row of the table.  A group commit is one INSERT statement with all its rows, made on
+the event loop if that takes little time, else in a thread (``append_at_once``, ``append``), and,
+with ``appendfsync always``, one fsync.  In WAL mode readers are not stopped by a commit, so links
+read on a connection of their own; the last records stay in memory besides, and links that are up to
+date never touch the disk.
 
 Each row carries a CRC-32 over all its other columns.  A row that does not match is never skipped:
 opening, replaying and sending all stop with the file, the row and what to do.
@@ -20,15 +21,15 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, format_vv
-from crdtstream.core.effects import Record, record_bytes
+from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.acknowledged import (
     ACKNOWLEDGED_FILE,
@@ -43,7 +44,7 @@ from crdtstream.store.connections import (
     Connections,
     open_connections,
 )
-from crdtstream.store.errors import LogCutError, StoreError
+from crdtstream.store.errors import DAMAGED, LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.layout import (
     CHECKSUM_KEY,
@@ -58,6 +59,8 @@ from crdtstream.store.layout import (
 )
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, check_reaches, leading_within
 from crdtstream.store.opening import OPENED_FILE, read_opening, write_opening
+from crdtstream.store.pace import Pace
+from crdtstream.store.tail import TAIL_BYTES_MAX, TAIL_BYTES_SHORT, Tail
 
 LOG_FILE: Final = "log.sqlite"
 LOCK_FILE: Final = "lock"
@@ -73,10 +76,11 @@ LAST_KEY: Final = "log_last"
 
 # A statement's rows: seven values each, and SQLite allows 32,766 of them.
 ROWS_PER_STATEMENT_MAX: Final = 4_000
+# A commit that is made at once: SQLite takes a few milliseconds for either.
+AT_ONCE_ROWS_MAX: Final = 1_000
+AT_ONCE_BYTES_MAX: Final = 1 << 20
 # Rows that one read looks at; what it returns is bounded in bytes as well.
 ROWS_PER_READ_MAX: Final = 1_024
-# Kept in memory for links that are up to date.
-TAIL_BYTES_MAX: Final = 16 << 20
 
 # One slice of what is cut off, and of what is given back to the file system.
 CUT_ROWS_MAX: Final = 512
@@ -107,33 +111,6 @@ class _Cut:
     bytes: int
 
 
-@dataclass(slots=True)
-class Tail:
-    """The last committed records, in memory, bounded in bytes."""
-
-    bytes_max: int = TAIL_BYTES_MAX
-    records: deque[Logged] = field(default_factory=deque)
-    bytes: int = 0
-
-    def push(self, records: Iterable[Logged]) -> None:
-        for logged in records:
-            self.records.append(logged)
-            self.bytes += record_bytes(logged.record)
-        while self.bytes > self.bytes_max and len(self.records) > 1:
-            self.bytes -= record_bytes(self.records.popleft().record)
-
-    def holds(self, seq: int) -> bool:
-        return bool(self.records) and seq >= self.records[0].seq
-
-    def iterate_from(self, seq: int) -> Iterator[Logged]:
-        # seq counts without gaps, so the distance is the offset.  Readers stand near the right
-        # end, and a deque is quick at both.
-        from_end = self.records[-1].seq - seq + 1
-        if from_end <= len(self.records) // 2:
-            return reversed(list(islice(reversed(self.records), max(0, from_end))))
-        return islice(self.records, seq - self.records[0].seq, None)
-
-
 class SqliteLog:
     """A log in a folder; made by ``open``.
 
@@ -155,12 +132,16 @@ class SqliteLog:
         self._is_confirmed = False
         self._lock = lock
         self._writer = connections.writer
+        self._pace = Pace()
         self._acknowledged: AcknowledgedFile | None = None
         self._meta: dict[str, str] = {}
         self._first_seq = 1
         self._begins: VersionVector = {}
         self._last_seq = 0
+        # Of all rows but the older ones, which are still to be counted.
         self._bytes = 0
+        self._older = range(0)
+        self._counting = asyncio.Lock()
         self._tail = Tail()
 
     @classmethod
@@ -197,7 +178,7 @@ class SqliteLog:
                 raise StoreError(
                     f"{folder}: {error.strerror or error}; check path and rights"
                 ) from error
-            except sqlite3.Error as error:
+            except DAMAGED as error:
                 raise StoreError(f"{path}: {error}. {ADVICE}") from error
             # From here on closing is the log's business.
             opened.pop_all()
@@ -255,7 +236,9 @@ class SqliteLog:
             )
             for sql in tables.values()
         )
-        await self._writer.executescript(f"BEGIN IMMEDIATE; {statements}; COMMIT")
+        await self._writer.call(
+            sqlite3.Connection.executescript, f"BEGIN IMMEDIATE; {statements}; COMMIT"
+        )
 
     async def _read_meta(self, tables: Mapping[str, str]) -> None:
         if not TABLES_OF_FORMAT_2.keys() <= tables.keys():
@@ -302,7 +285,7 @@ class SqliteLog:
             return
         what = "making the file able to give space back"
         progress(what, 0, used_bytes)
-        rewriting = asyncio.ensure_future(self._writer.execute_fetchall("VACUUM"))
+        rewriting = asyncio.ensure_future(self._writer.execute("VACUUM"))
         wal = self.connections.wal_path
         while not (await asyncio.wait((rewriting,), timeout=0.1))[0]:
             done = wal.stat().st_size if wal.exists() else 0
@@ -312,30 +295,58 @@ class SqliteLog:
         progress(what, used_bytes, used_bytes)
 
     async def _count_rows(self) -> None:
-        """See that no row is missing between the first and the last one."""
+        """Find the last row, and see that no row is missing of those that a start reads.
+
+        Those which a checkpoint has are there for other regions only; there may be a GiB of them.
+        ``count_older`` looks at them, later.
+        """
         try:
             self._first_seq = int(self._meta.get(FIRST_KEY, "1"))
             self._begins = parse_vv(self._meta.get(BEGINS_KEY, ""))
         except ValueError as error:
             raise StoreError(f"{self.path}: table meta is damaged: {error}. {ADVICE}") from error
-        first = self._first_seq
-        query = (
-            "SELECT max(seq), count(*), "
-            "coalesce(sum(coalesce(length(batch), 0) + coalesce(length(local), 0)), 0) "
-            "FROM log WHERE seq >= ?"
+        ((last_seq,),) = await self._fetch("SELECT max(seq) FROM log")
+        self._last_seq = max(last_seq or 0, self._first_seq - 1)
+        # No matter whether the checkpoint can be read: from wherever the log is, rows are counted.
+        ((covered_seq,),) = await self._fetch(
+            "SELECT max(seq) FROM checkpoint WHERE typeof(seq) = 'integer'"
         )
-        ((last_seq, rows_count, size),) = await self._fetch(query, (first,))
-        if last_seq is None:
-            last_seq = first - 1
-        missing = last_seq - first + 1 - rows_count
-        if missing:
-            raise StoreError(
-                f"{self.path}: rows {first} to {last_seq} expected, but {missing} of them "
-                f"are missing. {ADVICE}"
-            )
+        covered_seq = min(covered_seq or 0, self._last_seq)
+        self._older = range(self._first_seq, max(self._first_seq, covered_seq + 1))
+        await self._count(range(self._older.stop, self._last_seq + 1))
         if self._meta.get("clean_shutdown") == "yes":
-            self._check_last(int(self._meta.get(LAST_KEY, last_seq)), last_seq)
-        self._last_seq, self._bytes = last_seq, size
+            self._check_last(int(self._meta.get(LAST_KEY, self._last_seq)), self._last_seq)
+
+    async def count_older(self) -> None:
+        """Look for missing rows among those that a checkpoint had at the start, if nobody has yet.
+
+        Raises:
+            StoreError: rows are missing, or cannot be read.  Who needs them is told so, too.
+        """
+        async with self._counting:
+            while older := self._older:
+                some = older[:COUNT_ROWS_MAX]
+                await self._count(some)
+                self._older = older[len(some) :]
+
+    async def _count(self, rows: range) -> None:
+        """Count rows and their bytes.
+
+        Raises:
+            StoreError: some are missing, or they cannot be read.
+        """
+        query = (
+            "SELECT count(*), "
+            "coalesce(sum(coalesce(length(batch), 0) + coalesce(length(local), 0)), 0) "
+            "FROM log WHERE seq BETWEEN ? AND ?"
+        )
+        ((count, size),) = await self._scan(query, (rows.start, rows.stop - 1))
+        if count != len(rows):
+            raise StoreError(
+                f"{self.path}: rows {rows.start} to {rows.stop - 1} expected, but "
+                f"{len(rows) - count} of them are missing. {ADVICE}"
+            )
+        self._bytes += size
 
     def _check_last(self, expected: int, last_seq: int) -> None:
         if last_seq < expected:
@@ -403,33 +414,73 @@ class SqliteLog:
     def begins(self) -> VersionVector:
         return self._begins
 
+    def append_at_once(self, records: Sequence[Record]) -> bool:
+        assert records
+        if not (self.connections.lets_write_at_once and self._is_light(records)):
+            return False
+        self._failpoints.reach("log.append")
+        logged = self._placed(records)
+        try:
+            is_written = self._write_at_once(logged)
+        except DAMAGED as error:
+            raise self._refusal(error) from error
+        if is_written:
+            self._note_appended(logged)
+        return is_written
+
     async def append(self, records: Sequence[Record]) -> None:
         assert records
         self._failpoints.reach("log.append")
-        logged = [Logged(seq, record) for seq, record in enumerate(records, self._last_seq + 1)]
-        assert len(logged) <= ROWS_PER_STATEMENT_MAX
-        values = [value for one in logged for value in row_columns(one)]
-        # REPLACE, because a commit that failed is repeated with the same records: should some error
-        # have come after they were written, they are written once more and not refused.
-        statement = f"INSERT OR REPLACE INTO log ({ROW_COLUMNS}) VALUES " + ",".join(
-            ["(?,?,?,?,?,?,?)"] * len(logged)
-        )
+        logged = self._placed(records)
         await self.connections.wait_for_wal(WAL_BYTES_COMMITS_MAX)
         try:
             async with self.connections.turn:
-                await self._writer.execute(statement, values)
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path}: cannot write row {logged[0].seq}: {error}; check space, rights and "
-                "health of the disk. Nothing acknowledged is lost, and writing is tried again"
-            ) from error
+                # Perhaps it had to wait for its turn only.
+                if not (self._is_light(records) and self._write_at_once(logged)):
+                    await self._writer.execute(*_insertion(logged))
+        except DAMAGED as error:
+            raise self._refusal(error) from error
+        self._note_appended(logged)
+
+    def _is_light(self, records: Sequence[Record]) -> bool:
+        """Whether a commit of them takes little time, as far as one can know."""
+        return (
+            len(records) <= AT_ONCE_ROWS_MAX
+            and _row_bytes(records) <= AT_ONCE_BYTES_MAX
+            and (self._fsync is not Fsync.ALWAYS or self._pace.is_quick(time.perf_counter_ns()))
+        )
+
+    def _write_at_once(self, logged: Sequence[Logged]) -> bool:
+        """Commit here and now; False: another process is writing, and nothing was done."""
+        began_ns = time.perf_counter_ns()
+        is_written = self._writer.execute_at_once(*_insertion(logged))
+        if self._fsync is Fsync.ALWAYS:
+            ended_ns = time.perf_counter_ns()
+            self._pace.note(ended_ns - began_ns, ended_ns)
+        return is_written
+
+    def _placed(self, records: Sequence[Record]) -> list[Logged]:
+        return [Logged(seq, record) for seq, record in enumerate(records, self._last_seq + 1)]
+
+    def _refusal(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"{self.path}: cannot write row {self._last_seq + 1}: {error}; check space, rights and "
+            "health of the disk. Nothing acknowledged is lost, and writing is tried again"
+        )
+
+    def _note_appended(self, logged: Sequence[Logged]) -> None:
         self._last_seq = logged[-1].seq
         assert self._acknowledged is not None
         self._acknowledged.note(self._last_seq)
-        size = sum(len(record.batch or b"") + len(record.local or b"") for record in records)
+        size = _row_bytes(one.record for one in logged)
         self._bytes += size
         self.connections.note_written(size)
         self._tail.push(logged)
+
+    async def write_ahead(self) -> None:
+        """Spare commits the file system's journal, where they sync; it takes a moment."""
+        if self._fsync is Fsync.ALWAYS:
+            await self.connections.write_ahead()
 
     async def sync(self) -> None:
         await self.connections.sync()
@@ -445,9 +496,11 @@ class SqliteLog:
         if fsync is self._fsync:
             return
         if fsync is Fsync.ALWAYS:
+            await self.connections.write_ahead()
             await self._set_synchronous(fsync)
             await self.sync()
             await self.set_meta("fsync", fsync.value)
+            self._pace = Pace()
         else:
             # The folder says first that a power cut may take something from it.
             await self.set_meta("fsync", fsync.value)
@@ -457,8 +510,11 @@ class SqliteLog:
     async def _set_synchronous(self, fsync: Fsync) -> None:
         # FULL syncs the write-ahead log at each commit, NORMAL only before it is moved.
         synchronous = "FULL" if fsync is Fsync.ALWAYS else "NORMAL"
-        async with self.connections.turn:
-            await self._fetch_by_writer(f"PRAGMA synchronous = {synchronous}")
+        try:
+            async with self.connections.turn:
+                await self._writer.execute(f"PRAGMA synchronous = {synchronous}")
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot set when commits sync: {error}") from error
 
     async def read_from(self, seq: int, *, bytes_max: int) -> list[Logged]:
         assert seq >= 1
@@ -492,7 +548,8 @@ class SqliteLog:
             total += row_bytes
             if total > bytes_max and row_seq > seq:
                 break
-            last = row_seq
+            # Of a damaged page they may not ascend.
+            last = max(last, row_seq)
         return last
 
     async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
@@ -522,11 +579,12 @@ class SqliteLog:
         """Cut off the rows up to and with this one, which a checkpoint has.
 
         Raises:
-            StoreError: the disk refused.  Rows may be left that are not in the log any more; the
-                next call deletes them.
+            StoreError: the disk refused, or rows are missing.  Rows may be left that are not in the
+                log any more; the next call deletes them.
         """
         assert upto_seq <= self._last_seq
         self._failpoints.reach("log.cut")
+        await self.count_older()
         if upto_seq >= self._first_seq:
             begins, size = await self._passed(upto_seq)
             # First the log begins there, then what is before it goes.
@@ -572,7 +630,11 @@ class SqliteLog:
         for seq, row_bytes in await self._scan(query, (self._first_seq, CUT_ROWS_MAX)):
             if cut is not None and cut.bytes + row_bytes > CUT_BYTES_MAX:
                 break
-            cut = _Cut(seq, row_bytes if cut is None else cut.bytes + row_bytes)
+            if cut is None:
+                cut = _Cut(seq, row_bytes)
+            else:
+                # Of a damaged page they may not ascend; all of these must go.
+                cut = _Cut(max(cut.last, seq), cut.bytes + row_bytes)
         return cut
 
     async def give_back(self) -> None:
@@ -623,7 +685,7 @@ class SqliteLog:
             values = [value for key in keys for value in (key, meta[key])]
             try:
                 await self._writer.execute(statement, values)
-            except sqlite3.Error as error:
+            except DAMAGED as error:
                 named = " and ".join(repr(key) for key in changed)
                 raise StoreError(f"{self.path}: cannot write {named}: {error}") from error
             self._meta = meta
@@ -658,15 +720,25 @@ class SqliteLog:
         """What the last records take that are in memory."""
         return self._tail.bytes
 
+    @property
+    def tail_spare_bytes(self) -> int:
+        """How much less that would be with a short tail."""
+        return max(0, self._tail.bytes - TAIL_BYTES_SHORT)
+
+    def bound_tail(self, *, is_short: bool) -> None:
+        """Keep many of the last records in memory, for links that are up to date; or few, where
+        memory is wanted for other things: links read the others from disk."""
+        self._tail.bound(TAIL_BYTES_SHORT if is_short else TAIL_BYTES_MAX)
+
     async def bytes_from(self, seq: int) -> int:
         """How many bytes the records from ``seq`` on take, as if all took the same."""
-        rows = self._last_seq - self._first_seq + 1
-        return self._bytes * (self._last_seq - seq + 1) // rows if rows else 0
+        counted = self._last_seq - self._first_seq + 1 - len(self._older)
+        return self._bytes * (self._last_seq - seq + 1) // counted if counted else 0
 
     async def sizes(self) -> tuple[int, int]:
         """Bytes of the rows of the log, and of free pages."""
         _, free = await self._pages()
-        return self._bytes, free * PAGE_BYTES
+        return await self.bytes_from(self._first_seq), free * PAGE_BYTES
 
     async def _fetch(self, query: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
         return await self.connections.fetch(self.connections.reader, query, values)
@@ -675,9 +747,6 @@ class SqliteLog:
         """The same for what may take long."""
         return await self.connections.fetch(self.connections.keeper, query, values)
 
-    async def _fetch_by_writer(self, query: str) -> None:
-        await self.connections.fetch(self._writer, query)
-
     def _checked(self, columns: Sequence[object]) -> Logged:
         logged, is_sound = read_row(columns)
         if logged is None or not is_sound:
@@ -685,6 +754,25 @@ class SqliteLog:
                 f"{self.path}: row {columns[0]} of table log is damaged (checksum). {ADVICE}"
             )
         return logged
+
+
+def _row_bytes(records: Iterable[Record]) -> int:
+    return sum(len(record.batch or b"") + len(record.local or b"") for record in records)
+
+
+def _insertion(logged: Sequence[Logged]) -> tuple[str, list[object]]:
+    """One statement that writes the rows, and its values."""
+    assert len(logged) <= ROWS_PER_STATEMENT_MAX
+    return _insert_statement(len(logged)), [value for one in logged for value in row_columns(one)]
+
+
+# SQLite prepares a statement once while its text is the same; nearly all are of a few rows.
+@lru_cache(64)
+def _insert_statement(rows: int) -> str:
+    # REPLACE, because a commit that failed is repeated with the same records: should some error
+    # have come after they were written, they are written once more and not refused.
+    marks = ",".join(["(?,?,?,?,?,?,?)"] * rows)
+    return f"INSERT OR REPLACE INTO log ({ROW_COLUMNS}) VALUES {marks}"
 
 
 def lock_folder(folder: Path) -> int:

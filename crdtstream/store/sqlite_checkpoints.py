@@ -26,7 +26,7 @@ from crdtstream.store.checkpoints import (
     check_log_reaches,
 )
 from crdtstream.store.connections import ADVICE
-from crdtstream.store.errors import StoreError
+from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     IMAGE_COLUMNS,
@@ -111,6 +111,7 @@ class SqliteCheckpoints:
             "SELECT coalesce(sum(length(head) + body_bytes), 0) FROM image"
         )
         checkpoints._image_bytes = size
+        checkpoints._forget = checkpoints._newest_verified()
         return checkpoints
 
     # --- Writing one --------------------------------------------------------------------------
@@ -223,15 +224,19 @@ class SqliteCheckpoints:
 
     async def _check_sums(self, stored: StoredCheckpoint) -> None:
         generation, sums = stored.row.generation, Sums()
-        last: int | None = 0
+        last = 0
         query = (
             f"SELECT max(number), {SUMS} FROM (SELECT number, crc, head, body_bytes FROM image "
             f"WHERE number > ? AND {SEEN} ORDER BY number LIMIT ?)"
         )
-        while last is not None:
+        while True:
             values = (last, generation, generation, SUMMED_PER_READ)
-            ((last, *found),) = await self._scan(query, values)
+            ((highest, *found),) = await self._scan(query, values)
             sums += Sums(*found)
+            if highest is None:
+                break
+            self._must_ascend(stored, last, highest)
+            last = highest
         if sums != stored.sums:
             raise self._damaged(stored, "images are missing, or too many")
 
@@ -251,6 +256,11 @@ class SqliteCheckpoints:
             )
             if damaged is not None:
                 raise self._damaged(stored, f"image {damaged} is damaged (checksum)")
+
+    def _must_ascend(self, stored: StoredCheckpoint, last: int, number: int) -> None:
+        """Else the same rows of a damaged page would be read for ever."""
+        if number <= last:
+            raise self._damaged(stored, "images are out of order")
 
     def _damaged(self, stored: StoredCheckpoint, what: str) -> StoreError:
         # Nobody goes on from it until it is written anew.
@@ -280,8 +290,7 @@ class SqliteCheckpoints:
             except ValueError as error:
                 raise self._damaged(stored, f"{error} is damaged (checksum)") from error
             sums += Sums(len(images), sum(image.number for image in images), crcs, size)
-            if images[0].number <= last:
-                raise self._damaged(stored, "images are out of order")
+            self._must_ascend(stored, last, images[-1].number)
             last = images[-1].number
             yield images
         if sums != stored.sums:
@@ -307,12 +316,15 @@ class SqliteCheckpoints:
         return packed
 
     def load(self, number: int) -> bytes:
-        self._reach("checkpoint.load")
-        row = self._connections.read_at_once(
-            "SELECT packed, crc FROM body WHERE number = ?", (number,)
-        )
+        try:
+            self._reach("checkpoint.load")
+            row = self._connections.read_at_once(
+                "SELECT packed, crc FROM body WHERE number = ?", (number,)
+            )
+        except StoreError as error:
+            raise ImageError(str(error)) from error
         if row is None or not is_sound_body(number, *row):
-            raise StoreError(
+            raise ImageError(
                 f"{self._log.path}: image {number} is damaged (checksum), or not there. {ADVICE}"
             )
         packed: bytes = row[0]
@@ -360,11 +372,12 @@ class SqliteCheckpoints:
         self._reach("checkpoint.discard")
         for later in [one for one in self._found if one > generation]:
             del self._found[later]
+        self._forget = self._newest_verified()
         await self._delete_later(self._found.get(generation))
 
     async def cut_log(self, upto_seq: int) -> None:
         if self._forget in self._found and min(self._found) < self._forget:
-            # Somebody held what was before it.
+            # Somebody held what was before it, or the node died before that was forgotten.
             await self.forget_before(self._forget)
         async with self._holds.deleting:
             wanted_seq, upto_seq = upto_seq, self._holds.upto(upto_seq)
@@ -388,12 +401,20 @@ class SqliteCheckpoints:
                 "DELETE FROM checkpoint WHERE generation > ?", (generation,), what="a checkpoint"
             )
         for table in ("image", "body"):
+            last = images_made
             while found := await self._scan(
                 f"SELECT number FROM {table} WHERE number > ? ORDER BY number LIMIT ?",
-                (images_made, PUT_IMAGES),
+                (last, PUT_IMAGES),
             ):
                 self._reach("checkpoint.discard-slice")
-                await self._delete([number for (number,) in found])
+                numbers = [number for (number,) in found]
+                if min(numbers) <= last:
+                    # What a checkpoint has would go, or nothing, for ever.
+                    raise StoreError(
+                        f"{self._log.path}: the rows of table {table} are out of order. {ADVICE}"
+                    )
+                await self._delete(numbers)
+                last = numbers[-1]
         revived = await self._scan("SELECT number FROM image WHERE died > ?", (generation,))
         for some in _slices([number for (number,) in revived], NUMBERS_PER_STATEMENT):
             self._reach("checkpoint.discard-slice")
@@ -419,6 +440,10 @@ class SqliteCheckpoints:
         self._image_bytes -= size
 
     # --- Plain work ---------------------------------------------------------------------------
+
+    def _newest_verified(self) -> int:
+        """The generation of the newest one that was read back; 0: there is none."""
+        return max((one for one in self._found if self._found[one].is_verified), default=0)
 
     def _newest(self, before: int | None = None) -> StoredCheckpoint | None:
         older = [one for one in self._found if before is None or one < before]

@@ -76,7 +76,7 @@ class Pages:
             1,
             frozenset({R1}),
             {peer: n} if n else {},
-            Standing(DatabaseIdentity(UID), recovering=False),
+            Standing(DatabaseIdentity(UID), recovering=False, regains=False),
         )
         at = asyncio.get_running_loop().time() - ago_seconds
         assert isinstance(self.region.links.accept(opening, at), Serve)

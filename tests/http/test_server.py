@@ -32,7 +32,7 @@ async def serving() -> AsyncIterator[int]:
         async with asyncio.timeout(WAIT_SECONDS):
             yield port
     finally:
-        running.should_exit = True
+        running.end()
         await task
 
 

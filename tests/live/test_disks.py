@@ -43,6 +43,19 @@ def health(node: Node) -> tuple[int, dict[str, object]]:
         return error.code, json.load(error)
 
 
+def test_a_node_whose_log_cannot_be_written_serves(tmp_path: Path) -> None:
+    with cluster_of(1, tmp_path) as cluster:
+        cluster.configure()
+        node = cluster[1]
+        log, node.log = node.log, Path("/dev/full")
+        log.touch()
+        node.launch("--new-database")
+        node.log = log
+        node.wait()
+        node.client.xadd("s", {"f": "v"})
+        assert node.end() == 0
+
+
 def test_a_full_disk_stops_writes_only_and_only_while_it_is_full(three_regions: Cluster) -> None:
     node = three_regions[1]
     acknowledged: list[bytes] = []

@@ -1,11 +1,14 @@
 """How a node's process ends: with all that it was told on disk, and at once."""
 
+import contextlib
+import os
 import signal
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from crdtstream.store.sqlite import LOG_FILE
 from tests.live import cluster
@@ -65,3 +68,17 @@ def test_a_node_that_cannot_serve_takes_nothing_apart_either(node: Node, tmp_pat
     said = second.log.read_text()
     assert "cannot be listened on (resp_port)" in said.splitlines()[-1]
     assert "taken apart" not in said
+
+
+def test_a_fatal_signal_leaves_a_line_and_takes_nothing(node: Node) -> None:
+    """What SQLite has mapped into memory is not there any more: the system sends SIGBUS."""
+    begin(node)
+    os.truncate(node.folder / f"{LOG_FILE}-shm", 0)
+    with contextlib.suppress(redis.RedisError):
+        node.client.xadd("s", {"f": "v"})
+    assert node.process is not None
+    assert node.process.wait(cluster.WAIT_SECONDS) == -signal.SIGBUS
+    node.process = None
+    assert "Fatal Python error: Bus error" in node.log.read_text()
+    node.start()
+    assert node.client.xlen("s") in (10, 11)

@@ -154,6 +154,26 @@ def test_a_transaction_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert node.client.xlen("a") == node.client.xlen("b") == node.client.xlen("c") > 0
 
 
+@pytest.mark.parametrize("fsync", ["everysec", "no"])
+def test_a_node_killed_among_commits_at_once_has_all_it_acknowledged(
+    tmp_path: Path, fsync: str
+) -> None:
+    """The operating system has what was committed without a sync: a kill takes none of it."""
+    with cluster_of(1, tmp_path) as cluster:
+        cluster.configure(appendfsync=fsync)
+        cluster.start()
+        node = cluster[1]
+        acknowledged: dict[bytes, bytes] = {}
+        for kill in range(3):
+            writers = [Writer(node, f"w{kill}{letter}") for letter in "abc"]
+            wait_until(lambda: all(len(w.acknowledged) > 100 for w in writers), "entries")  # noqa: B023
+            assert node.end(signal.SIGKILL) == -signal.SIGKILL
+            for writer in writers:
+                acknowledged.update(writer.stop())
+            node.start()
+            assert acknowledged.items() <= entries(node).items()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("fsync", ["no", "everysec"])
 def test_without_fsync_a_kill_loses_no_dots_that_left(tmp_path: Path, fsync: str) -> None:

@@ -1,5 +1,6 @@
 """maxmemory, maxdisk and appendfsync on real nodes, set while they run and kept over restarts."""
 
+import contextlib
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -143,3 +144,28 @@ def test_used_memory_follows_what_the_system_counts(node: Node) -> None:
         return abs(used / resident - 1) < 0.15 and used > before + 0.9 * usage
 
     wait_until(follows, "a walk has found the entries")
+
+
+def test_a_kill_does_not_prolong_how_long_a_region_is_waited_for(tmp_path: Path) -> None:
+    with cluster_of(2, tmp_path) as regions:
+        regions.configure()
+        regions.start()
+        node, peer = regions[1], regions[2]
+        peer.end(signal.SIGKILL)
+        node.client.xadd("s", {"f": "v"})
+
+        def since_ms() -> int:
+            (kept,) = node.status().storage.kept
+            return kept.since_ms
+
+        def is_written_down() -> bool:
+            with contextlib.closing(sqlite3.connect(node.folder / LOG_FILE)) as log:
+                rows = log.execute("SELECT value FROM meta WHERE key = 'absences'").fetchall()
+            return rows == [(f"2:{since_ms()}",)]
+
+        wait_until(is_written_down, "since when region 2 is away is in the folder")
+        before = since_ms()
+        node.end(signal.SIGKILL)
+        node.start()
+        node.client.xadd("s", {"f": "v"})
+        wait_until(lambda: since_ms() == before, "region 2 is away since it went")

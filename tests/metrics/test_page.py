@@ -18,7 +18,13 @@ from crdtstream.metrics.definitions import DEFINITIONS
 from crdtstream.metrics.figures import shown_name
 from crdtstream.metrics.page import MetricsPage
 from crdtstream.metrics.parts import ClientFigures, MetricsParts
-from crdtstream.metrics.stalls import WINDOW_NS, StallWatch
+from crdtstream.metrics.stalls import (
+    INTERVAL_SECONDS,
+    QUIET_SECONDS,
+    WINDOW_NS,
+    StallWatch,
+    next_interval,
+)
 from crdtstream.region.region import FolderState
 from crdtstream.region.staleness import LagAction
 from crdtstream.settings import make_settings
@@ -44,10 +50,10 @@ class Refusing(MemoryLog):
 
     refuses = False
 
-    async def append(self, records: Sequence[Record]) -> None:
+    def _put(self, records: Sequence[Record]) -> None:
         if self.refuses:
             raise StoreError("no space left")
-        await super().append(records)
+        super()._put(records)
 
 
 class Page:
@@ -421,3 +427,12 @@ async def test_a_stall_of_the_loop_is_noticed() -> None:
             await asyncio.sleep(0)
     task.cancel()
     assert watch.longest_us >= 100_000
+
+
+def test_stalls_are_looked_for_less_often_while_nothing_happens() -> None:
+    intervals = [INTERVAL_SECONDS]
+    for _ in range(5):
+        intervals.append(next_interval(intervals[-1], worked_ns=100_000, late_ns=200_000))
+    assert intervals == [0.02, 0.04, 0.08, 0.16, 0.16, 0.16]
+    assert next_interval(QUIET_SECONDS, worked_ns=20_000_000, late_ns=0) == INTERVAL_SECONDS
+    assert next_interval(QUIET_SECONDS, worked_ns=0, late_ns=30_000_000) == INTERVAL_SECONDS

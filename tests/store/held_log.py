@@ -32,6 +32,10 @@ class HeldLog(MemoryLog):
         self._goes_on.set()
         self._goes_on.clear()
 
+    def append_at_once(self, records: Sequence[Record]) -> bool:
+        is_held = self._fsync is Fsync.ALWAYS and not self._goes_on.is_set()
+        return not is_held and super().append_at_once(records)
+
     async def append(self, records: Sequence[Record]) -> None:
         if self._fsync is Fsync.ALWAYS:
             await self._goes_on.wait()

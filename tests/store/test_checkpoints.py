@@ -393,7 +393,7 @@ async def test_when_commits_are_durable_can_change_while_the_log_is_open(tmp_pat
         assert await log.get_meta("fsync") == "no"
         await log.set_fsync(Fsync.ALWAYS)
         assert await log.get_meta("fsync") == "always"
-        ((synchronous,),) = await log.connections.writer.execute_fetchall("PRAGMA synchronous")
+        ((synchronous,),) = await log.connections.writer.execute("PRAGMA synchronous")
         assert synchronous == 2
         await append(log, 1)
     # A crash proves the folder now, and would not have before.
@@ -446,3 +446,19 @@ async def test_what_is_held_stays_until_nobody_holds_it(
     with pytest.raises(StoreError, match="the log begins with row 16"):
         await checkpoints.newest(before=second)
     assert await seen(checkpoints, second) == [*range(30, 51)]
+
+
+async def test_a_crash_while_a_checkpoint_is_held_does_not_keep_the_log(tmp_path: Path) -> None:
+    """No further checkpoint is needed for it, which an idle node would not write."""
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 10)
+        first = await write(checkpoints, images(1, 40), [], 4)
+        async with checkpoints.hold():
+            await append(log, 5)
+            second = await write(checkpoints, images(41, 50), [*range(1, 30)], 15)
+            await checkpoints.forget_before(second)
+            assert await seen(checkpoints, first) == [*range(1, 41)]
+    async with opened(tmp_path) as (log, checkpoints):
+        await checkpoints.cut_log(15)
+        assert log.first_seq == 16
+        assert await seen(checkpoints, second) == [*range(30, 51)]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Log, Logged, MemoryLog
-from crdtstream.store.sqlite import LOG_FILE, SqliteLog, Tail
+from crdtstream.store.sqlite import LOG_FILE, SqliteLog
+from crdtstream.store.tail import TAIL_BYTES_SHORT, Tail
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 
@@ -117,14 +119,14 @@ async def test_the_log_outlives_its_process(tmp_path: Path) -> None:
 async def test_a_failed_commit_leaves_nothing_and_can_be_repeated(tmp_path: Path) -> None:
     log = await open_log(tmp_path)
     await log.append([batch(R1, 1)])
-    (pages,) = next(iter(await log._writer.execute_fetchall("PRAGMA page_count")))
-    await log._writer.execute_fetchall(f"PRAGMA max_page_count = {pages}")
+    ((pages,),) = await log._writer.execute("PRAGMA page_count")
+    await log._writer.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreError, match=r"cannot write row 2: .*full.*Nothing acknowledged"):
         await log.append([batch(R1, 2, data=bytes(100_000)), batch(R1, 3)])
     assert log.last_seq == 1
     assert len(await log.read_from(1, bytes_max=1 << 20)) == 1
 
-    await log._writer.execute_fetchall("PRAGMA max_page_count = 1000000")
+    await log._writer.execute("PRAGMA max_page_count = 1000000")
     await log.append([batch(R1, 2, data=bytes(100_000)), batch(R1, 3)])
     assert log.last_seq == 3
     await log.close()
@@ -271,3 +273,23 @@ def test_the_tail_is_the_end_of_the_log(bytes_max: int) -> None:
     for seq in held:
         assert list(tail.iterate_from(seq)) == rows[seq - 1 :]
     assert tail.bytes <= max(bytes_max, 100)
+
+
+async def test_a_short_tail_gives_memory_back_and_loses_no_record(tmp_path: Path) -> None:
+    log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.NO)
+    try:
+        await log.append([batch(R1, seq) for seq in range(1, 401)])
+        before = log.tail_bytes
+        log.bound_tail(is_short=True)
+        assert log.tail_bytes == before, "it is less than a short one may be"
+        large = [replace(batch(R1, seq), batch=bytes(64 << 10)) for seq in range(401, 441)]
+        await log.append(large)
+        assert log.tail_bytes <= TAIL_BYTES_SHORT
+        assert [one.seq for one in await log.read_from(1, bytes_max=1 << 30)][:400] == [
+            *range(1, 401)
+        ]
+        log.bound_tail(is_short=False)
+        await log.append(large)
+        assert log.tail_bytes > 2 * TAIL_BYTES_SHORT
+    finally:
+        await log.close()

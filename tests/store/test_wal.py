@@ -1,6 +1,7 @@
 """The write-ahead log stays bounded, also where it cannot be moved as fast as it grows."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from crdtstream.core.ids import RegionId
 from crdtstream.store.connections import WAL_BYTES_COMMITS_MAX
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
+from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from crdtstream.upkeep.cut import cut_of_folder
 
 R1 = RegionId(1)
 BATCH = bytes(4 << 20)
@@ -48,6 +51,27 @@ async def test_commits_wait_for_a_slow_disk_and_go_on(
         may_move.set()
         await writing
         assert log.last_seq == BATCHES
+        assert highest <= WAL_BYTES_COMMITS_MAX + (16 << 20)
+    finally:
+        await log.abandon()
+
+
+async def test_a_backup_that_stands_still_does_not_make_it_grow(tmp_path: Path) -> None:
+    """It reads a few rows at a time; one long read would keep everything in the WAL."""
+    log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.NO)
+    connections = log.connections
+    highest = 0
+    try:
+        for n in range(1, 5):
+            await log.append([Record(R1, n, n, BATCH, None)])
+        checkpoints = await SqliteCheckpoints.open(log)
+        cut = cut_of_folder(log.path, checkpoints.hold(), version="1", cut_ms=0)
+        async with contextlib.aclosing(cut) as pieces:
+            await anext(pieces)
+            for n in range(5, 5 + 2 * BATCHES):
+                await log.append([Record(R1, n, n, BATCH, None)])
+                highest = max(highest, connections.wal_path.stat().st_size)
+            assert await connections.move_wal()
         assert highest <= WAL_BYTES_COMMITS_MAX + (16 << 20)
     finally:
         await log.abandon()

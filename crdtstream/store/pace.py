@@ -1,0 +1,53 @@
+"""Whether commits that sync are made on the event loop, by how long the last ones took.
+
+    at once ── the last 16 took more than SPENT_NS_MAX in all ──> thread, for REST_NS
+       ^                                                             │
+       └───────────────── the rest is over: on trial ────────────────┘
+
+A sync that takes a fraction of a millisecond is made where the tick ends: clients' next requests
+wait in their sockets meanwhile, and become one tick.  When syncs are slow, or some of them are, a
+thread makes them and the loop goes on; what comes meanwhile shares the next commit.
+
+In the thread the time of a sync cannot be told from the time until the thread has the
+interpreter's lock again.  So the way back is a trial: the first commits after a rest are made at
+once again, and if they fail the trial, the next rest is twice as long.  A trial costs
+SPENT_NS_MAX and one slow sync at most, which is little of the second before it.
+"""
+
+from collections import deque
+from typing import Final
+
+COMMITS: Final = 16
+# One millisecond each: what a commit by the thread costs on a busy loop.
+SPENT_NS_MAX: Final = COMMITS * 1_000_000
+REST_NS: Final = 1_000_000_000
+REST_NS_MAX: Final = 64 * REST_NS
+
+
+class Pace:
+    """The last commits that were made at once."""
+
+    def __init__(self) -> None:
+        self._took: deque[int] = deque()
+        self._spent_ns = 0
+        self._rest_ns = REST_NS
+        self._rests_until_ns = 0
+
+    def is_quick(self, now_ns: int) -> bool:
+        """Whether the next commit is to be made at once."""
+        return now_ns >= self._rests_until_ns
+
+    def note(self, took_ns: int, now_ns: int) -> None:
+        """A commit was made at once, and ended now."""
+        took = self._took
+        took.append(took_ns)
+        self._spent_ns += took_ns
+        stood_trial = len(took) > COMMITS
+        if stood_trial:
+            self._spent_ns -= took.popleft()
+            self._rest_ns = REST_NS
+        if self._spent_ns > SPENT_NS_MAX:
+            self._rests_until_ns = now_ns + self._rest_ns
+            self._rest_ns = min(REST_NS_MAX, 2 * self._rest_ns)
+            took.clear()
+            self._spent_ns = 0

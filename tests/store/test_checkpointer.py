@@ -1,0 +1,55 @@
+"""The checkpointer over a real folder: its turns of the event loop."""
+
+import asyncio
+from itertools import count
+from pathlib import Path
+
+from crdtstream.checkpointer import Checkpointer
+from crdtstream.core.fields import encode_fields
+from crdtstream.core.ids import Millis, RegionId, make_id
+from crdtstream.core.replica import Replica
+from crdtstream.engine import Engine
+from crdtstream.store.log import Fsync
+from crdtstream.store.sqlite import SqliteLog
+from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from tests.harness.driven import make_region
+
+R1 = RegionId(1)
+NOW = Millis(1_000)
+
+
+def append(replica: Replica, first: int) -> None:
+    fields = encode_fields([b"f", b"v"])
+    for number in range(first, first + 500):
+        replica.append(b"s", make_id(2_000 + number, 1), fields)
+        replica.append(b"key %d" % number, make_id(2_000, 1), fields)
+
+
+async def test_a_checkpoint_is_whole_though_every_turn_is_over_at_once(tmp_path: Path) -> None:
+    """On a busy machine the processor may be taken away between any two steps of a turn."""
+    log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
+    region = make_region()
+    engine = Engine(region, log, now=lambda: NOW)
+    await engine.begin()
+    checkpoints = await SqliteCheckpoints.open(log)
+    seconds = count(step=1_000_000_000)
+    checkpointer = Checkpointer(
+        region, log, checkpoints, engine, now=lambda: NOW, timer_ns=lambda: next(seconds)
+    )
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(engine.run())
+        for number in range(3):
+            await engine.change(lambda replica, _now, first=number: append(replica, 500 * first))  # type: ignore[misc]
+            await checkpointer.checkpoint()
+        engine.stop()
+    newest = await checkpoints.newest()
+    assert newest is not None
+    assert newest.row.seq == log.last_seq
+    restored = make_region().replica
+    restored.restore(
+        [image async for some in checkpoints.heads(newest.row.generation) for image in some]
+    )
+    restored.residency.loader = checkpoints.load
+    with restored.residency.in_place():
+        assert restored.digest() == region.replica.digest()
+    await log.close()
