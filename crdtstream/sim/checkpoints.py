@@ -145,6 +145,9 @@ class CheckpointTurns:
 
     def end_tick(self) -> int:
         self._process.end_tick()
+        # Who is woken may write at once.
+        while self._process.region.replica.has_open_section:
+            self._process.end_tick()
         return self._process.region.outstanding.left_seq
 
     async def wait_logged(self, seq: int) -> None:

@@ -445,10 +445,23 @@ class Checker:
 
     def look_at_restart(self, node: SimNode, before: "Facts") -> None:
         """I8: replaying the log restores replicated and local state alike."""
-        after = facts_of(node)
+        after = facts_of(node.region.replica)
         if after != before:
             raise ViolationError(
                 f"I8: region {node.number} was\n{before}\nand is after a restart\n{after}"
+            )
+
+    def look_at_checkpoint(self, node: SimNode) -> None:
+        """I18: a checkpoint, and the log behind it, give what there is now."""
+        restarted = node.restarted()
+        if restarted is None:
+            return
+        now = facts_of(node.region.replica)
+        with restarted.residency.in_place():
+            then = facts_of(restarted)
+        if then != now:
+            raise ViolationError(
+                f"I18: region {node.number} is\n{now}\nand would be after a restart\n{then}"
             )
 
     def look_at_end(self) -> None:
@@ -491,9 +504,8 @@ class Facts:
     local: object
 
 
-def facts_of(node: SimNode) -> Facts:
+def facts_of(replica: Replica) -> Facts:
     """Asked without a client, so that nothing changes by it."""
-    replica = node.region.replica
     return Facts(dict(replica.vv), replica.digest(), local_facts(replica))
 
 
@@ -505,10 +517,19 @@ def local_facts(replica: Replica) -> object:
         if stream is None:
             continue
         for name, group in sorted(stream.groups.items()):
+            consumers = sorted(group.pel.consumers)
             for lane in sorted(stream.lanes):
                 progress = group.progress(lane)
-                pending = [(nack.id, nack.delivery_count) for nack in progress.pel.nacks()]
-                found.append((key, name, lane, progress.last_delivered, pending))
+                pending = [
+                    (
+                        nack.id,
+                        nack.consumer and nack.consumer.name,
+                        nack.delivered_ms,
+                        nack.delivery_count,
+                    )
+                    for nack in progress.pel.nacks()
+                ]
+                found.append((key, name, consumers, lane, progress.last_delivered, pending))
     return found
 
 

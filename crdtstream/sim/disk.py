@@ -38,9 +38,9 @@ class Disk(MemoryLog):
         """As a folder proves itself (``store/opening.py``): confirmed, and its end was not lost."""
         return self.is_confirmed and (self.was_clean or self.fsync is Fsync.ALWAYS)
 
-    async def append(self, records: Sequence[Record]) -> None:
+    def _put(self, records: Sequence[Record]) -> None:
         self.check()
-        await super().append(records)
+        super()._put(records)
         if self.fsync is Fsync.ALWAYS:
             self.synced = self.last_seq
 

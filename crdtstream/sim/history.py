@@ -145,7 +145,7 @@ class History:
                     _NODE_STEPS[step[0]](world.nodes[region])
             case ("checkpoint", region, turns):
                 if world.nodes[region].is_up:
-                    world.nodes[region].go_on_with_checkpoint(turns)
+                    self._checkpoint(world.nodes[region], turns)
             case ("failpoint", region, str(name), at):
                 world.nodes[region].checkpoints.failpoints = Armed(name, refuse, at=at)
             case ("exchange", puller, server, count):
@@ -232,14 +232,19 @@ class History:
             if node.is_up:
                 node.end_tick()
 
+    def _checkpoint(self, node: SimNode, turns: int) -> None:
+        """Some turns of a checkpoint; what is on disk by then must be what there is."""
+        node.go_on_with_checkpoint(turns)
+        if node.is_whole:
+            with node.looking():
+                self.checker.look_at_checkpoint(node)
+
     def _crash(self, node: SimNode, *, commits: bool) -> None:
         if not node.is_up:
             return
-        region = node.region
-        is_whole = not node.has_queued and not region.tick.is_open and region.fault is None
-        if is_whole and not region.replica.has_open_section:
+        if node.is_whole:
             with node.looking():
-                self._before[node.number] = facts_of(node)
+                self._before[node.number] = facts_of(node.region.replica)
         self.world.crash(node.number, commits=commits)
 
     def _cut_power(self, node: SimNode, kept: int) -> None:

@@ -71,6 +71,9 @@ RECONNECTS_SHARE: Final = 0.3
 # In every third world, so many are followed by a step of a checkpoint, or by entries that leave
 # memory; and what may be refused of it.
 CHECKPOINTS_SHARE: Final = 0.25
+# In half of these worlds so many steps are followed by work of a group: what is pending must change
+# between two checkpoints.
+GROUPS_SHARE: Final = 0.25
 REFUSED_STEPS: Final = (
     "checkpoint.begin",
     "checkpoint.put",
@@ -90,6 +93,12 @@ READING: Final = (
     "XADD h * f v",
     "XREADGROUP GROUP g c COUNT 2 STREAMS h >",
     "XLEN z",
+)
+GROUP_WORK: Final = (
+    "XADD z * f v",
+    "XREADGROUP GROUP g c COUNT 2 STREAMS z >",
+    "XREADGROUP GROUP g c COUNT 2 STREAMS z >",
+    "XAUTOCLAIM z g d 0 0 COUNT 1",
 )
 # Of so many seeds, which ones bound what a lost region may take with it, and how.
 LAG_SEEDS: Final = 16
@@ -116,7 +125,9 @@ class Maker:
         self._strings = Random(f"strings {seed}")
         self._reads = Random(f"reads {seed}")
         self._checkpoints = Random(f"checkpoints {seed}")
+        self._groups = Random(f"groups {seed}")
         self._cools = seed % 3 == 2
+        self._works = seed % 6 == 2
         self._cuts_log = seed % 6 == 5
         self.plan = Plan(
             regions=random.choice((2, 3, 3)),
@@ -146,6 +157,8 @@ class Maker:
                     history.do(self._string_step(history))
                 if self._reads.random() < READS_SHARE:
                     history.do(self._read_step(history))
+                if self._works and self._groups.random() < GROUPS_SHARE:
+                    history.do(self._group_step(history))
                 if self._cools and self._checkpoints.random() < CHECKPOINTS_SHARE:
                     history.do(self._checkpoint_step(history))
             history.heal()
@@ -239,6 +252,15 @@ class Maker:
                 return (kind, region, random.choice(REFUSED_STEPS), random.randint(1, 3))
             case _:
                 return (kind, region)
+
+    def _group_step(self, history: History) -> Step:
+        random = self._groups
+        region = random.choice(list(history.world.nodes))
+        pending = self._pending(history.world.nodes[region], READ_KEY.decode())
+        if pending and random.random() < 0.4:
+            words = f"XACK {READ_KEY.decode()} {GROUP.decode()} {random.choice(pending)}"
+            return ("call", region, "c", words)
+        return ("call", region, "c", random.choice(GROUP_WORK))
 
     def _read_step(self, history: History) -> Step:
         random = self._reads

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from crdtstream.commands.reply import Reply
+from crdtstream.core.checkpoint.parts import Image
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
@@ -18,6 +19,7 @@ from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.xread_mode import XreadMode
+from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
 from crdtstream.folder import read_folder, write_change
 from crdtstream.region.clients import Stop
@@ -186,6 +188,7 @@ class SimNode:
             row = recovered.checkpoint.row
             self.region.checkpointing.note_found(row.seq, row.made_ms, size_bytes=0)
             self.region.retention.note_covered(row.seq)
+        through(read_absences(self.region, disk))
         self._checkpointer = CheckpointTurns(self, disk, self.checkpoints)
         self._requests: deque[tuple[int, ...]] = deque()
         self.clients: dict[str, SimClient] = {}
@@ -331,7 +334,8 @@ class SimNode:
                 self.write_folder()
             elif self.ready.applies:
                 self.apply()
-            elif self.disk.synced < self.disk.last_seq:
+            # A checkpoint may have synced the disk; the region hears of it by its own sync only.
+            elif self.region.outstanding.durable_seq < self.region.outstanding.logged_seq:
                 self.sync()
             elif not self.region.tick.is_open:
                 return
@@ -344,6 +348,29 @@ class SimNode:
         """Begin a checkpoint if none is under way, and take a few turns of it."""
         self._checkpointer.go_on(turns)
         self.end_tick()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that its replica has is in the log."""
+        region = self.region
+        is_open = region.tick.is_open or region.replica.has_open_section
+        return not self.has_queued and not is_open and region.fault is None
+
+    def restarted(self) -> Replica | None:
+        """What a restart would make of the newest checkpoint and the log; None without one.
+
+        Nothing changes by it, here or on the disk.
+        """
+        found = now(self.checkpoints.newest())
+        if found is None:
+            return None
+        replica = self._new_replica()
+        replica.restore(through(_images(self.checkpoints, found.row.generation)))
+        replica.residency.loader = self.checkpoints.load
+        with replica.residency.in_place():
+            for record in self.disk.records_behind(found.row.seq):
+                replica.replay(record)
+        return replica
 
     def cut_log(self) -> None:
         """Cut off of the log what nobody needs."""
@@ -409,6 +436,10 @@ class SimNode:
     def put_back(self, count: int) -> None:
         """An earlier copy of the folder is put in its place; the process is down."""
         self.disk.put_back(self.checkpoints.put_back(count))
+
+
+async def _images(checkpoints: SimCheckpoints, generation: int) -> list[Image]:
+    return [image async for some in checkpoints.heads(generation) for image in some]
 
 
 class _Nobody:

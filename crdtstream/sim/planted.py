@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from crdtstream import compiled
 from crdtstream.commands.groups import delivery
 from crdtstream.core import clock
 from crdtstream.core.applying import apply_effect
@@ -56,6 +57,7 @@ class Bug:
         patches: what it replaces.
         noticed_as: the numbers of invariants, one of which the simulator names.
         seed: from here on few seeds of 400 steps notice it.
+        history: which kept history notices it instead, where random ones seldom come to it.
     """
 
     name: str
@@ -63,6 +65,24 @@ class Bug:
     patches: Callable[[], Sequence[Patch]]
     noticed_as: frozenset[str]
     seed: int = 0
+    history: str = ""
+
+
+class CompiledError(Exception):
+    """A bug cannot be planted in compiled code, which calls its functions without looking them
+    up."""
+
+
+def require_sources() -> None:
+    """Goes on where a planted bug has an effect.
+
+    Raises:
+        CompiledError: the program is compiled.
+    """
+    if compiled.is_compiled():
+        raise CompiledError(
+            f"a bug can be planted only where the sources run: set {compiled.PURE}=1"
+        )
 
 
 @contextmanager
@@ -71,8 +91,10 @@ def planted(name: str) -> Iterator[None]:
 
     Raises:
         KeyError: there is none.
+        CompiledError: the program is compiled.
     """
     patches = BUGS[name].patches()
+    require_sources()
     before = [(owner, attribute, owner.__dict__[attribute]) for owner, attribute, _ in patches]
     try:
         for owner, attribute, wrong in patches:
@@ -474,6 +496,28 @@ def _a_change_is_not_noted() -> Sequence[Patch]:
     return [(Changes, "note", wrong)]
 
 
+def _not_noted(kind: Kind) -> Callable[[], Sequence[Patch]]:
+    """What changes of a kind of parts counts as it was written."""
+    note = Changes.note
+
+    def wrong(self: Changes, part: Part) -> None:
+        if part.kind is not kind or not part.image:
+            note(self, part)
+
+    return lambda: [(Changes, "note", wrong)]
+
+
+def _a_node_that_is_gone_stays() -> Sequence[Patch]:
+    """A checkpoint keeps macro nodes that the state has no more."""
+    drop = Changes.drop
+
+    def wrong(self: Changes, part: Part) -> None:
+        if part.kind is not Kind.NODE:
+            drop(self, part)
+
+    return [(Changes, "drop", wrong)]
+
+
 def _a_cut_has_what_came_later() -> Sequence[Patch]:
     """What changes while a checkpoint is written is not kept as it was at the cut."""
     return [(Cut, "keep", lambda _self, _part: None)]
@@ -610,7 +654,7 @@ _ALL: Final = (
         "an effect of an earlier run is applied after its number was used again",
         _unapplied_effects_survive_a_recovery,
         frozenset({"I3", "I2", "I1"}),
-        10,
+        history="what-is-held-unapplied-is-forgotten-before-the-answer",
     ),
     Bug(
         "frontier-as-a-maximum",
@@ -703,6 +747,24 @@ _ALL: Final = (
         "a restart has a group as it was before",
         _a_change_is_not_noted,
         frozenset({"I1", "I8", "error", "assertion"}),
+    ),
+    Bug(
+        "a-group-s-change-is-not-noted",
+        "a restart has positions and consumers of a group as they were before",
+        _not_noted(Kind.GROUP),
+        frozenset({"I8", "I9", "I18", "error", "assertion"}),
+    ),
+    Bug(
+        "a-pending-entry-s-change-is-not-noted",
+        "a restart has entries pending that were acknowledged",
+        _not_noted(Kind.PENDING),
+        frozenset({"I8", "I9", "I18", "error", "assertion"}),
+    ),
+    Bug(
+        "a-node-that-is-gone-stays",
+        "a restart brings back what was deleted, or cannot read its checkpoint",
+        _a_node_that_is_gone_stays,
+        frozenset({"I8", "I18", "error", "assertion"}),
     ),
     Bug(
         "a-cut-has-what-came-later",
