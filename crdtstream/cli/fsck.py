@@ -9,7 +9,9 @@ from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.progress import progress_bar
 from crdtstream.cli.tables import new_table, print_table
 from crdtstream.core.clock import format_vv
+from crdtstream.upkeep.backup import UNFINISHED
 from crdtstream.upkeep.fsck import check_folder
+from crdtstream.upkeep.manifest import MANIFEST
 from crdtstream.upkeep.reading import UpkeepError, locked, log_file
 from crdtstream.upkeep.repair import repair_checkpoints, repair_index
 from crdtstream.upkeep.report import Report
@@ -40,7 +42,8 @@ def fsck(
 
     Example: crdtstream fsck crdtstream-data/region-1
 
-    Exit status: 0 sound, 1 damaged, 2 no folder of a region, or a node has it open.
+    Exit status: 0 sound, 1 damaged or not as expected, 2 no folder of a region, or a node has it
+    open.
     """
     try:
         log_file(folder)
@@ -65,9 +68,18 @@ def fsck(
     if not report.is_sound:
         if report.is_mendable:
             fail("damaged, and nothing is lost: crdtstream fsck --repair mends it", status=FAILED)
+        if (folder / MANIFEST).exists():
+            fail("damaged: this backup cannot be restored; take another backup")
+        if UNFINISHED in folder.name:
+            fail("damaged: a backup that was cut off; delete it, and take another backup")
         fail(
             "damaged: keep the folder as it is for inspection, and start this region from a backup "
             "or with an empty folder; the other regions have its effects"
+        )
+    if not report.is_as_expected:
+        fail(
+            "sound, but in another state than was expected: a digest is the same only with the "
+            "same version vector"
         )
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from crdtstream import compiled
 from crdtstream.cli import pipeline, sync
 from crdtstream.cli.backup import backup
 from crdtstream.cli.demo import demo
@@ -33,7 +34,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"crdtstream {importlib.metadata.version('crdtstream')}")
+        typer.echo(f"crdtstream {importlib.metadata.version('crdtstream')} ({compiled.how()})")
         raise typer.Exit
 
 
@@ -67,7 +68,10 @@ def _program(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and end."
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the version, and whether it runs compiled.",
         ),
     ] = False,
 ) -> None:

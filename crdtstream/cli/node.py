@@ -12,6 +12,7 @@ import structlog
 import typer
 
 from crdtstream.cli.exit import MISUSED, fail
+from crdtstream.cli.log_lines import LineLogger
 from crdtstream.settings import NodeSettings, SettingsError, load_settings
 
 # A node that nobody watches any more and that does not stop either is ended; it has lost nothing.
@@ -66,6 +67,7 @@ def _run(settings: NodeSettings, config: Path, *, begins_database: bool) -> None
 
 def _configure_log(level: str) -> None:
     """Lines of this level and above, on stderr, in UTC."""
+    output = LineLogger(sys.stderr.fileno())
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
         processors=[
@@ -75,7 +77,8 @@ def _configure_log(level: str) -> None:
             structlog.processors.StackInfoRenderer(),
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Modules name themselves when they ask for one.
+        logger_factory=lambda *names: output,
     )
 
 

@@ -1,5 +1,6 @@
 """``crdtstream restore``: a region's folder out of a backup."""
 
+import re
 import secrets
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +11,9 @@ from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.progress import progress_bar
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
-from crdtstream.settings import NodeSettings, SettingsError, load_settings
+from crdtstream.settings import DATABASE_ID_PATTERN, NodeSettings, SettingsError, load_settings
 from crdtstream.upkeep.manifest import Manifest
-from crdtstream.upkeep.reading import UpkeepError
+from crdtstream.upkeep.reading import DamagedBackupError, UpkeepError
 from crdtstream.upkeep.restore import check_backup, check_target, restore_as_new
 from crdtstream.upkeep.restore import restore as restore_folder
 
@@ -48,6 +49,12 @@ def restore(
     not empty, or the backup is of another region, database or version. But for 0 there is no log in
     DIR that was not there before.
     """
+    if new_database is not None and not re.fullmatch(DATABASE_ID_PATTERN, new_database):
+        fail(
+            f"--new-database: {new_database!r} cannot be a database_id; it must be 1 to 64 "
+            "letters, digits or any of _ . : -",
+            status=MISUSED,
+        )
     settings = None if config is None else _settings(config, folder)
     wanted_id = None if settings is None else settings.database_id
     if new_database is not None and wanted_id not in (None, new_database):
@@ -62,6 +69,8 @@ def restore(
             database_id=None if new_database is not None else wanted_id,
         )
         check_target(folder)
+    except DamagedBackupError as error:
+        fail(error, status=FAILED)
     except UpkeepError as error:
         fail(error, status=MISUSED)
     try:

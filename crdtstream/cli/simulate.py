@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from crdtstream.cli.exit import MISUSED, fail
+from crdtstream.compiled import PURE, is_compiled
 from crdtstream.sim.history import Failure, Plan, Step, run, shorten
 from crdtstream.sim.making import Maker
 from crdtstream.sim.planted import BUGS, planted
@@ -37,7 +39,7 @@ def simulate(
 ) -> None:
     """Run regions in a world whose disks, lines and clocks fail, and check every invariant.
 
-    Each seed makes another history.  After each step I1 to I17 are checked; at the end all faults
+    Each seed makes another history.  After each step I1 to I18 are checked; at the end all faults
     end, and all regions must become equal.  A history that fails is shortened and printed.
 
     Example: crdtstream simulate --seed 1 --seeds 100 --steps 400
@@ -50,6 +52,8 @@ def simulate(
         return
     if plant is not None and plant not in BUGS:
         raise typer.BadParameter(f"no bug {plant!r}; --bugs lists them", param_hint="--plant")
+    if plant is not None and is_compiled():
+        fail(f"bugs are planted where the sources run: set {PURE}=1", status=MISUSED)
     if save is not None and not save.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {save.parent}", param_hint="--save")
     if replay is not None:

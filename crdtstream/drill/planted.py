@@ -24,7 +24,7 @@ from crdtstream.core.wire.codec import decode_batch, encode_batch
 from crdtstream.database.database import Database
 from crdtstream.region.freshness import Freshness
 from crdtstream.region.region import Region
-from crdtstream.sim.planted import BUGS, Patch
+from crdtstream.sim.planted import BUGS, Patch, require_sources
 from crdtstream.store.sqlite import SqliteLog
 
 # Long enough that a kill falls into it, and a client has had many replies by then.
@@ -53,7 +53,9 @@ def plant(name: str) -> None:
 
     Raises:
         KeyError: there is none.
+        CompiledError: the program is compiled; whoever starts the node has the sources run.
     """
+    require_sources()
     for owner, attribute, wrong in PLANTS[name].patches():
         setattr(owner, attribute, wrong)
 
@@ -65,8 +67,15 @@ def _ack_before_commit() -> Sequence[Patch]:
         await asyncio.sleep(LATE_COMMIT_SECONDS)
         await right(self, records)
 
+    def append_at_once(_self: SqliteLog, _records: Any) -> bool:
+        return False
+
     right = SqliteLog.append
-    return [*BUGS["reply-before-commit"].patches(), (SqliteLog, "append", append)]
+    return [
+        *BUGS["reply-before-commit"].patches(),
+        (SqliteLog, "append", append),
+        (SqliteLog, "append_at_once", append_at_once),
+    ]
 
 
 def _frontier_too_far() -> Sequence[Patch]:

@@ -10,7 +10,6 @@ several servers, since one cannot hold a herd's connections; so every call goes 
 
 import contextlib
 import os
-import resource
 import shutil
 import socket
 import subprocess
@@ -205,14 +204,3 @@ def free_port(host: str = "127.0.0.1") -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def allow_all_files() -> int:
-    """Let this process, and those that it starts, open as many files as the system allows.
-
-    Returns:
-        How many these are, sockets included.
-    """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return most

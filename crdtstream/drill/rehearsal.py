@@ -11,6 +11,7 @@ from typing import Final
 
 import redis
 
+from crdtstream.compiled import PURE
 from crdtstream.drill.deployment import (
     Deployment,
     DeploymentError,
@@ -24,9 +25,10 @@ from crdtstream.drill.judging import aborted
 from crdtstream.drill.outcome import Run
 from crdtstream.drill.processes import LoadError
 from crdtstream.drill.prometheus import POLL_SECONDS, Prometheus, PrometheusError
-from crdtstream.drill.proxies import ProxyError, Server, allow_all_files, own_server
+from crdtstream.drill.proxies import ProxyError, Server, own_server
 from crdtstream.drill.runner import INTERRUPTED, Runner, StopError, Watcher
 from crdtstream.local_regions import layout
+from crdtstream.open_files import allow_files
 from crdtstream.settings import DRILL_PLANTS_VARIABLE
 
 # Nodes of a rehearsal notice and try again sooner than those of a production, so that a drill of
@@ -61,7 +63,7 @@ class Local:
         keep: Path | None = None,
     ) -> None:
         # Nodes inherit it: a herd is more than the 1,024 that a shell often begins with.
-        allow_all_files()
+        allow_files()
         self._stop = stop
         self._watches_alerts = watches_alerts
         self._plant = plant
@@ -70,7 +72,8 @@ class Local:
     def run(self, name: str, drill: Drill, watcher: Watcher) -> Run:
         """Run a drill; what keeps it from beginning is in an aborted run."""
         drill = self._prepared(drill)
-        environment = {DRILL_PLANTS_VARIABLE: "1"} if self._plant else {}
+        # A bug can be planted in sources only.
+        environment = {DRILL_PLANTS_VARIABLE: "1", PURE: "1"} if self._plant else {}
         try:
             with contextlib.ExitStack() as stack:
                 folder = stack.enter_context(_folder(name, self._keep))
@@ -132,7 +135,7 @@ class Given:
         watches_alerts: bool,
         keep: Path | None = None,
     ) -> None:
-        allow_all_files()
+        allow_files()
         self._keep = keep
         self._nodes = nodes
         self._server = server

@@ -31,9 +31,10 @@ from crdtstream.drill.judging import Course, judge
 from crdtstream.drill.outcome import Convergence, Mark, MarkKind, Run
 from crdtstream.drill.plan import ELSEWHERE, HerdPlan, LoadPlan, Place
 from crdtstream.drill.processes import END_SECONDS_MAX, LoadError, LoadProcess
-from crdtstream.drill.proxies import ProxyError, Way, allow_all_files, own_server
+from crdtstream.drill.proxies import ProxyError, Way, own_server
 from crdtstream.drill.sampling import Sample, Sampler
 from crdtstream.drill.standing import digests, have_all, newest, write_found
+from crdtstream.open_files import allow_files
 
 TURN_SECONDS: Final = 0.1
 STEPS_AT_ONCE_MAX: Final = 8
@@ -473,7 +474,7 @@ def _check_system(herd: Herd) -> None:
     """
     part = min(herd.clients, HERD_PART_MAX)
     needed = max(2 * part, herd.clients) + FILES_SPARE
-    if needed > (most := allow_all_files()):
+    if needed > (most := allow_files()):
         raise LoadError(
             f"{herd.clients} clients need {needed} open files in one process, and"
             f" {most} are allowed here: raise it (ulimit -Hn {needed}), or ask for fewer"

@@ -44,6 +44,8 @@ from crdtstream.v1 import admin_pb2 as pb
 
 # No row is larger than a batch, and no batch than this.
 PART_BYTES_MAX: Final = 1 << 30
+# In the name of a folder that is no backup yet.
+UNFINISHED: Final = ".unfinished-"
 _AGAIN: Final = "nothing was kept; take the backup again"
 
 
@@ -60,7 +62,7 @@ def write_backup(
     check_free(backup)
     try:
         unfinished = Path(
-            tempfile.mkdtemp(prefix=f"{backup.name}.unfinished-", dir=backup.absolute().parent)
+            tempfile.mkdtemp(prefix=f"{backup.name}{UNFINISHED}", dir=backup.absolute().parent)
         )
     except OSError as error:
         raise UpkeepError(f"{backup}: {error.strerror}; check path and rights") from error

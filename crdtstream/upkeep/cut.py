@@ -25,13 +25,12 @@ from typing import Final
 from crdtstream.core.clock import format_vv
 from crdtstream.core.effects import record_bytes
 from crdtstream.store.checkpoints import Hold
-from crdtstream.store.errors import StoreError
+from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import CHECKSUM_KEY, ImageRow, StoredCheckpoint, Sums, row_crc
 from crdtstream.store.log import Logged
 from crdtstream.store.sqlite import LAST_KEY
 from crdtstream.upkeep.image_rows import checkpoints, images
 from crdtstream.upkeep.reading import (
-    DAMAGED,
     Row,
     UpkeepError,
     connect,

@@ -13,10 +13,10 @@ from enum import Enum
 from pathlib import Path
 
 from crdtstream.core.wire.codec import BatchError
+from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import StoredCheckpoint
 from crdtstream.upkeep.image_rows import checkpoints, images
 from crdtstream.upkeep.reading import (
-    DAMAGED,
     Row,
     UpkeepError,
     connect,

@@ -24,6 +24,7 @@ from crdtstream.core.clock import format_vv
 from crdtstream.core.tuning import TUNABLES
 from crdtstream.core.uid import parse_uid
 from crdtstream.store.acknowledged import read_acknowledged
+from crdtstream.store.errors import DAMAGED
 from crdtstream.store.folder_reader import FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.layout import (
     CHECKSUM_KEY,
@@ -36,7 +37,6 @@ from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound, find_images
 from crdtstream.upkeep.manifest import MANIFEST, check_files, read_manifest
 from crdtstream.upkeep.reading import (
-    DAMAGED,
     Identity,
     UpkeepError,
     connect,
@@ -88,7 +88,7 @@ def check_folder(folder: Path, progress: Progress = no_progress, *, expect: str 
     """Check a folder; the caller holds its lock.
 
     Args:
-        expect: the digest that it should have; empty: any.
+        expect: the digest that it should have, as of CRDT.DIGEST; empty: any.
 
     Raises:
         UpkeepError: it is no folder of a region, or of a version that this program does not read.
@@ -106,7 +106,7 @@ def check_folder(folder: Path, progress: Progress = no_progress, *, expect: str 
         is_same = expect == report.digest
         report.note(
             "digest",
-            Verdict.SOUND if is_same else Verdict.DAMAGE,
+            Verdict.SOUND if is_same else Verdict.DIFFERS,
             "as expected" if is_same else f"{report.digest}, expected {expect}",
         )
     return report

@@ -14,9 +14,9 @@ from crdtstream.core.lanes.blocks import short_ends, sum_of
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.lane import Lane, NodeLimits
 from crdtstream.core.lanes.node import MacroNode
+from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import StoredCheckpoint, Sums
 from crdtstream.upkeep.image_rows import ImageFound, checkpoints, has_images, images
-from crdtstream.upkeep.reading import DAMAGED
 from crdtstream.upkeep.report import Progress
 
 PROGRESS_IMAGES: Final = 1_000

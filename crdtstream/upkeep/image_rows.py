@@ -91,6 +91,9 @@ def images(
         kind: only those.
         above: only those with a higher number.
         with_bodies: read the bodies of NODE, too; otherwise they are not looked at.
+
+    Raises:
+        DAMAGED: no more can be read.
     """
     packed = "body.number, body.packed, body.crc" if with_bodies else "0, NULL, 0"
     join = "LEFT JOIN body USING (number)" if with_bodies else ""
@@ -109,7 +112,11 @@ def images(
     while found := connection.execute(query, (*values, limit)).fetchall():
         for columns in found:
             yield _found(columns, with_body=with_bodies)
-        values[0] = found[-1][0]
+        last = found[-1][0]
+        if last <= values[0]:
+            # Else the same rows would be read for ever.
+            raise sqlite3.DatabaseError("the rows of table image are out of order")
+        values[0] = last
 
 
 def _found(columns: tuple[Any, ...], *, with_body: bool) -> ImageFound:

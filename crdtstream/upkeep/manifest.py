@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from crdtstream.core.clock import VersionVector, format_vv
 from crdtstream.core.ids import RegionId
-from crdtstream.upkeep.reading import UpkeepError
+from crdtstream.upkeep.reading import DamagedBackupError, UpkeepError
 from crdtstream.upkeep.report import Progress
 
 MANIFEST: Final = "manifest.json"
@@ -64,7 +64,8 @@ class Manifest:
         """What is in it, in one line."""
         seq = self.checkpoint_seq
         checkpoint = f"checkpoint at row {seq}, " if seq else ""
-        rows = f"rows {self.first_seq} to {self.last_seq}"
+        is_all = self.last_seq < self.first_seq
+        rows = "no rows behind it" if is_all else f"rows {self.first_seq} to {self.last_seq}"
         return f"{checkpoint}{rows}, version vector {format_vv(self.vv) or '-'}"
 
 
@@ -118,7 +119,8 @@ def read_manifest(backup: Path) -> Manifest:
     """What a backup says of itself.
 
     Raises:
-        UpkeepError: it is none, was altered, or is of a version that this program does not read.
+        DamagedBackupError: it was cut short or altered.
+        UpkeepError: it is none, or is of a version that this program does not read.
     """
     path = backup / MANIFEST
     if not path.is_file():
@@ -137,12 +139,14 @@ def read_manifest(backup: Path) -> Manifest:
             )
         told = plain.pop("sha256", None)
         if told != _sum_of_plain(plain):
-            raise UpkeepError(f"{path}: was altered (checksum); take another backup")
+            raise DamagedBackupError(f"{path}: was altered (checksum); take another backup")
         return _manifest(plain)
     except OSError as error:
         raise UpkeepError(f"{path}: {error.strerror}; check path and rights") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UpkeepError(f"{path}: cut short or altered ({error}); take another backup") from error
+        raise DamagedBackupError(
+            f"{path}: cut short or altered ({error}); take another backup"
+        ) from error
 
 
 def _manifest(plain: Mapping[str, Any]) -> Manifest:
@@ -169,14 +173,14 @@ def check_files(backup: Path, manifest: Manifest, progress: Progress) -> None:
     """See that every file of a backup is as it was written.
 
     Raises:
-        UpkeepError: one is missing, cut short or altered; the text says which.
+        DamagedBackupError: one is missing, cut short or altered; the text says which.
     """
     for name, wanted in manifest.files.items():
         path = backup / name
         try:
             found = sum_of(path, progress)
         except OSError as error:
-            raise UpkeepError(f"{path}: {error.strerror}; take another backup") from error
+            raise DamagedBackupError(f"{path}: {error.strerror}; take another backup") from error
         check_sum(path, found, wanted)
 
 
@@ -184,12 +188,12 @@ def check_sum(path: Path, found: FileSum, wanted: FileSum) -> None:
     """See that a file of a backup is as it was written.
 
     Raises:
-        UpkeepError: it is not.
+        DamagedBackupError: it is not.
     """
     if found.bytes != wanted.bytes:
-        raise UpkeepError(
+        raise DamagedBackupError(
             f"{path}: {found.bytes} bytes where {wanted.bytes} were written: cut short or altered; "
             "take another backup"
         )
     if found.sha256 != wanted.sha256:
-        raise UpkeepError(f"{path}: was altered (checksum); take another backup")
+        raise DamagedBackupError(f"{path}: was altered (checksum); take another backup")

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import REGION_MAX, RegionId
+from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import ROW_COLUMNS, TABLES, TABLES_OF_FORMAT_2, parse_vv, row_crc
 from crdtstream.store.log import Logged
 from crdtstream.store.sqlite import (
@@ -34,8 +35,6 @@ READ_BYTES_MAX: Final = 4 << 20
 READ_ROWS_MAX: Final = 4_096
 # No log has more rows.
 SEQ_MAX: Final = (1 << 63) - 1
-# What reading a damaged file raises; an error of SQLite may quote bytes of it that are no text.
-DAMAGED: Final = (sqlite3.Error, UnicodeDecodeError)
 
 
 class UpkeepError(Exception):
@@ -43,6 +42,10 @@ class UpkeepError(Exception):
 
     Nothing has changed.
     """
+
+
+class DamagedBackupError(UpkeepError):
+    """A backup is not what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +139,8 @@ def log_file(folder: Path) -> Path:
         raise UpkeepError(f"{folder}: no such folder; name the `dir` of a node's settings")
     if not path.is_file():
         raise UpkeepError(
-            f"{folder}: no folder of a region, as it has no {LOG_FILE}; "
-            "name the `dir` of a node's settings"
+            f"{folder}: no folder of a region and no backup, as it has no {LOG_FILE}; "
+            "name the `dir` of a node's settings, or a folder that `crdtstream backup` wrote"
         )
     if not os.access(path, os.R_OK):
         raise UpkeepError(f"{path}: cannot be read; run this as the user that runs the node")
@@ -234,6 +237,10 @@ def rows(connection: sqlite3.Connection, *, first: int = 1, last: int = SEQ_MAX)
     while seq <= last:
         taken, error = _read(connection, seq, last)
         for row in taken:
+            if row.seq < seq:
+                # Else the same rows would be read for ever.
+                error = sqlite3.DatabaseError("rows are out of order")
+                break
             if row.seq > seq:
                 yield Row(seq, None, "is missing", missing=row.seq - seq)
             yield row
@@ -319,4 +326,4 @@ def _probe(connection: sqlite3.Connection, seq: int, last: int) -> int | None:
         found = connection.execute(query, (seq, min(last, SEQ_MAX))).fetchone()
     except (*DAMAGED, OverflowError):
         return None
-    return None if found is None else int(found[0])
+    return None if found is None or found[0] < seq else int(found[0])

@@ -17,6 +17,8 @@ class Verdict(Enum):
     # Worth knowing, and nothing is lost by it.
     NOTE = "note"
     DAMAGE = "DAMAGE"
+    # Sound, and not the state that was asked for.
+    DIFFERS = "differs"
     # What it looks at could not be read.
     SKIPPED = "skipped"
 
@@ -61,6 +63,10 @@ class Report:
     @property
     def is_sound(self) -> bool:
         return all(check.verdict is not Verdict.DAMAGE for check in self.checks)
+
+    @property
+    def is_as_expected(self) -> bool:
+        return all(check.verdict is not Verdict.DIFFERS for check in self.checks)
 
 
 class Progress(Protocol):

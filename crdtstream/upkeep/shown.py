@@ -20,6 +20,7 @@ import msgspec
 from crdtstream.core.checkpoint.contents import Id, id_of
 from crdtstream.core.effects import Append, EffectBatch, LocalChange, RareEffect
 from crdtstream.core.fields import are_fields
+from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import StreamId, format_id, make_id
 from crdtstream.core.wire.codec import BatchError, decode_batch
 from crdtstream.core.wire.local_codec import decode_local
@@ -139,6 +140,9 @@ def converter(hint: Any) -> Callable[[Any], Any]:
     """What makes JSON of values of a type."""
     if hint is StreamId:
         return lambda entry_id: format_id(entry_id).decode("ascii")
+    if hint == Ids:
+        of_id = converter(StreamId)
+        return lambda ids: [of_id(entry_id) for entry_id in ids]
     if hint is bytes:
         return shown_bytes
     if hint == Id:

@@ -9,11 +9,12 @@ from crdtstream.core.clock import format_vv
 from crdtstream.core.effects import Record
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError
+from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import StoredCheckpoint
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound
 from crdtstream.upkeep.image_rows import images
-from crdtstream.upkeep.reading import DAMAGED, Identity, rows
+from crdtstream.upkeep.reading import Identity, rows
 from crdtstream.upkeep.report import Progress, Report, Verdict, verdict_on
 from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
 

@@ -277,6 +277,24 @@ def test_a_backup_that_does_not_fit_the_settings_is_refused(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("name", ["", "a b", "../c", "x" * 65, "b\n"])
+def test_a_new_database_gets_a_name_that_settings_can_have(
+    tmp_path: Path, backup: Path, name: str
+) -> None:
+    refused = run("restore", backup, tmp_path / "new", "--new-database", name)
+    assert refused.exit_code == 2
+    assert "cannot be a database_id" in refused.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_check_of_a_damaged_backup_says_to_take_another(backup: Path) -> None:
+    shorter(backup)
+    refused = run("fsck", backup)
+    assert refused.exit_code == 1
+    assert "take another backup" in refused.output
+    assert "the other regions have its effects" not in refused.output
+
+
 def without(name: str) -> Callable[[Path], None]:
     return lambda backup: (backup / name).unlink()
 

@@ -155,6 +155,14 @@ def test_a_lost_index_is_made_again_and_nothing_else(tmp_path: Path) -> None:
     assert checked(folder).is_sound
 
 
+def test_another_digest_is_no_damage(tmp_path: Path) -> None:
+    folder = golden(tmp_path)
+    refused = CliRunner().invoke(app, ["fsck", str(folder), "--expect", "0" * 40])
+    assert refused.exit_code == 1
+    assert "sound, but in another state than was expected" in refused.output
+    assert "damaged" not in refused.output.lower()
+
+
 def test_what_is_lost_is_not_repaired(tmp_path: Path) -> None:
     folder = golden(tmp_path)
     change(folder, "DROP INDEX log_by_dot")
