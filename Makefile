@@ -15,10 +15,14 @@ SEEDS ?= 10000
 # Folders whose tests start processes, or Java; test-fast leaves them out.
 SLOW_TESTS := clients like_redis live mutations resp spark
 
+# Folders whose tests run on compiled code as well.
+COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands database region resp scenario sim)
+
 # These files say what is installed; they are as old as the pyproject.toml they were made from, or
 # newer, and so a second start installs nothing.
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
+COMPILE_STAMP := $(VENV)/.installed-compile
 IREDIS_STAMP := $(TOOLS)/iredis/.installed
 CHAOS_STAMP := $(TOOLS)/chaos/.installed
 NODE_STAMP := $(TOOLS)/node/.installed
@@ -30,14 +34,18 @@ FORMATTED := $(wildcard crdtstream tests tools benchmarks)
 WORKERS := $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo pipeline-demo drills test test-fast test-long check format proto docs tools bench bench-storage bench-pipeline soak clean
+.PHONY: help up fast demo pipeline-demo drills test test-fast test-compiled test-long check format proto docs tools bench bench-storage bench-pipeline soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
 		awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 up: $(RUN_STAMP) $(GENERATED)  ## start three regions here; Ctrl-C stops them (ARGS='--regions 5')
+	@$(BIN)/python tools/fast.py --hint
 	$(BIN)/crdtstream up $(ARGS)
+
+fast: $(COMPILE_STAMP) $(GENERATED)  ## compile the hot paths, once for these sources (wants gcc)
+	$(BIN)/python tools/fast.py
 
 demo: $(DEV_STAMP) $(GENERATED)  ## a year of weather, written in three regions at once
 	$(BIN)/crdtstream demo $(ARGS)
@@ -56,6 +64,9 @@ drills: $(DEV_STAMP) $(GENERATED) $(BIN)/toxiproxy-server  ## all failover drill
 
 test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: under a minute
 	$(BIN)/python -m pytest -q -m "not soak and not long and not live" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
+
+test-compiled: $(DEV_STAMP) $(GENERATED) fast  ## core, commands, RESP, engine and scenarios, compiled
+	CRDTSTREAM_PURE=0 $(BIN)/python -m pytest -m "not soak and not long" $(WORKERS) $(COMPILED_TESTS) $(ARGS)
 
 check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, generated code
 	$(BIN)/ruff format --check $(FORMATTED)
@@ -82,10 +93,11 @@ docs: $(DEV_STAMP)  ## write what the programs know of themselves into docs/
 	$(BIN)/python tools/semantics.py
 	$(BIN)/python tools/drills.py
 	$(BIN)/python tools/metrics.py
+	$(BIN)/python -m benchmarks --pages
 
 tools: $(BIN)/toxiproxy-server $(GO_REDIS_TESTS) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP)  ## programs that some tests drive (wants Go, npm)
 
-bench: $(DEV_STAMP) $(GENERATED)  ## our throughput beside redis-server's, in one run
+bench: $(DEV_STAMP) $(GENERATED)  ## speed beside redis-server and nats-server, in one run (ARGS='--part xadd')
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-storage: $(DEV_STAMP) $(GENERATED)  ## memory, disk and restarts beside redis-server's (ARGS='restart --entries 5000000')
@@ -98,7 +110,7 @@ soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000), pl
 	CRDTSTREAM_SEEDS=$(SEEDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
 clean:  ## remove what make made; data folders stay
-	rm -rf $(VENV) $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .fast $(VENV) $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -115,7 +127,11 @@ $(RUN_STAMP): pyproject.toml | $(BIN)/python
 
 $(DEV_STAMP): pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet --editable '.[dev]'
-	@touch $(RUN_STAMP) $@
+	@touch $(RUN_STAMP) $(COMPILE_STAMP) $@
+
+$(COMPILE_STAMP): pyproject.toml | $(RUN_STAMP)
+	$(PIP) install --quiet --only-binary :all: --editable '.[compile]'
+	@touch $@
 
 # iredis wants an older redis-py than the tests do: an environment of its own.
 $(IREDIS_STAMP): | $(BIN)/python

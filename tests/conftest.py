@@ -17,6 +17,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Before anything of ours is imported, and for all processes that tests start: the sources are
+# tested, also where `make fast` was run; `make test-compiled` says otherwise.
+os.environ.setdefault("CRDTSTREAM_PURE", "1")
+
+from crdtstream import compiled
 from tests import dealing
 
 # How long an example takes says something of the machine, and nothing of the rule it proves.
@@ -87,6 +92,15 @@ def examples(count: int) -> int:
 # --- Who runs what ----------------------------------------------------------------------------
 
 
+def pytest_report_header() -> str:
+    return f"crdtstream: {compiled.how()}"
+
+
+def pytest_configure() -> None:
+    if os.environ["CRDTSTREAM_PURE"] == "0" and not compiled.is_compiled():
+        pytest.exit("CRDTSTREAM_PURE=0 wants compiled code, of these very sources: make fast", 2)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Files are dealt out whole; all that want Spark go to one worker."""
@@ -94,7 +108,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where there are workers, what takes longest begins first."""
+    """Where there are workers, what takes longest begins first.  On compiled code, what is only for
+    the sources is left out."""
+    if compiled.is_compiled():
+        left_out = pytest.mark.skip(reason="it replaces what compiled code does not look up")
+        for item in items:
+            if item.get_closest_marker("pure"):
+                item.add_marker(left_out)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: dealing.rank(item.path.relative_to(ROOT)))
 

@@ -63,16 +63,25 @@ ALLOWED: dict[str, frozenset[str]] = {
     "commands": frozenset({"core"}),
     "database": frozenset({"core", "commands"}),
     "region": frozenset({"core", "commands", "database"}),
+    # Whether what stands below runs compiled; it knows nothing of it.
+    "compiled": frozenset(),
     # What every node has, above the core and below the shells.
     "settings": frozenset({"core"}),
+    "open_files": frozenset(),
     "folder": frozenset({"core", "region", "store"}),
     "cutting": frozenset({"core", "region", "store"}),
     "storage_watch": frozenset({"core", "cutting", "engine", "region", "store"}),
     "engine": frozenset({"core", "cutting", "database", "folder", "region", "store"}),
-    "checkpointer": frozenset({"core", "cutting", "region", "store"}),
+    "turns": frozenset(),
+    "checkpointer": frozenset({"core", "cutting", "region", "store", "turns"}),
     # Shells: none reaches into another.
     "store": frozenset({"core", "settings"}),
-    "resp": frozenset({"core", "commands", "database", "engine", "region", "settings"}),
+    "resp": frozenset(
+        {
+            *("compiled", "core", "commands", "database", "engine", "open_files", "region"),
+            "settings",
+        }
+    ),
     "replication": frozenset({"core", "engine", "region", "settings", "v1"}),
     "admin": frozenset({"core", "commands", "engine", "region", "replication", "settings", "v1"}),
     "query": frozenset({"core", "commands", "engine", "region", "settings", "v1"}),
@@ -87,7 +96,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "local_regions": frozenset({"core", "settings"}),
     "sim": frozenset(
         {
-            *("core", "commands", "database", "folder", "region", "v1"),
+            *("compiled", "core", "commands", "database", "folder", "region", "v1"),
             *("checkpointer", "cutting"),
         }
     ),
@@ -95,10 +104,15 @@ ALLOWED: dict[str, frozenset[str]] = {
     "demo": frozenset({"core", "settings", "spark", "v1"}),
     # It plants bugs on real nodes, where the slip would be made.
     "drill": frozenset(
-        {"core", "database", "local_regions", "page", "region", "settings", "sim", "store", "v1"}
+        {
+            *("compiled", "core", "database", "local_regions", "open_files", "page", "region"),
+            "settings",
+            *("sim", "store", "v1"),
+        }
     ),
     "cli": frozenset(
         {
+            "compiled",
             "core",
             "demo",
             "drill",

@@ -1,0 +1,196 @@
+"""What is compiled, when it is used, and that it means what the sources mean."""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crdtstream import compiled
+from tests.conftest import ROOT, require
+
+
+def _builder() -> Any:
+    spec = spec_from_file_location("fast", compiled.BUILDER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fast = _builder()
+
+# Another reason than those that `fast.LEFT_OUT` gives is a construct that mypyc gets wrong.
+NOT_COMPILED = {
+    "crdtstream/core/checkpoint/contents.py",
+    "crdtstream/core/lanes/node.py",
+    "crdtstream/core/tuning.py",
+    "crdtstream/region/tuning.py",
+    "crdtstream/resp/server.py",
+}
+HOW = "from crdtstream import compiled; print(compiled.how())"
+SIMULATION = """
+import sys
+from crdtstream import compiled
+from crdtstream.sim.history import History
+from crdtstream.sim.making import Maker
+print(compiled.how())
+for seed in range(int(sys.argv[1])):
+    maker = Maker(seed)
+    steps, failure = maker.run(int(sys.argv[2]))
+    assert failure is None, (seed, failure)
+    print(seed, steps)
+    # The same steps once more, as the maker keeps no regions.
+    history = History(maker.plan)
+    for step in steps:
+        history.do(step)
+        with history.world.looking():
+            for node in history.world.up():
+                print(sorted(node.region.replica.vv.items()), node.region.replica.digest())
+"""
+
+
+def run(*words: str, tree: Path = ROOT, pure: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(tree), compiled.PURE: pure}
+    return subprocess.run(
+        [sys.executable, "-c", *words],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+# --- Which modules --------------------------------------------------------------------------------
+
+
+def test_new_modules_are_compiled_or_named_here() -> None:
+    """A construct that mypyc gets wrong keeps its module out: on a hot path, write it another
+    way."""
+    candidates = set(fast._candidates())
+    assert candidates - set(fast.modules()) == NOT_COMPILED
+    assert candidates >= fast.LEFT_OUT.keys()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "async def f(): ...",
+        "class C:\n    async def f(self): ...",
+        "def f():\n    try:\n        yield 1\n    finally:\n        g()",
+        "def f():\n    with g():\n        yield from h()",
+        "match x:\n    case [(bytes() | None) as y, int()]:\n        pass",
+        "def f():\n    return (x for x in y)",
+        "z = (x for x in y)",
+        "def f():\n    yield from (x for x in y)",
+        "class C(NamedTuple):\n    x: int\n    def __len__(self): return 7",
+        "def f():\n try:\n  g()\n except A as e:\n  h()\n except B as e:\n  h()",
+    ],
+)
+def test_what_mypyc_gets_wrong_is_not_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "planted.py").write_text(text)
+    monkeypatch.setattr(fast, "ROOT", tmp_path)
+    assert fast.why_not("planted.py") is not None
+
+
+def test_a_generator_beside_a_try_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = "def f():\n    try:\n        g()\n    finally:\n        h()\n    yield sum(x for x in y)"
+    (tmp_path / "planted.py").write_text(text)
+    monkeypatch.setattr(fast, "ROOT", tmp_path)
+    assert fast.why_not("planted.py") is None
+
+
+# --- When it is used ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the sources, with a build that says so when it is used: one module, which is
+    made of Python here, as finding it is what is tested."""
+    shutil.copytree(
+        ROOT / "crdtstream", tmp_path / "crdtstream", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "fast.py", tmp_path / "tools")
+    name = run(
+        "from crdtstream import compiled; print(compiled.build_of_now())", tree=tmp_path, pure="0"
+    )
+    module = Path(name.strip(), "crdtstream", "core", f"replica{compiled.SUFFIX}")
+    module.parent.mkdir(parents=True)
+    module.touch()
+    return tmp_path
+
+
+def test_a_build_of_these_sources_is_used(tree: Path) -> None:
+    assert run(HOW, tree=tree, pure="0") == "compiled\n"
+
+
+def test_the_environment_may_ask_for_the_sources(tree: Path) -> None:
+    assert run(HOW, tree=tree, pure="1") == "pure\n"
+
+
+@pytest.mark.parametrize("path", ["core/ids.py", "resp/wire/parser.py", "v1/effects_pb2.py"])
+def test_a_build_is_not_used_once_a_source_changed(tree: Path, path: str) -> None:
+    source = tree / "crdtstream" / path
+    text = source.read_text()
+    source.write_text(f"{text}\n")
+    assert run(HOW, tree=tree, pure="0") == "pure\n"
+    source.write_text(text)
+    assert run(HOW, tree=tree, pure="0") == "compiled\n"
+
+
+def test_a_build_is_not_used_once_a_source_came_or_went(tree: Path) -> None:
+    new = tree / "crdtstream" / "core" / "new.py"
+    new.touch()
+    assert run(HOW, tree=tree, pure="0") == "pure\n"
+    new.unlink()
+    (tree / "crdtstream" / "core" / "uid.py").unlink()
+    assert run(HOW, tree=tree, pure="0") == "pure\n"
+
+
+def test_compiled_modules_of_a_wheel_stand_beside_their_sources(tree: Path) -> None:
+    beside = tree / "crdtstream" / "core" / f"replica{compiled.SUFFIX}"
+    beside.touch()
+    shutil.rmtree(tree / ".fast")
+    assert run(HOW, tree=tree, pure="0") == "compiled\n"
+    assert run(HOW, tree=tree, pure="1") == "pure\n"
+
+
+def test_the_hint_tells_what_to_do(tree: Path) -> None:
+    def hint() -> str:
+        return subprocess.run(
+            [sys.executable, "tools/fast.py", "--hint"],
+            cwd=tree,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    assert hint() == ""
+    with (tree / "crdtstream" / "core" / "ids.py").open("a") as source:
+        source.write("\n")
+    assert hint() == f"{fast.STALE}\n"
+    shutil.rmtree(tree / ".fast")
+    assert hint() == f"{fast.HINT}\n"
+
+
+# --- What it means --------------------------------------------------------------------------------
+
+
+def test_pure_and_compiled_regions_have_the_same_digests() -> None:
+    """The same histories, with all faults the simulator has, on the same seeds."""
+    require(compiled.build_of_now().is_dir(), "the sources are not compiled: make fast")
+    pure, fast_one = (run(SIMULATION, "9", "200", pure=each).splitlines() for each in "10")
+    assert (pure[0], fast_one[0]) == ("pure", "compiled")
+    assert len(pure) > 9 * 200
+    assert fast_one[1:] == pure[1:]

@@ -1,0 +1,345 @@
+"""Compiles the sources that are called for every command, with mypyc; see crdtstream/compiled.py.
+
+Usage:
+    python tools/fast.py              compile this tree, unless that was done: `make fast`
+    python tools/fast.py --hint       tell how to compile it, unless that was done
+    python tools/fast.py --list       the modules that are compiled, and why others are not
+    python tools/fast.py --into DIR   compile into a folder, for a wheel
+
+Exit status: 0 done; 1 it cannot be compiled here, with the reason on stderr.
+"""
+
+import argparse
+import ast
+import contextlib
+import importlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from crdtstream import compiled  # noqa: E402
+
+# Shared objects of one build, and nothing else, have names that begin so.
+GROUP: Final = "crdtstream"
+
+# What mypyc would compile and Python could not import, or what would mean something else.
+LEFT_OUT: Final = {
+    "crdtstream/core/lanes/node.py": "a macro node that turns cold changes its class, and answers "
+    "for columns that are gone by __getattr__",
+    "crdtstream/core/checkpoint/contents.py": "msgspec takes types from annotations, and those of "
+    "compiled classes are `type`, whatever the sources say",
+    "crdtstream/core/tuning.py": "a generic dataclass with slots fails when it is imported",
+    "crdtstream/region/tuning.py": "is made of such dataclasses",
+}
+HINT: Final = (
+    "crdtstream runs as pure Python here; `make fast` compiles it once, in two to three minutes of "
+    "CPU time, and is used from the next start on."
+)
+STALE: Final = (
+    "Its sources changed since `make fast`, so crdtstream runs as pure Python; again: make fast"
+)
+
+
+class CannotCompileError(Exception):
+    """The message says what to do."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compile crdtstream with mypyc.")
+    parser.add_argument("--hint", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--into", type=Path)
+    arguments = parser.parse_args()
+    os.chdir(ROOT)
+    try:
+        if arguments.hint:
+            _hint()
+        elif arguments.list:
+            _list()
+        elif arguments.into is not None:
+            _compile_into(arguments.into.resolve())
+        else:
+            _compile_tree()
+    except CannotCompileError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+# --- Which modules --------------------------------------------------------------------------------
+
+
+def modules() -> list[str]:
+    """The sources to compile, as paths from the root."""
+    return [path for path in _candidates() if why_not(path) is None]
+
+
+def _candidates() -> Iterator[str]:
+    for package in compiled.PACKAGES:
+        for path in sorted((ROOT / "crdtstream" / package).rglob("*.py")):
+            # Of a package there is nothing to compile but its docstring.
+            if path.name != "__init__.py":
+                yield str(path.relative_to(ROOT))
+
+
+def why_not(path: str) -> str | None:
+    """Why a source is not compiled; None: it is.
+
+    Constructs that mypyc 2.4 gets wrong keep a module out by themselves, so that a new module is
+    either compiled to what it means, or not at all; `tests/test_compiled.py` has the list.
+    """
+    if path in LEFT_OUT:
+        return LEFT_OUT[path]
+    tree = ast.parse((ROOT / path).read_text(), path)
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        match node:
+            case ast.AsyncFunctionDef():
+                return f"line {line}: a coroutine"
+            case ast.FunctionDef() if _yields_in_try(node):
+                return f"line {line}: a generator with a yield inside a try or with"
+            case ast.ClassDef() if _is_tuple_with_length(node):
+                return f"line {line}: a NamedTuple with a length of its own"
+            case ast.FunctionDef() if _names_two_kinds(node):
+                return f"line {line}: one name for exceptions of two kinds"
+            case ast.MatchAs(pattern=ast.MatchOr()):
+                return f"line {line}: a pattern (… | …) as name"
+            case (
+                ast.Return(value=ast.GeneratorExp())
+                | ast.Assign(value=ast.GeneratorExp())
+                | ast.YieldFrom(value=ast.GeneratorExp())
+            ):
+                return f"line {line}: a generator expression that would be a list"
+    return None
+
+
+def _yields_in_try(function: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(inner, ast.Yield | ast.YieldFrom)
+        for node in _own(function)
+        if isinstance(node, ast.Try | ast.With)
+        for inner in _own(node)
+    )
+
+
+def _is_tuple_with_length(kind: ast.ClassDef) -> bool:
+    """Whether ``len`` of its values would be how many fields they have."""
+    return any(ast.unparse(base) == "NamedTuple" for base in kind.bases) and any(
+        isinstance(one, ast.FunctionDef) and one.name == "__len__" for one in kind.body
+    )
+
+
+def _names_two_kinds(function: ast.FunctionDef) -> bool:
+    """Whether a name of an except clause is that of another one, of another kind: for mypyc a
+    variable has one type."""
+    kinds: dict[str, str] = {}
+    for node in _own(function):
+        if isinstance(node, ast.ExceptHandler) and node.name and node.type:
+            kind = ast.unparse(node.type)
+            if kinds.setdefault(node.name, kind) != kind:
+                return True
+    return False
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a function, and in no function inside it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            yield child
+            yield from _own(child)
+
+
+def _list() -> None:
+    for path in _candidates():
+        reason = why_not(path)
+        print(path if reason is None else f"{path}  not compiled: {reason}")
+
+
+# --- A source tree --------------------------------------------------------------------------------
+
+
+def _hint() -> None:
+    if not compiled.build_of_now().is_dir():
+        print(STALE if _builds() else HINT)
+
+
+def _builds() -> list[Path]:
+    if not compiled.BUILDS.is_dir():
+        return []
+    return [path for path in compiled.BUILDS.iterdir() if not path.name.startswith("making-")]
+
+
+def _compile_tree() -> None:
+    build = compiled.build_of_now()
+    if build.is_dir():
+        print("compiled already, of the sources as they are")
+        return
+    compiled.BUILDS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="making-", dir=compiled.BUILDS) as folder:
+        made = Path(folder) / build.name
+        _compile_into(made)
+        _try_out(made)
+        if compiled.build_of_now() != build:
+            raise CannotCompileError("the sources changed meanwhile; again: make fast")
+        made.rename(build)
+    for other in _builds():
+        if other != build:
+            shutil.rmtree(other)
+    print("crdtstream runs compiled from the next start on")
+
+
+def _try_out(build: Path) -> None:
+    """Import each compiled module, in a process of its own.
+
+    Raises:
+        CannotCompileError: one cannot be imported.
+    """
+    program = (
+        "import importlib, sys; from pathlib import Path; from crdtstream import compiled\n"
+        "compiled.use(Path(sys.argv[1]))\n"
+        "for name in sys.argv[2:]:\n"
+        "    module = importlib.import_module(name)\n"
+        "    assert module.__file__.endswith(compiled.SUFFIX), module.__file__\n"
+    )
+    names = [path.removesuffix(".py").replace("/", ".") for path in modules()]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), compiled.PURE: "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(build), *names],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise CannotCompileError(f"what was compiled cannot be imported:\n{done.stderr}")
+
+
+# --- Compiling ------------------------------------------------------------------------------------
+
+
+def _compile_into(folder: Path) -> None:
+    """Compile all modules; the folder is there when all of them are.
+
+    Raises:
+        CannotCompileError: there is no compiler, or it failed.
+    """
+    _require_compiler()
+    started = time.monotonic()
+    _progress("translating to C …")
+    with tempfile.TemporaryDirectory(prefix="crdtstream-c-") as work:
+        extensions = _translated(Path(work) / "c")
+        made = Path(work) / "made"
+        _build(extensions, made, Path(work) / "objects")
+        shutil.copytree(made, folder)
+    _progress(
+        f"{len(extensions) - 1} modules compiled in {time.monotonic() - started:.0f} s", end=True
+    )
+
+
+def _require_compiler() -> None:
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if shutil.which(compiler) is None or not header.is_file():
+        missing = compiler if shutil.which(compiler) is None else str(header)
+        raise CannotCompileError(
+            f"{missing} is missing, which compiling wants; on Debian: apt-get install gcc "
+            "python3-dev.  Without it crdtstream runs as pure Python."
+        )
+    try:
+        importlib.import_module("mypyc.build")
+    except ImportError as error:
+        raise CannotCompileError(
+            f"{error}; `make fast` installs what compiling wants: pip install '.[compile]'"
+        ) from error
+
+
+def _translated(folder: Path) -> list[Any]:
+    """C sources in ``folder``, as extensions for setuptools: one with all code, and a small one for
+    each module."""
+    mypycify: Any = importlib.import_module("mypyc.build").mypycify
+    told = io.StringIO()
+    try:
+        # What mypy warns of, `make check` and the list above know better.
+        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+            extensions = mypycify(
+                [
+                    "--config-file=",
+                    "--ignore-missing-imports",
+                    "--follow-imports=silent",
+                    f"--cache-dir={folder.parent / 'mypy'}",
+                    *modules(),
+                ],
+                opt_level="2",
+                debug_level="0",
+                multi_file=True,
+                group_name=GROUP,
+                target_dir=str(folder),
+            )
+    except SystemExit as error:
+        raise CannotCompileError(f"mypyc refuses:\n{told.getvalue()}") from error
+    return list(extensions)
+
+
+def _build(extensions: list[Any], made: Path, objects: Path) -> None:
+    errors: Any = importlib.import_module("setuptools.errors")
+    distribution: Any = importlib.import_module("setuptools").Distribution
+    extension: Any = importlib.import_module("setuptools.command.build_ext").build_ext
+
+    class Build(extension):  # type: ignore[misc]  # setuptools has no types
+        """As setuptools has it, but several files at a time, and telling how far it is."""
+
+        def build_extension(self, ext: Any) -> None:
+            sizes = {source: Path(source).stat().st_size for source in ext.sources}
+            total, done = sum(sizes.values()), 0
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+                for source, files in pool.map(self._object_of, [ext] * len(sizes), sizes):
+                    ext.extra_objects += files
+                    done += sizes[source]
+                    if len(sizes) > 1:
+                        _progress(f"compiling … {100 * done // total} %")
+            ext.sources = []
+            # No symbols: a quarter less to load.
+            ext.extra_link_args += ["-Wl,-s"]
+            super().build_extension(ext)
+
+        def _object_of(self, ext: Any, source: str) -> tuple[str, list[str]]:
+            files: list[str] = self.compiler.compile(
+                [source],
+                output_dir=self.build_temp,
+                include_dirs=ext.include_dirs,
+                extra_postargs=ext.extra_compile_args,
+                depends=ext.depends,
+            )
+            return source, files
+
+    command = Build(distribution({"name": GROUP, "ext_modules": extensions}))
+    command.build_lib, command.build_temp = str(made), str(objects)
+    command.ensure_finalized()
+    try:
+        command.run()
+    except errors.BaseError as error:
+        raise CannotCompileError(f"the C compiler failed: {error}") from error
+
+
+def _progress(text: str, *, end: bool = False) -> None:
+    """One line that changes on a terminal; elsewhere, only how it ended."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="\n" if end else "", file=sys.stderr, flush=True)
+    elif end:
+        print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
