@@ -23,7 +23,7 @@ from pathlib import Path
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.xadd import machine, wait_for_ping
+from benchmarks.processes import machine, wait_for_ping
 
 BASE_PORT = 17_900
 RESP_PORT, HTTP_PORT = BASE_PORT + 1, BASE_PORT + 2_001

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from benchmarks.xadd import machine, regions
+from benchmarks.processes import machine
+from benchmarks.systems import regions
+from crdtstream.settings import GRPC_PORT_BASE, RESP_PORT_BASE
 from crdtstream.spark.session import make_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BASE_PORT = 17_600
 STREAM = "readings"
 XRANGE_COUNT = 10_000
 PIPELINE_ENTRIES = 2_000
@@ -39,9 +40,9 @@ SCHEMA = "stream string, timestamp timestamp, sensor int, value double"
 class Node:
     """The region that is read."""
 
-    def __init__(self, base_port: int) -> None:
-        self.resp_port = base_port + 1
-        self.address = f"127.0.0.1:{base_port + 1001}"
+    def __init__(self, resp_port: int) -> None:
+        self.resp_port = resp_port
+        self.address = f"127.0.0.1:{resp_port - RESP_PORT_BASE + GRPC_PORT_BASE}"
         self.client: Any = redis.Redis(port=self.resp_port)
 
     @property
@@ -181,8 +182,8 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="crdtstream-bench-") as name:
         folder = Path(name)
-        with regions(folder / "data", 1, BASE_PORT):
-            node = Node(BASE_PORT)
+        with regions("always")(folder / "data") as system:
+            node = Node(system.ports[0])
             spark = make_session("benchmark", master="local[2]")
             print(machine())
             measure(node, spark, folder, entries=options.entries, rounds=options.rounds)

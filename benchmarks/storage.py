@@ -1,7 +1,7 @@
 """What entries take in memory and on disk, and what a restart costs; redis-server beside it.
 
-    python -m benchmarks.storage [memory] [pending] [restart] [checkpoint] [churn]
-        [--entries 1000000] [--churn 1000000] [--json FILE]
+    python -m benchmarks.storage [memory] [pending] [restart] [checkpoint] [churn] [huge]
+        [--entries 1000000] [--churn 1000000] [--huge 20000000] [--json FILE]
 
 Without names all parts run.  Nodes are real processes, written to over sockets.  A node's memory is
 what the system counts for it (VmRSS) less what it had before; Redis's is MEMORY USAGE.
@@ -11,10 +11,8 @@ import argparse
 import json
 import os
 import signal
-import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,139 +23,30 @@ from typing import Any, Final
 
 import redis
 
-from benchmarks.xadd import machine
+from benchmarks.huge import huge
+from benchmarks.nodes import (
+    KEY,
+    PIPELINED,
+    RESP_PORT,
+    SHAPES,
+    RegionNode,
+    command,
+    region_node,
+    sensor,
+    small,
+    text,
+    wait_for,
+    write,
+)
+from benchmarks.origins import origins, wait_for_entries
+from benchmarks.processes import machine
 
-RESP_PORT: Final = 17_411
 REDIS_PORT: Final = 17_421
-PIPELINED: Final = 1_000
-KEY: Final = b"entries"
-
-
-def small(_: Random) -> list[bytes]:
-    return [b"field", b"value"]
-
-
-def sensor(draw: Random) -> list[bytes]:
-    """A reading of four fields, each time other values."""
-    return [
-        b"temperature",
-        b"%.2f" % draw.uniform(-20, 40),
-        b"humidity",
-        b"%.1f" % draw.uniform(0, 100),
-        b"pressure",
-        b"%.1f" % draw.uniform(950, 1050),
-        b"battery",
-        b"%d" % draw.randrange(2_900, 4_200),
-    ]
-
-
-WORDS: Final = [b"%x" % Random(n).randrange(1 << 30) for n in range(5_000)]
-
-
-def text(draw: Random) -> list[bytes]:
-    """A KiB of words from a vocabulary of 5,000."""
-    data = b" ".join(draw.choices(WORDS, k=140))[:1_024]
-    return [b"text", data]
-
-
-SHAPES: Final[dict[str, Callable[[Random], list[bytes]]]] = {
-    "field value": small,
-    "sensor, 4 fields": sensor,
-    "1 KiB of text": text,
-}
-
-
-# --- Nodes --------------------------------------------------------------------------------------
-
-
-class RegionNode:
-    """A region by itself, as a process."""
-
-    def __init__(self, folder: Path, **settings: object) -> None:
-        self._config = folder / "region.toml"
-        lines = {
-            "region": 1,
-            "database_id": "benchmark",
-            "dir": str(folder / "data"),
-            "resp_port": RESP_PORT,
-            "grpc_port": RESP_PORT + 1,
-            "http_port": RESP_PORT + 2,
-            "appendfsync": "everysec",
-            **settings,
-        }
-        self._config.write_text(
-            "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items())
-        )
-        self.data = folder / "data"
-        self.client: Any = redis.Redis(port=RESP_PORT, socket_timeout=600)
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> float:
-        """Start it; the seconds until it answers PING."""
-        began = time.monotonic()
-        command = [sys.executable, "-m", "crdtstream", "node", "--config", str(self._config)]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        wait_for(self.client)
-        return time.monotonic() - began
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-        self.process.wait(timeout=60)
-
-    @property
-    def resident_bytes(self) -> int:
-        assert self.process is not None
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
-        return int(line.split()[1]) * 1024
-
-    @property
-    def written_bytes(self) -> int:
-        assert self.process is not None
-        told = Path(f"/proc/{self.process.pid}/io").read_text()
-        (line,) = [line for line in told.splitlines() if line.startswith("write_bytes")]
-        return int(line.split()[1])
-
-    @property
-    def disk_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.data.iterdir())
-
-    def checkpoint(self) -> float:
-        """Have a checkpoint made; the seconds it took."""
-        began = time.monotonic()
-        made = self.client.info("persistence")["checkpoint_record"]
-        self.client.bgsave()
-        while True:
-            info = self.client.info("persistence")
-            if not info["rdb_bgsave_in_progress"] and info["checkpoint_record"] >= made:
-                return time.monotonic() - began
-            time.sleep(0.02)
-
-
-def wait_for(client: Any) -> None:
-    ends = time.monotonic() + 300
-    while time.monotonic() < ends:
-        try:
-            client.ping()
-            return
-        except redis.RedisError:
-            time.sleep(0.005)
-    raise TimeoutError("no answer to PING")
-
-
-@contextmanager
-def region_node(**settings: object) -> Iterator[RegionNode]:
-    with tempfile.TemporaryDirectory(prefix="crdtstream-bench-") as folder:
-        node = RegionNode(Path(folder), **settings)
-        node.start()
-        try:
-            yield node
-        finally:
-            if node.process is not None and node.process.poll() is None:
-                node.end(signal.SIGKILL)
+OTHER_PORT: Final = 17_431
+# Entries behind the last checkpoint at a restart.
+TAIL_ENTRIES: Final = 100_000
+# Entries of one measurement beside a checkpoint.
+WRITTEN: Final = 10_000
 
 
 @contextmanager
@@ -171,29 +60,6 @@ def redis_server() -> Iterator[Any]:
     finally:
         process.terminate()
         process.wait(timeout=30)
-
-
-def command(*words: bytes) -> bytes:
-    parts = [b"*%d\r\n" % len(words)]
-    parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
-    return b"".join(parts)
-
-
-def write(port: int, shape: Callable[[Random], list[bytes]], count: int, *, seed: int = 1) -> float:
-    """Append entries, a thousand in flight; the seconds that it took."""
-    draw = Random(seed)
-    began = time.monotonic()
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        for start in range(0, count, PIPELINED):
-            some = min(PIPELINED, count - start)
-            connection.sendall(
-                b"".join(command(b"XADD", KEY, b"*", *shape(draw)) for _ in range(some))
-            )
-            replies = 0
-            while replies < 2 * some:
-                # Each reply is an ID as a bulk string: two lines.
-                replies += connection.recv(1 << 16).count(b"\n")
-    return time.monotonic() - began
 
 
 def resp_bytes(shape: Callable[[Random], list[bytes]]) -> float:
@@ -271,30 +137,34 @@ def pending(entries: int) -> list[dict[str, object]]:
 
 
 def restart(entries: int) -> list[dict[str, object]]:
-    """Seconds from kill -9 to PING, and how long first reads take."""
+    """Seconds from kill -9 to PING, of the processor too, and how long first reads take."""
     rows: list[dict[str, object]] = []
-    for count in sorted({entries // 10, entries}):
-        with region_node() as node:
-            seconds = write(RESP_PORT, sensor, count)
+    for count in sorted({entries // 20000 * 1000, entries // 4000 * 1000, entries}):
+        with origins(sensor, count) as peers, region_node(**peers) as node:
+            wait_for_entries(node, count)
+            node.checkpoint()
+            # Behind it the log has as much as makes the next one due, about.
+            write(RESP_PORT, sensor, TAIL_ENTRIES)
             last = node.client.xrevrange(KEY, count=1)[0][0].split(b"-")[0]
             first = node.client.xrange(KEY, count=1)[0][0].split(b"-")[0]
             node.end(signal.SIGKILL)
-            empty = statistics.median(empty_start() for _ in range(3))
-            started: list[float] = []
-            for _ in range(3):
-                started.append(node.start())
-                node.end(signal.SIGKILL)
+            starts = [(empty_start(), node.start_and_kill()) for _ in range(5)]
             node.start()
             reads = seeks(node.client, int(first), int(last))
             again = seeks(node.client, int(first), int(last))
+            (empty_s, empty_cpu), (restart_s, restart_cpu) = (
+                [statistics.median(column) for column in zip(*kind, strict=True)]
+                for kind in zip(*starts, strict=True)
+            )
             rows.append(
                 {
                     "entries": count,
-                    "written per s": round(count / seconds),
-                    "an empty node, s": round(empty, 2),
-                    "restart, s": round(statistics.median(started), 2),
+                    "an empty node, s": round(empty_s, 2),
+                    "restart, s": round(restart_s, 2),
+                    "an empty node, CPU s": round(empty_cpu, 2),
+                    "restart, CPU s": round(restart_cpu, 2),
                     "first reads p50, ms": round(statistics.median(reads), 2),
-                    "first reads max, ms": round(max(reads), 2),
+                    "p99, ms": round(sorted(reads)[-len(reads) // 100 - 1], 2),
                     "again p50, ms": round(statistics.median(again), 2),
                     "RSS, MiB": round(node.resident_bytes / (1 << 20)),
                     "disk, B an entry": round(node.disk_bytes / count, 1),
@@ -303,12 +173,9 @@ def restart(entries: int) -> list[dict[str, object]]:
     return rows
 
 
-def empty_start() -> float:
+def empty_start() -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="crdtstream-bench-") as folder:
-        node = RegionNode(Path(folder))
-        seconds = node.start()
-        node.end(signal.SIGKILL)
-        return seconds
+        return RegionNode(Path(folder)).start_and_kill()
 
 
 def seeks(client: Any, first: int, last: int) -> list[float]:
@@ -323,26 +190,33 @@ def seeks(client: Any, first: int, last: int) -> list[float]:
 
 
 def checkpoint(entries: int) -> list[dict[str, object]]:
-    """XADDs a second beside a checkpoint of all entries, and without one."""
-    some = 50_000
-    with region_node(checkpoint_log_bytes=0, checkpoint_interval_s=0) as node:
-        write(RESP_PORT, sensor, entries)
-        alone = [some / write(RESP_PORT, sensor, some) for _ in range(3)]
+    """XADDs a second beside a checkpoint of all entries, and on a node without one, by turns."""
+    by_hand: dict[str, Any] = {"checkpoint_log_bytes": 0, "checkpoint_interval_s": 0}
+    with (
+        origins(sensor, entries) as peers,
+        region_node(**peers, **by_hand) as node,
+        region_node(port=OTHER_PORT, **peers, **by_hand) as other,
+    ):
+        for one in (node, other):
+            wait_for_entries(one, entries)
         node.client.bgsave()
-        beside = []
+        beside: list[float] = []
+        alone: list[float] = []
         while node.client.info("persistence")["rdb_bgsave_in_progress"]:
-            beside.append(some / 5 / write(RESP_PORT, sensor, some // 5))
-        alone += [some / write(RESP_PORT, sensor, some) for _ in range(3)]
+            beside.append(WRITTEN / write(RESP_PORT, sensor, WRITTEN))
+            # The checkpoint stands still meanwhile.
+            with node.paused():
+                alone.append(WRITTEN / write(OTHER_PORT, sensor, WRITTEN))
         info = node.client.info("persistence")
+        ratios = [one / two for one, two in zip(beside, alone, strict=True)]
     return [
         {
             "entries": entries,
             "XADDs/s without": round(statistics.median(alone)),
-            "XADDs/s beside": round(statistics.median(beside)) if beside else 0,
-            "ratio": round(statistics.median(beside) / statistics.median(alone), 2)
-            if beside
-            else 0,
+            "XADDs/s beside": round(statistics.median(beside)),
+            "ratio, median": round(statistics.median(ratios), 2),
             "measurements": len(beside),
+            "longest turn, us": info["checkpoint_longest_turn_us"],
             "images, MiB": round(info["checkpoint_bytes"] / (1 << 20), 1),
         }
     ]
@@ -394,20 +268,25 @@ def main() -> None:
         "restart": restart,
         "checkpoint": checkpoint,
         "churn": churn,
+        "huge": huge,
     }
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}")
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--churn", type=int, default=1_000_000, help="effects")
+    parser.add_argument("--huge", type=int, default=20_000_000, help="entries of the large stream")
     parser.add_argument("--json", type=Path, help="where the figures go, too")
     options = parser.parse_args()
     wanted = options.parts or list(parts)
     unknown = [name for name in wanted if name not in parts]
     if unknown:
         parser.error(f"no part {unknown[0]}; there are {', '.join(parts)}")
+    if min(options.entries, options.churn, options.huge) < 1:
+        parser.error("--entries, --churn and --huge must be above 0")
     found: dict[str, object] = {"machine": machine(), "load": os.getloadavg()[0]}
     print(f"{machine()}, load {os.getloadavg()[0]:.1f}")
+    sizes = {"churn": options.churn, "huge": options.huge}
     for name in wanted:
-        rows = parts[name](options.churn if name == "churn" else options.entries)
+        rows = parts[name](sizes.get(name, options.entries))
         found[name] = rows
         print(
             f"\n{name}: {(parts[name].__doc__ or '').splitlines()[0]}\n\n{table(rows)}", flush=True

@@ -1,0 +1,82 @@
+"""Starts what makes load: our own generator, and redis-benchmark where it can do it."""
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from benchmarks.systems import TREE
+
+CLIENTS: Final = 50
+
+
+def run_load(program: str, **settings: object) -> dict[str, Any]:
+    """Run a program of ``benchmarks.load`` in a process of its own; what it found."""
+    output = subprocess.run(
+        _command(program, settings), check=True, stdout=subprocess.PIPE, cwd=TREE
+    ).stdout
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+@contextmanager
+def blocked_clients(port: int, count: int) -> Iterator[None]:
+    """Clients that wait for entries which never come."""
+    process = subprocess.Popen(
+        _command("block", {"port": port, "clients": count}), stdout=subprocess.PIPE, cwd=TREE
+    )
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline() != b"waiting\n":
+            raise ChildProcessError(f"{count} clients could not wait on port {port}")
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _command(program: str, settings: dict[str, Any]) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.load", program, json.dumps(settings)]
+
+
+def start_redis_benchmark(
+    port: int, *, pipeline: int, requests: int, words: list[str], random_max: int = 1_000_000
+) -> "subprocess.Popen[str]":
+    """redis-benchmark with one command; ``__rand_int__`` in it is a random number."""
+    command = ["redis-benchmark", "-p", str(port), "-c", str(CLIENTS), "-P", str(pipeline)]
+    command += ["-n", str(requests), "-r", str(random_max), "--csv", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def benchmark_figures(process: "subprocess.Popen[str]") -> dict[str, float]:
+    """What redis-benchmark found, once it has ended.
+
+    Raises:
+        ChildProcessError: it failed.
+    """
+    output, _ = process.communicate()
+    if process.returncode:
+        raise ChildProcessError(f"redis-benchmark ended with {process.returncode}: {output}")
+    return parse_benchmark(output)
+
+
+def parse_benchmark(output: str) -> dict[str, float]:
+    """The rate and the times of a table that redis-benchmark printed with --csv."""
+    lines = [line for line in output.splitlines() if line.startswith('"')]
+    (row,) = csv.DictReader(lines)
+    return {
+        "rate_per_s": float(row["rps"]),
+        "p50_ms": float(row["p50_latency_ms"]),
+        "p99_ms": float(row["p99_latency_ms"]),
+    }
+
+
+def xadds(port: int, *, pipeline: int, requests: int, key: str) -> dict[str, float]:
+    """XADDs of a small entry, from 50 clients."""
+    words = ["XADD", key, "*", "field", "value:__rand_int__"]
+    return benchmark_figures(
+        start_redis_benchmark(port, pipeline=pipeline, requests=requests, words=words)
+    )

@@ -1,0 +1,35 @@
+"""All parts, in the order in which they run."""
+
+from typing import Final
+
+from benchmarks.parts import (
+    bulk,
+    catch_up,
+    cold,
+    consume,
+    curves,
+    idle,
+    latency,
+    regions,
+    visibility,
+    wire,
+    xadd,
+)
+from benchmarks.parts.part import Part
+
+PARTS: Final[dict[str, Part]] = {
+    part.name: part
+    for part in (
+        xadd.PART,
+        regions.PART,
+        consume.PART,
+        latency.PART,
+        visibility.PART,
+        wire.PART,
+        catch_up.PART,
+        bulk.PART,
+        cold.PART,
+        idle.PART,
+        *curves.PARTS,
+    )
+}

@@ -1,0 +1,60 @@
+"""What a part of the benchmark is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.measured import Sample
+
+FSYNCS: Final = ("everysec", "always")
+OURS: Final = "crdtstream"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a run is made.
+
+    Attributes:
+        rounds: measurements of each, in turns.
+        scale: all amounts are multiplied by it; less than 1 for a quick look, whose figures are
+            worth less.
+        against: another checkout, whose regions are measured besides.
+    """
+
+    rounds: int = 3
+    scale: float = 1.0
+    against: Path | None = None
+
+    def scaled(self, count: int, *, least: int = 1) -> int:
+        return max(least, round(count * self.scale))
+
+    def seconds(self, seconds: float) -> float:
+        return max(1.0, seconds * self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a part has measured."""
+
+    samples: Sequence[Sample]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the benchmark.
+
+    Attributes:
+        about: one sentence: what is measured, and between what.
+        reference: the system that ratios are to; empty: none.
+        drawn: the figures that are drawn, each in a plot of its own.
+        curve: the cases are points along this axis, and are drawn as a line; empty: they are not.
+    """
+
+    name: str
+    about: str
+    reference: str
+    run: Callable[[Options], Found]
+    drawn: Sequence[str]
+    curve: str = ""

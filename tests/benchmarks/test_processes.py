@@ -1,0 +1,117 @@
+"""What is read of /proc, and processes that end with what needs them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.processes import (
+    _children_ticks,
+    _status_kib,
+    cpu_seconds,
+    free_ports,
+    resident_bytes,
+    resident_bytes_max,
+    running,
+    wait_until,
+)
+from tests.conftest import ROOT
+
+STAT = (
+    "4711 (a (b) c) S 1 4711 4711 0 -1 4194560 3020 45 0 0 111 222 33 44 20 0 5 0 87654 1234567 890"
+)
+
+
+def test_name_of_a_process_may_have_brackets_and_spaces() -> None:
+    assert _children_ticks(STAT) == 33 + 44
+
+
+def test_processor_time_is_the_processes_own() -> None:
+    before, base = time.process_time(), cpu_seconds([os.getpid()])
+    while time.process_time() - before < 0.05:
+        pass
+    spent = time.process_time() - before
+    # Nothing else of this process is counted but what comes between the two clocks.
+    assert cpu_seconds([os.getpid()]) - base >= 0.05
+    assert cpu_seconds([os.getpid(), os.getpid()]) - base < 10 * spent
+
+
+@pytest.mark.live
+def test_threads_count_too() -> None:
+    code = (
+        "import hashlib, threading, time\n"
+        "def work():\n"
+        "    while time.thread_time() < 0.2: hashlib.sha256(bytes(100_000)).digest()\n"
+        "one = threading.Thread(target=work); one.start(); one.join()\n"
+        "print('done', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"done\n"
+        assert cpu_seconds([process.pid]) >= 0.2
+        process.kill()
+
+
+def test_memory_is_in_bytes() -> None:
+    status = "Name:\tnode\nVmHWM:\t   2048 kB\nVmRSS:\t   1024 kB\n"
+    assert _status_kib(status, "VmRSS") == 1024
+    assert _status_kib(status, "VmHWM") == 2048
+    assert 1 << 20 < resident_bytes(os.getpid()) <= resident_bytes_max(os.getpid())
+
+
+def test_process_ends_with_what_needs_it() -> None:
+    with running([sys.executable, "-c", "import time; time.sleep(600)"]) as pid:
+        assert Path(f"/proc/{pid}").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_waiting_asks_again_after_an_error_and_gives_up() -> None:
+    answers: Iterator[bool | OSError] = iter([False, OSError(), True])
+
+    def is_so() -> bool:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    wait_until(is_so, "an answer")
+    with pytest.raises(TimeoutError, match="an answer: not within 0 s"):
+        wait_until(lambda: False, "an answer", 0.01)
+
+
+def test_ports_are_free_at_all_shifts() -> None:
+    first = free_ports(3, shifts=(1, 1001))
+    assert 12_000 <= first < 28_000
+
+
+@pytest.mark.live
+def test_sigterm_leaves_no_server_behind(tmp_path: Path) -> None:
+    """Nodes of the run carry its scratch folder in their command line."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "benchmarks", "--part", "idle", "--rounds", "1"]
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL) as run:
+        try:
+            wait_until(lambda: bool(_with_argument(str(tmp_path))), "a server")
+        finally:
+            run.send_signal(signal.SIGTERM)
+            run.wait(timeout=60)
+    assert run.returncode == 143
+    wait_until(lambda: not _with_argument(str(tmp_path)), "the end of all servers", 30)
+
+
+def _with_argument(word: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if word in text:
+            found.append(text)
+    return found
