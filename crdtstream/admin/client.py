@@ -107,7 +107,8 @@ class AdminClient:
             case grpc.StatusCode.UNAVAILABLE:
                 return UnreachableError(
                     f"no region node answers at {self.address}:"
-                    " start it (crdtstream up), or name another --address, or the --dir of `up`"
+                    " start it (crdtstream up), or name the address of its gRPC service (738r),"
+                    " or the --dir of `up`"
                 )
             case grpc.StatusCode.DEADLINE_EXCEEDED:
                 return UnreachableError(

@@ -19,6 +19,7 @@ from tests.mutations.in_recovering import RECOVERIES
 from tests.mutations.in_replication import REPLICATION
 from tests.mutations.in_reports import REPORTS
 from tests.mutations.in_retention import RETAINING
+from tests.mutations.in_runs import RUNS
 from tests.mutations.in_strings import STRING_BUGS
 from tests.mutations.in_upkeep import UPKEEP
 from tests.mutations.mutation import Mutation
@@ -29,6 +30,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *EXPIRIES,
     *GROUPS,
     *COMMANDS,
+    *RUNS,
     *ENGINE,
     *REPLICATION,
     *RECOVERIES,

@@ -5,9 +5,21 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 MACHINE: Final = ("tests/rules/test_checkpoints.py::TestCheckpoints::runTest",)
+ENGINE: Final = "tests/region/test_engine.py::"
+STORED: Final = "tests/store/test_checkpoints.py::"
+SIMULATED: Final = ("tests/sim/test_histories.py::test_every_invariant_holds[2]",)
+TURNS: Final = "tests/store/test_checkpointer.py::"
 PARTS: Final = "crdtstream/core/checkpoint/parts.py"
 
 CHECKPOINTS: Final = (
+    Mutation(
+        "what-was-held-is-forgotten-in-a-crash",
+        "crdtstream/store/sqlite_checkpoints.py",
+        "        checkpoints._forget = checkpoints._newest_verified()\n",
+        "",
+        (STORED + "test_a_crash_while_a_checkpoint_is_held_does_not_keep_the_log",),
+        "a node that died during a backup cannot cut its log until the next checkpoint",
+    ),
     Mutation(
         "key-changes-unnoted",
         "crdtstream/core/applying/apply_effect.py",
@@ -41,12 +53,45 @@ CHECKPOINTS: Final = (
         "a retry of an idempotent append is a second entry after a restart",
     ),
     Mutation(
+        "what-is-pending-changes-unnoted",
+        "crdtstream/core/groups/pel.py",
+        "        if chunk.epoch != self._changes.epoch:\n            self._changes.note(chunk)\n",
+        "        if not chunk.image and chunk.epoch != self._changes.epoch:\n"
+        "            self._changes.note(chunk)\n",
+        SIMULATED,
+        "what was acknowledged is pending again after a restart",
+    ),
+    Mutation(
+        "a-node-that-is-gone-stays-in-the-checkpoint",
+        PARTS,
+        "        if part.image or (self._cut is not None and self._cut.needs(part)):\n",
+        "        if part.kind is not Kind.NODE and part.image:\n",
+        SIMULATED,
+        "what was deleted is back after a restart, or the checkpoint cannot be read",
+    ),
+    Mutation(
+        "a-cut-comes-before-what-the-woken-write",
+        "crdtstream/engine.py",
+        "        while self.region.replica.has_open_section and self._crash is None:\n",
+        "        while False:\n",
+        (ENGINE + "test_a_tick_ended_for_a_checkpoint_leaves_nothing_open",),
+        "the node stops as a checkpoint begins",
+    ),
+    Mutation(
         "abandoned-cut-is-forgotten",
         PARTS,
         "        self._changes.put_back([*self._waiting, *self._before], self._dropped)\n",
         "        self._changes.end()\n",
         MACHINE,
         "what changed before a checkpoint that failed is in no later one",
+    ),
+    Mutation(
+        "an-early-end-of-a-turn-ends-the-checkpoint",
+        "crdtstream/checkpointer.py",
+        "        while (taken := cut.take()) is not None:\n",
+        "        while not turn.is_over() and (taken := cut.take()) is not None:\n",
+        (TURNS + "test_a_checkpoint_is_whole_though_every_turn_is_over_at_once",),
+        "on a busy machine a checkpoint ends before all is written, and the node stops",
     ),
     Mutation(
         "restored-keys-lose-their-order",

@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 COLD: Final = "tests/region/test_cold_entries.py::"
+UNREADABLE: Final = "tests/region/test_unreadable.py::"
 QUERY: Final = "tests/query/test_cold_queries.py::"
 
 COLD_BUGS: Final = (
@@ -50,5 +51,47 @@ COLD_BUGS: Final = (
         "        finally:\n            for name in kept:\n                del self.lanes[name]\n",
         (COLD + "test_acknowledgements_are_told_once_their_entries_were_read",),
         "other regions are never told what was acknowledged",
+    ),
+    Mutation(
+        "unreadable-in-place-is-fatal",
+        "crdtstream/database/database.py",
+        "        except UnreadableError as unreadable:\n"
+        "            reply = self._note_unreadable(handler, unreadable)\n",
+        "",
+        (UNREADABLE + "test_a_queued_command_that_cannot_read_fails_by_itself",),
+        "a damaged image ends the node, each time that a transaction comes upon it",
+    ),
+    Mutation(
+        "in-place-without-looking-ahead",
+        "crdtstream/core/lanes/residency.py",
+        "        if not images:\n            return\n        loader",
+        "        if not images or self.reads_in_place:\n            return\n        loader",
+        (UNREADABLE + "test_an_effect_that_cannot_read_changes_nothing",),
+        "I10: a trim that cannot read has removed the macro nodes before the one it reads",
+    ),
+    Mutation(
+        "expired-keys-in-one-breath",
+        "crdtstream/core/replica.py",
+        "            # The next key may have to be read for, and can wait.\n"
+        "            self._issuer.note_settled()\n",
+        "",
+        (UNREADABLE + "test_keys_that_expire_together_are_each_read_for",),
+        "keys that expire together hold up all clients while entries are read from disk",
+    ),
+    Mutation(
+        "rival-rows-not-looked-for",
+        "crdtstream/core/applying/looking_ahead.py",
+        "                images += lane.needs_for_dots(lost.first.n, lost.count)\n",
+        "                assert lane\n",
+        (UNREADABLE + "test_rows_that_rivals_of_a_batch_have_are_looked_for",),
+        "a batch is half applied when what it removes cannot be read",
+    ),
+    Mutation(
+        "bug-in-a-command-is-logged",
+        "crdtstream/resp/clients/connection.py",
+        "            self._acceptor.stop_on_bug(bug)\n            return\n",
+        "            raise\n",
+        ("tests/resp/test_bugs.py",),
+        "half a command is in the log, and in every region",
     ),
 )

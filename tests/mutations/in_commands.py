@@ -24,9 +24,8 @@ COMMANDS: Final = (
     Mutation(
         "watch-sleeps-through-expiry",
         "crdtstream/database/database.py",
-        "as EXEC has to know.\n"
-        "                self._transactions.note_changed(self.replica.touched)\n",
-        "as EXEC has to know.\n                pass\n",
+        "as EXEC has to know.\n            self._transactions.note_changed(self.replica.touched)\n",
+        "as EXEC has to know.\n            pass\n",
         (
             DATABASE + "test_a_watched_key_that_expires_is_a_change",
             "tests/commands/test_expiry.py::test_expiry_trips_watch",

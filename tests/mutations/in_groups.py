@@ -178,6 +178,22 @@ GROUPS: Final = (
         (HANDING_OUT + "test_stretches_that_overlap_are_left_out_once",),
         "XINFO shows fewer undelivered entries than there are",
     ),
+    Mutation(
+        "lanes-are-cut-one-by-one",
+        "crdtstream/core/groups/undelivered.py",
+        "taken = Counter(region for _, region in places[:count])",
+        "taken = Counter(region for _, region in places)",
+        (HANDING_OUT + "test_what_is_handed_out_of_several_lanes_is_the_first_of_all",),
+        "XREADGROUP COUNT hands out more than it was asked for",
+    ),
+    Mutation(
+        "two-ids-have-one-key",
+        "crdtstream/core/groups/pel_chunk.py",
+        "_fit(self._base_ms, some) and keys[index",
+        "keys[index",
+        (PEL + "test_ids_beyond_what_a_key_holds_are_not_taken_for_others",),
+        "XACK of an ID that is not pending acknowledges another entry",
+    ),
     # --- Modes: rule 13 ---
     Mutation(
         "handover-forgets-what-is-pending",

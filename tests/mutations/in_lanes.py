@@ -26,6 +26,22 @@ LANES: Final[tuple[Mutation, ...]] = (
         "I10: a trim that is refused has removed half",
     ),
     Mutation(
+        "a-look-up-goes-on-from-a-node-that-is-gone",
+        "crdtstream/core/lanes/lane.py",
+        "        if self._near is node:\n            self._near = None\n",
+        "",
+        ("tests/core/test_lane.py::test_a_look_up_does_not_end_in_a_node_that_went",),
+        "an entry is not found, or found where it no longer is",
+    ),
+    Mutation(
+        "neighbours-are-removed-whatever-was-observed",
+        "crdtstream/core/lanes/lane.py",
+        "stop = max(index, min(stop, node.index_above(n_max)))",
+        "pass",
+        ("tests/core/test_lane.py::TestLane::runTest",),
+        "a DELREF trim takes an entry that was appended again meanwhile",
+    ),
+    Mutation(
         "a-changed-node-leaves-memory",
         "crdtstream/core/lanes/residency.py",
         "        self._warm.pop(node, None)\n\n    def forget",
@@ -40,5 +56,13 @@ LANES: Final[tuple[Mutation, ...]] = (
         "        if joined:\n",
         (COLD,),
         "I1: the digest depends on where macro nodes begin",
+    ),
+    Mutation(
+        "compaction-goes-on-while-writers-do",
+        "crdtstream/core/lanes/compaction.py",
+        "self._left = len(limits.small)\n",
+        "self._left = 1 << 60\n",
+        (COMPACTION + "test_a_round_ends_though_writers_are_quicker",),
+        "while writers are quicker no checkpoint is cut, and a restart reads all they wrote",
     ),
 )

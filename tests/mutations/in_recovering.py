@@ -10,6 +10,8 @@ OPENING: Final = "tests/store/test_opening.py::"
 BEFORE: Final = RECOVERING + "test_what_is_held_unapplied_goes_before_the_answer_can_leave"
 NOT_TAKEN: Final = RECOVERING + "test_effects_of_a_peer_that_recovers_are_not_taken"
 
+FOUND: Final = "tests/sim/test_histories.py::test_what_was_found_stays_mended"
+
 RECOVERIES: Final = (
     # --- What a folder proves ---
     Mutation(
@@ -71,12 +73,44 @@ RECOVERIES: Final = (
         "rule 18: a peer that still holds effects of the earlier run applies them later",
     ),
     Mutation(
-        "ready-without-what-it-had-told",
+        "ready-without-what-its-peers-have",
         "crdtstream/region/links/readiness.py",
         "            and covers(vv, self._owed_vv())\n",
         "",
-        (READY + "test_what_it_had_told_to_have_must_be_here_again",),
+        (READY + "test_what_its_peers_have_must_be_here",),
         "rule 3: a tombstone that another region dropped is missing for what is created now",
+    ),
+    Mutation(
+        "what-a-peer-lost-is-waited-for",
+        "crdtstream/region/links/readiness.py",
+        "Answer(before.own_n, meet([before.vv, answer.vv]))",
+        "before",
+        (READY + "test_what_a_peer_lost_after_its_answer_is_not_waited_for",),
+        "a region that recovers waits for ever for what nobody has any more",
+    ),
+    Mutation(
+        "a-region-that-recovers-forgets",
+        "crdtstream/region/region.py",
+        "        if self.replica.kept_until_stable and not self.opening.is_recovering:\n",
+        "        if self.replica.kept_until_stable:\n",
+        (FOUND + "[rows-come-back-to-the-region-that-lost-them]",),
+        "rule 3: rows that it lost and gets back stand beside those of another region",
+    ),
+    Mutation(
+        "what-is-said-while-recovering-counts",
+        "crdtstream/region/knowledge.py",
+        "        if not regains and _grow(",
+        "        if _grow(",
+        (FOUND + "[rows-come-back-behind-a-region-that-recovers]",),
+        "rule 3: rows that come back to another region stand there beside those that they beat",
+    ),
+    Mutation(
+        "what-is-said-while-recovering-is-passed-on",
+        "crdtstream/region/links/serve.py",
+        "            others=dict(own.knowledge.counted),\n",
+        "            others=dict(own.knowledge.vvs),\n",
+        ("tests/region/test_serve.py::test_a_heartbeat_passes_on_what_counts",),
+        "rule 3: a region without a link forgets what is still to be settled",
     ),
     Mutation(
         "a-loss-goes-unnoticed",

@@ -47,6 +47,23 @@ REPLICATION: Final = (
         ("tests/replication/test_progress.py::test_progress_survives_the_way_with_gossip",),
         "rule 3: nothing is ever stable where two regions have no link",
     ),
+    # --- How often ---
+    Mutation(
+        "links-read-what-is-for-nobody",
+        "crdtstream/region/links/serve.py",
+        "        if self._seq <= self._last_seq and not self.has_news:\n",
+        "        if self._seq < 0 and not self.has_news:\n",
+        ("tests/region/test_serve.py::test_records_for_other_pullers_are_passed_over_unread",),
+        "each of n regions reads its log n - 1 times for what it received, and sends nothing of it",
+    ),
+    Mutation(
+        "acks-repeat-heartbeats",
+        "crdtstream/region/links/acks.py",
+        "    if not peer_pulls:\n        return heartbeat_seconds\n",
+        "    if heartbeat_seconds:\n        return heartbeat_seconds\n",
+        ("tests/region/test_link_traffic.py::test_messages_and_wakes_of_an_idle_minute",),
+        "two idle regions tell each other everything twice",
+    ),
     # --- What is asked for ---
     Mutation(
         "own-lost-effects-not-asked-for",

@@ -8,6 +8,7 @@ RETENTION: Final = "crdtstream/region/retention.py"
 TABLES: Final = "tests/region/test_retention.py::"
 LIVE: Final = "tests/replication/test_cut_logs.py::"
 
+ROOM: Final = "tests/region/test_room.py::"
 ENGINE: Final = "tests/region/test_engine.py::"
 
 RETAINING: Final = (
@@ -46,10 +47,26 @@ RETAINING: Final = (
     Mutation(
         "away-for-ever",
         RETENTION,
-        "and away_ms <= self.backlog_ttl_s * 1000",
+        " and is_in_time",
         "",
         (TABLES + "test_whom_the_log_is_kept_for",),
         "a region that was given up long ago fills the disks of all others",
+    ),
+    Mutation(
+        "a-restart-prolongs-an-absence",
+        RETENTION,
+        "                member.since_ms = Millis(since_ms)\n",
+        "                pass\n",
+        (TABLES + "test_a_restart_does_not_prolong_how_long_a_member_is_waited_for",),
+        "a node that restarts each hour keeps its log for a region that never comes back",
+    ),
+    Mutation(
+        "a-member-is-given-up-before-it-can-link",
+        RETENTION,
+        "away_ms <= ttl_ms or now - self._started_ms <= min(ttl_ms, STALLED_MS)",
+        "away_ms <= ttl_ms",
+        (TABLES + "test_who_may_have_come_back_while_this_region_was_down_has_a_moment_to_say_so",),
+        "a member that came back while a node was down needs a bootstrap for nothing",
     ),
     Mutation(
         "always-without-a-sync",
@@ -64,7 +81,39 @@ RETAINING: Final = (
         "crdtstream/database/database.py",
         "(handler.adds or _adds_by_exec(session, handler))",
         "handler.adds",
-        ("tests/region/test_room.py::test_a_transaction_that_adds_data_is_discarded_as_in_redis",),
+        (ROOM + "test_a_transaction_that_adds_data_is_discarded_as_in_redis",),
         "a client that uses MULTI fills memory",
+    ),
+    Mutation(
+        "links-outrun-what-leaves-memory",
+        "crdtstream/region/region.py",
+        "return self.memory.holds_links or self.checkpointing.holds_links",
+        "return self.checkpointing.holds_links",
+        (ROOM + "test_what_other_regions_did_waits_while_memory_is_being_freed",),
+        "what is pulled takes several times maxmemory before a checkpoint is written",
+    ),
+    Mutation(
+        "links-wait-for-a-disk-that-refuses",
+        "crdtstream/region/checkpointing.py",
+        "is_coming and not self.failure",
+        "is_coming",
+        (ROOM + "test_links_are_never_held_for_good",),
+        "a full disk stops replication too",
+    ),
+    Mutation(
+        "links-outrun-checkpoints",
+        "crdtstream/region/region.py",
+        "return self.memory.holds_links or self.checkpointing.holds_links",
+        "return self.memory.holds_links",
+        (ROOM + "test_what_other_regions_did_waits_for_a_checkpoint_that_is_late",),
+        "a restart reads all that was pulled while the first checkpoint was written",
+    ),
+    Mutation(
+        "links-read-while-nothing-is-applied",
+        "crdtstream/region/links/pull.py",
+        "return not inbox.full and not (len(inbox) and self._own.holds_links())",
+        "return not inbox.full",
+        ("tests/region/test_pull.py::test_it_reads_nothing_more_while_nothing_is_applied",),
+        "inboxes take more than what leaves memory gives",
     ),
 )

@@ -1,0 +1,86 @@
+"""Planted bugs in runs of XADDs."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+TESTS: Final = "tests/resp/test_xadd_runs.py::"
+STOPS: Final = TESTS + "test_what_stops_a_run"
+BYTES: Final = TESTS + "test_a_run_reads_as_it_does_byte_by_byte"
+
+RUNS: Final = (
+    Mutation(
+        "run-passes-who-waits",
+        "crdtstream/database/runs.py",
+        "            and not self._serving.waiting.has_any(run.key)\n",
+        "",
+        (STOPS,),
+        "a blocked XREAD gets all entries of a pipeline, where Redis gives it the first",
+    ),
+    Mutation(
+        "run-inside-a-transaction",
+        "crdtstream/database/runs.py",
+        "            and session.queue is None\n",
+        "",
+        (STOPS,),
+        "XADDs are answered with IDs inside MULTI",
+    ),
+    Mutation(
+        "run-hidden-from-monitor",
+        "crdtstream/database/runs.py",
+        "            and host.on_call is None\n",
+        "",
+        (STOPS,),
+        "MONITOR does not show a pipeline",
+    ),
+    Mutation(
+        "run-overfills-the-batch",
+        "crdtstream/database/runs.py",
+        "            and host.has_room_in_batch(run.batch_bytes)\n",
+        "",
+        (TESTS + "test_a_run_does_not_overfill_a_batch",),
+        "a pipeline makes a batch that no disk and no peer takes",
+    ),
+    Mutation(
+        "run-outlives-its-ids",
+        "crdtstream/commands/streams/xadd_run.py",
+        "    return first if id_seq(first) + SEQ_STRIDE * (len(run) - 1) <= U64_MAX else None\n",
+        "    return first\n",
+        (STOPS,),
+        "a sequence does not fit into 64 bits, and the node ends",
+    ),
+    Mutation(
+        "run-counts-as-one-call",
+        "crdtstream/database/runs.py",
+        "        handler.samples.extend([ns // len(run)] * len(run))\n",
+        "        handler.samples.append(ns)\n",
+        (STOPS,),
+        "INFO commandstats counts pipelines, not commands",
+    ),
+    Mutation(
+        "run-forgets-the-write",
+        "crdtstream/database/runs.py",
+        "        self._writes.note(session)\n",
+        "",
+        (STOPS,),
+        "WAIT does not wait for what a pipeline wrote",
+    ),
+    Mutation(
+        "run-believes-the-line-ends",
+        "crdtstream/resp/wire/xadd_runs.py",
+        "        return _begin_with(pieces, _LINES_OF_LAST) and all(\n"
+        '            map(bytes.endswith, pieces, repeat(b"\\r\\n"))\n'
+        "        )\n",
+        "        return _begin_with(pieces, _LINES_OF_LAST)\n",
+        (BYTES,),
+        "an entry is kept with fields that are no RESP, and peers refuse its batch",
+    ),
+    Mutation(
+        "run-believes-the-lengths",
+        "crdtstream/resp/wire/xadd_runs.py",
+        "    return all(map(bytes.startswith, values, map(lines.__getitem__, map(len, values))))\n",
+        "    return True\n",
+        (BYTES,),
+        "a value that holds the head of the next command is taken apart",
+    ),
+)
