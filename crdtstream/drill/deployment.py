@@ -246,7 +246,10 @@ class LocalProcesses:
                 os.kill(pid, signal.SIGCONT)
 
     def limit_files(self, region: int, bytes_max: int) -> None:
-        """Let no file of the process grow beyond a size: to it, that is a full disk."""
+        """Let the process write nothing beyond a place in a file: to it, that is a full disk.
+
+        Not a bound on their growth: the write-ahead log has room in it that is written again.
+        """
         pid = self._running(region)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (bytes_max, resource.RLIM_INFINITY))
 
@@ -256,10 +259,6 @@ class LocalProcesses:
             both = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, both)
-
-    def largest_file_bytes(self, region: int) -> int:
-        data = self._local.regions[region - 1].data
-        return max((path.stat().st_size for path in data.iterdir()), default=0)
 
     def log_tail(self, region: int) -> str:
         return self._local.regions[region - 1].log_tail()

@@ -231,7 +231,7 @@ class ClockSkew(_Fault):
 
 
 class FullDisk(_Fault):
-    """No file of a region's process may grow by more than the headroom (RLIMIT_FSIZE)."""
+    """A region's process may write nothing beyond the headroom of each file (RLIMIT_FSIZE)."""
 
     do: Literal["full-disk"]
     region: RegionNumber

@@ -78,7 +78,7 @@ def begin(fault: Fault, deployment: Deployment, name: str) -> End:
             return _skew(fault, deployment)
         case FullDisk(region=region):
             processes = deployment.own_processes()
-            bytes_max = processes.largest_file_bytes(region) + fault.headroom_bytes
+            bytes_max = fault.headroom_bytes
             processes.limit_files(region, bytes_max)
             return lambda: processes.lift_limit(region)
         case _:
