@@ -82,6 +82,9 @@ AT_ONCE_BYTES_MAX: Final = 1 << 20
 # Rows that one read looks at; what it returns is bounded in bytes as well.
 ROWS_PER_READ_MAX: Final = 1_024
 
+# A disk with less room than that is full: files grow by some pages at a time.
+FULL_BYTES: Final = 1 << 20
+
 # One slice of what is cut off, and of what is given back to the file system.
 CUT_ROWS_MAX: Final = 512
 CUT_BYTES_MAX: Final = 1 << 20
@@ -464,9 +467,18 @@ class SqliteLog:
 
     def _refusal(self, error: Exception) -> StoreError:
         return StoreError(
-            f"{self.path}: cannot write row {self._last_seq + 1}: {error}; check space, rights and "
+            f"{self.path}: cannot write row {self._last_seq + 1}: {error}"
+            f"{self._if_full(error)}; check space, rights and "
             "health of the disk. Nothing acknowledged is lost, and writing is tried again"
         )
+
+    def _if_full(self, error: Exception) -> str:
+        """What SQLite does not say when it is a file beside the log that cannot grow."""
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(self.path.parent)
+            if disk.f_bavail * disk.f_frsize < FULL_BYTES and "full" not in str(error):
+                return ", and the disk is full"
+        return ""
 
     def _note_appended(self, logged: Sequence[Logged]) -> None:
         self._last_seq = logged[-1].seq
