@@ -47,9 +47,13 @@ class Host(Protocol):
 
 
 class XaddRuns:
-    """See the module's text."""
+    """See the module's text.
 
-    __slots__ = ("_dispatch", "_host", "_serving", "_transactions", "_writes")
+    Attributes:
+        called: how many runs were called since the start.
+    """
+
+    __slots__ = ("_dispatch", "_host", "_serving", "_transactions", "_writes", "called")
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class XaddRuns:
         self._transactions = transactions
         self._serving = serving
         self._writes = writes
+        self.called = 0
 
     def takes(self, session: Session, now: Millis, run: XaddRun) -> bool:
         """Whether the run may be called now as one command; else its commands are, one by one."""
@@ -104,6 +109,7 @@ class XaddRuns:
         host = self._host
         started = host.clock()
         replies = xadd_run(host.replica, now, run)
+        self.called += 1
         self._writes.note(session)
         handler = self._dispatch.spelled[run.name]
         session.last_command = handler.name

@@ -128,6 +128,9 @@ COMMANDS_REJECTED: Final = _counter(
     "Commands that were refused before they ran: wrong arguments, no password, writes refused.",
     "command",
 )
+XADD_RUNS: Final = _counter(
+    "xadd_runs", "Runs of XADDs, sent one behind the other to one stream, that were called as one."
+)
 ERRORS: Final = _counter(
     "errors", "Error replies by their first word; after 128 kinds no further one is told.", "kind"
 )
@@ -445,6 +448,7 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
         COMMAND_DURATION_SECONDS,
         COMMANDS_FAILED,
         COMMANDS_REJECTED,
+        XADD_RUNS,
         ERRORS,
         CLIENTS,
         CLIENTS_MAX,

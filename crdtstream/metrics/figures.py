@@ -154,7 +154,7 @@ class Figures:
         }
 
     def _of_commands(self) -> dict[Definition, Source]:
-        statistics = self._region.database.statistics
+        statistics, runs = self._region.database.statistics, self._region.database.runs
 
         def by_command(value: Callable[[CallStatistics], float | Distribution]) -> Source:
             return lambda: (
@@ -165,6 +165,7 @@ class Figures:
             d.COMMAND_DURATION_SECONDS: by_command(_durations),
             d.COMMANDS_FAILED: by_command(lambda calls: calls.failed),
             d.COMMANDS_REJECTED: by_command(lambda calls: calls.rejected),
+            d.XADD_RUNS: lambda: [Reading(runs.called)],
             d.ERRORS: lambda: [
                 Reading(count, (kind,)) for kind, count in statistics.errors_by_kind().items()
             ],

@@ -111,6 +111,7 @@ def test_a_bug_is_taken_out_again(name: str) -> None:
 # --- The command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.pure
 def test_the_command_prints_seed_step_and_a_history_that_replays(tmp_path: Path) -> None:
     saved = tmp_path / "short.json"
     arguments = ["simulate", "--plant", "heartbeats-from-applied"]
