@@ -91,7 +91,7 @@ class RegionNode:
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        wait_for(self.client)
+        wait_for(self.client, self.process)
         self.started_s = time.monotonic() - began
         return self.started_s
 
@@ -162,9 +162,17 @@ def _toml(value: object) -> str:
     return json.dumps(value)
 
 
-def wait_for(client: Any) -> None:
+def wait_for(client: Any, process: subprocess.Popen[bytes] | None = None) -> None:
+    """Until a server answers PING.
+
+    Raises:
+        RuntimeError: its process ended.
+        TimeoutError: it took too long.
+    """
     ends = time.monotonic() + 300
     while time.monotonic() < ends:
+        if process is not None and process.poll() is not None:
+            raise RuntimeError(f"the node ended with status {process.returncode}")
         try:
             client.ping()
             return

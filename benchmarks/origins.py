@@ -19,6 +19,7 @@ from typing import Any, Final
 import grpc
 
 from benchmarks.nodes import KEY, RegionNode
+from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import AppendColumns, EffectBatch
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import SEQ_STRIDE, Millis, RegionId
@@ -59,6 +60,10 @@ class Origin:
     def standing(self) -> Standing:
         return Standing(DatabaseIdentity(UID, True), recovering=False, regains=False)
 
+    def vv(self, entries: int) -> VersionVector:
+        """With so many of its own."""
+        return {self.region: entries} if entries else {}
+
 
 class OriginService(rpc.ReplicationServicer):
     """Serves one origin's effects."""
@@ -77,23 +82,28 @@ class OriginService(rpc.ReplicationServicer):
         requests: AsyncIterator[pb.SyncRequest],
         context: "grpc.aio.ServicerContext[pb.SyncRequest, pb.SyncResponse]",
     ) -> None:
-        """One link: all batches beyond what the node has, as fast as it takes them."""
+        """One link: all batches beyond what the node has, as fast as it takes them.
+
+        A node that begins is ready when it has what its peers have: until then they have no more.
+        """
         origin, packer = self._origin, BatchPacker()
         opening = decode_open((await anext(aiter(requests))).open)
-        vv = {origin.region: origin.entries}
-        welcome = Welcome(origin.region, 1, vv, origin.standing, own_n=0)
+        n = opening.vv.get(origin.region, 0)
+        taken = _Taken(opening.region, opening.standing)
+        offered = origin.entries if taken.is_ready else n
+        welcome = Welcome(origin.region, 1, origin.vv(offered), origin.standing, own_n=0)
         await context.write(encode_response(welcome, packer))
-        taken = _Taken(opening.region)
         async with asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(taken.read(requests))
             sent_bytes, heartbeat_at = 0, 0.0
-            n = opening.vv.get(origin.region, 0)
             while not reader.done():
+                if taken.is_ready:
+                    offered = origin.entries
                 if time.monotonic() >= heartbeat_at:
                     heartbeat_at = time.monotonic() + HEARTBEAT_SECONDS
-                    beat = Progress(vv, _now(), origin.standing)
+                    beat = Progress(origin.vv(offered), _now(), origin.standing)
                     await context.write(encode_response(beat, packer))
-                if n >= origin.entries or sent_bytes - taken.bytes >= WINDOW_BYTES:
+                if n >= offered or sent_bytes - taken.bytes >= WINDOW_BYTES:
                     taken.came.clear()
                     await _within(taken.came.wait(), HEARTBEAT_SECONDS)
                     continue
@@ -119,17 +129,23 @@ class OriginService(rpc.ReplicationServicer):
 
 
 class _Taken:
-    """What the node says it has taken."""
+    """What the node says of itself, and that it has taken."""
 
-    def __init__(self, region: RegionId) -> None:
+    def __init__(self, region: RegionId, standing: Standing) -> None:
         self.bytes = 0
         self.came = asyncio.Event()
         self._region = region
+        self._standing = standing
+
+    @property
+    def is_ready(self) -> bool:
+        return not (self._standing.recovering or self._standing.regains)
 
     async def read(self, requests: AsyncIterator[pb.SyncRequest]) -> None:
         """Until the node goes."""
         async for request in requests:
-            self.bytes = decode_ack(self._region, request).taken_bytes
+            told = decode_ack(self._region, request)
+            self.bytes, self._standing = told.taken_bytes, told.standing
             self.came.set()
 
 
