@@ -187,10 +187,13 @@ def test_the_hint_tells_what_to_do(tree: Path) -> None:
 # --- What it means --------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(
+on_compiled = pytest.mark.skipif(
     os.environ.get(compiled.PURE) != "0",
-    reason="it compares with what is compiled: make test-compiled",
+    reason="it is about what is compiled: make test-compiled",
 )
+
+
+@on_compiled
 def test_pure_and_compiled_regions_have_the_same_digests() -> None:
     """The same histories, with all faults the simulator has, on the same seeds."""
     require(compiled.build_of_now().is_dir(), "the sources are not compiled: make fast")
@@ -198,3 +201,22 @@ def test_pure_and_compiled_regions_have_the_same_digests() -> None:
     assert (pure[0], fast_one[0]) == ("pure", "compiled")
     assert len(pure) > 9 * 200
     assert fast_one[1:] == pure[1:]
+
+
+@on_compiled
+def test_a_wheel_runs_compiled_without_the_tree(tmp_path: Path) -> None:
+    """Built as `pip wheel .` builds it, and installed beside the packages that it wants."""
+
+    def pip(*words: str) -> None:
+        subprocess.run([sys.executable, "-m", "pip", "--quiet", *words], cwd=ROOT, check=True)
+
+    pip("wheel", "--no-deps", "--wheel-dir", str(tmp_path), ".")
+    (wheel,) = tmp_path.glob("crdtstream-*.whl")
+    assert not wheel.name.endswith("-any.whl")
+    site = tmp_path / "site"
+    pip("install", "--no-deps", "--target", str(site), str(wheel))
+    here = "import crdtstream; print(crdtstream.__file__)"
+    assert run(here, tree=site, pure="0") == f"{site / 'crdtstream' / '__init__.py'}\n"
+    found = [run(SIMULATION, "1", "100", tree=site, pure=pure).splitlines() for pure in "10"]
+    assert [lines.pop(0) for lines in found] == ["pure", "compiled"]
+    assert found[0] == found[1] != []

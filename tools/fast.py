@@ -4,7 +4,7 @@ Usage:
     python tools/fast.py              compile this tree, unless that was done: `make fast`
     python tools/fast.py --hint       tell how to compile it, unless that was done
     python tools/fast.py --list       the modules that are compiled, and why others are not
-    python tools/fast.py --into DIR   compile into a folder, for a wheel
+    python tools/fast.py --into DIR   put what is compiled into a folder, for a wheel
 
 Exit status: 0 done; 1 it cannot be compiled here, with the reason on stderr.
 """
@@ -69,7 +69,7 @@ def main() -> int:
         elif arguments.list:
             _list()
         elif arguments.into is not None:
-            _compile_into(arguments.into.resolve())
+            _put_into(arguments.into.resolve())
         else:
             _compile_tree()
     except CannotCompileError as error:
@@ -224,6 +224,15 @@ def _try_out(build: Path) -> None:
     )
     if done.returncode:
         raise CannotCompileError(f"what was compiled cannot be imported:\n{done.stderr}")
+
+
+def _put_into(folder: Path) -> None:
+    """What `make fast` made of these very sources, else what is compiled now."""
+    build = compiled.build_of_now()
+    if build.is_dir():
+        shutil.copytree(build, folder)
+    else:
+        _compile_into(folder)
 
 
 # --- Compiling ------------------------------------------------------------------------------------
