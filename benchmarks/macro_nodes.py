@@ -87,8 +87,11 @@ def measure(name: str, make: Callable[[random.Random, int], bytes], count: int) 
         slowest = max(slowest, time.perf_counter() - began)
         if taken is None:
             break
-        images.append(taken)
-        bodies.append(taken[1].body)
+        # Besides them the key is written.
+        part, image = taken
+        if isinstance(part, MacroNode):
+            images.append((part, image))
+            bodies.append(image.body)
     cut.finish()
     spent = (time.perf_counter() - clock) / count * 1e9
     print(
@@ -104,10 +107,9 @@ def measure(name: str, make: Callable[[random.Random, int], bytes], count: int) 
         )
     heads = sum(len(image.head) for _, image in images) / count
     packed = {image.number: pack(image.body) for _, image in images}
-    for part, image in images:
-        assert isinstance(part, MacroNode)
-        limits.residency.note_saved(part, image.number)
-    del bodies, images, cut, part, image, taken
+    for node, image in images:
+        limits.residency.note_saved(node, image.number)
+    del bodies, images, cut, node, part, image, taken
     packed.clear()
     limits.residency.evict(1)
     for node in lane.macro_nodes():
