@@ -199,15 +199,21 @@ def checkpoint(entries: int) -> list[dict[str, object]]:
     ):
         for one in (node, other):
             wait_for_entries(one, entries)
+        made = node.client.info("persistence")["rdb_saves"]
         node.client.bgsave()
         beside: list[float] = []
         alone: list[float] = []
-        while node.client.info("persistence")["rdb_bgsave_in_progress"]:
+        while node.client.info("persistence")["rdb_saves"] == made:
             beside.append(WRITTEN / write(RESP_PORT, sensor, WRITTEN))
             # The checkpoint stands still meanwhile.
             with node.paused():
                 alone.append(WRITTEN / write(OTHER_PORT, sensor, WRITTEN))
-        info = node.client.info("persistence")
+        images_bytes = node.client.info("persistence")["checkpoint_bytes"]
+        # The turns of one that never stands still.
+        made = other.client.info("persistence")["rdb_saves"]
+        other.client.bgsave()
+        while (info := other.client.info("persistence"))["rdb_saves"] == made:
+            write(OTHER_PORT, sensor, WRITTEN)
         ratios = [one / two for one, two in zip(beside, alone, strict=True)]
     return [
         {
@@ -217,7 +223,7 @@ def checkpoint(entries: int) -> list[dict[str, object]]:
             "ratio, median": round(statistics.median(ratios), 2),
             "measurements": len(beside),
             "longest turn, us": info["checkpoint_longest_turn_us"],
-            "images, MiB": round(info["checkpoint_bytes"] / (1 << 20), 1),
+            "images, MiB": round(images_bytes / (1 << 20), 1),
         }
     ]
 
