@@ -58,6 +58,22 @@ def test_cuts_do_not_change_what_is_read(requests: list[list[bytes]], data: st.D
     assert parse_all(*pieces) == (requests, None)
 
 
+@given(st.lists(st.binary(max_size=12), min_size=1, max_size=5), st.data())
+def test_a_short_request_alone_with_a_mistake_reads_as_it_does_byte_by_byte(
+    arguments: list[bytes], data: st.DataObject
+) -> None:
+    sent = bytearray(request(*arguments))
+    at = data.draw(st.integers(0, len(sent) - 1), label="where")
+    sent[at] = data.draw(st.sampled_from(b"*$0123456789\r\na"), label="what stands there instead")
+    pieces = [bytes(sent[at : at + 1]) for at in range(len(sent))]
+    assert parse_all(bytes(sent)) == parse_all(*pieces)
+
+
+@pytest.mark.parametrize("sent", [b"\r\n" * 256, b"*1\r\n" * 128, b"*127\r\n" + b"\r\n" * 253])
+def test_nothing_but_line_ends_is_no_short_request(sent: bytes) -> None:
+    assert parse_all(sent) == parse_all(*(sent[at : at + 1] for at in range(len(sent))))
+
+
 def test_a_request_may_come_byte_by_byte() -> None:
     sent = request(b"ECHO", b"a\r\nb") + b"PING\r\n" + request(b"PING")
     pieces = [sent[at : at + 1] for at in range(len(sent))]

@@ -13,6 +13,9 @@ plain (:meth:`RequestParser._parse_plain`).  Everything else - a request that is
 the input, inline commands, whatever is malformed - goes through :class:`ExactParser`, which
 follows Redis byte for byte and has all the error texts.
 
+A short request that comes alone, as from a client that waits for each reply, is cut at its line
+ends first, and is that request if all headers fit what they stand before (:func:`_alone`).
+
 Runs of XADDs at the beginning of the input are taken out first, and stay together
 (``xadd_runs.py``).
 
@@ -43,6 +46,12 @@ ARGUMENT_BYTES_MIN: Final = 6
 
 # Runs that are looked for in one input: each is found by going through all of it.
 RUNS_MAX: Final = 8
+
+# Input so short may be one request; what is longer, or does not turn out to be one, loses nothing.
+ALONE_BYTES_MAX: Final = 512
+_LENGTHS: Final = [b"$%d" % length for length in range(ALONE_BYTES_MAX)]
+# As many as line ends allow: two for each argument.
+_COUNTS: Final = [b"*%d" % count for count in range(ALONE_BYTES_MAX // 4)]
 
 # Six digits after a mark that makes hiredis reserve memory at once.
 _LARGE_COUNT: Final = re.compile(rb"\r\n[*>~%|]\d{6}")
@@ -112,6 +121,8 @@ class RequestParser:
             return self._finish_then_parse(data)
         runs: list[Request] = []
         if self.trusted and len(data) <= self._plain_bytes_max:
+            if len(data) <= ALONE_BYTES_MAX and (request := _alone(data)) is not None:
+                return [request]
             while len(runs) < RUNS_MAX and (taken := self._runs.take(data)) is not None:
                 run, end = taken
                 runs.append(run)
@@ -177,6 +188,21 @@ class RequestParser:
                 return requests, data[end:]
         self._reader = hiredis.Reader()
         return nothing, data
+
+
+def _alone(data: bytes) -> list[bytes] | None:
+    """The request that ``data``, of ALONE_BYTES_MAX at most, is; None if it is anything else, or an
+    argument has a line end in it.
+
+    A request has one spelling, so whatever is spelled as it is, is it.
+    """
+    lines = data.split(b"\r\n")
+    count, odd = divmod(len(lines) - 2, 2)
+    if odd or count < 1 or lines[-1] or lines[0] != _COUNTS[count]:
+        return None
+    arguments = lines[2:-1:2]
+    fit = lines[1:-1:2] == [_LENGTHS[len(argument)] for argument in arguments]
+    return arguments if fit else None
 
 
 def _are_plain(requests: list[list[bytes]]) -> bool:
