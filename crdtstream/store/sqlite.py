@@ -689,6 +689,11 @@ class SqliteLog:
 
     async def _write_meta(self, changed: Mapping[str, str]) -> None:
         """Change settings, all or none."""
+        # Who is cancelled leaves a statement that is carried out all the same: what this object
+        # knows must follow, or the checksum of the next one would not cover what the file says.
+        await asyncio.shield(asyncio.ensure_future(self._write_whole_meta(changed)))
+
+    async def _write_whole_meta(self, changed: Mapping[str, str]) -> None:
         async with self.connections.turn:
             meta = {**self._meta, **changed}
             meta[CHECKSUM_KEY] = meta_checksum(meta)

@@ -13,6 +13,14 @@ DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
 
 ENGINE: Final = (
     Mutation(
+        "a-stop-cuts-a-change-of-the-folder-short",
+        "crdtstream/store/sqlite.py",
+        "await asyncio.shield(asyncio.ensure_future(self._write_whole_meta(changed)))",
+        "await self._write_whole_meta(changed)",
+        (OPENING + "test_a_folder_is_whole_after_a_stop_that_cuts_a_change_of_it_short",),
+        "a node stops while its folder is written, and does not start again: damaged (checksum)",
+    ),
+    Mutation(
         "reply-before-commit",
         "crdtstream/region/region.py",
         "            self.outstanding.add(records, parcels)\n",

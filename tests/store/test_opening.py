@@ -1,5 +1,7 @@
 """A folder proves that it is the one last open here, or it proves nothing."""
 
+import asyncio
+import contextlib
 import os
 import shutil
 import time
@@ -58,6 +60,23 @@ async def test_the_same_folder_is_proven_after_a_stop_and_after_a_crash(tmp_path
     for _ in range(3):
         assert await is_proven(tmp_path)
         await kill(tmp_path)
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_folder_is_whole_after_a_stop_that_cuts_a_change_of_it_short(
+    tmp_path: Path, turns: int
+) -> None:
+    """The task that writes it is cancelled; its statement is on its way to the disk by then."""
+    await used_folder(tmp_path)
+    log = await open_log(tmp_path)
+    writing = asyncio.create_task(log.set_meta("database_declared", "yes"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    writing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await writing
+    await log.close()
+    assert await is_proven(tmp_path)
 
 
 async def test_a_moved_folder_is_still_the_one(tmp_path: Path) -> None:
