@@ -31,7 +31,10 @@ class Knowledge:
 
     @property
     def counted(self) -> Mapping[RegionId, VersionVector]:
-        """The same, but for what was said by regions that recovered."""
+        """The same, but for what was said by regions that recovered.
+
+        A version vector in here never changes: one that grows is another object.
+        """
         return self._counted
 
     def of(self, region: RegionId) -> VersionVector:

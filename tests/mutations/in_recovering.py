@@ -106,9 +106,9 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "what-is-said-while-recovering-is-passed-on",
-        "crdtstream/region/links/serve.py",
-        "            others=dict(own.knowledge.counted),\n",
-        "            others=dict(own.knowledge.vvs),\n",
+        "crdtstream/region/links/gossip.py",
+        "self._knowledge.counted.items()",
+        "self._knowledge.vvs.items()",
         ("tests/region/test_serve.py::test_a_heartbeat_passes_on_what_counts",),
         "rule 3: a region without a link forgets what is still to be settled",
     ),

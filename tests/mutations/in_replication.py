@@ -47,6 +47,22 @@ REPLICATION: Final = (
         ("tests/replication/test_progress.py::test_progress_survives_the_way_with_gossip",),
         "rule 3: nothing is ever stable where two regions have no link",
     ),
+    Mutation(
+        "gossip-is-told-once-for-ever",
+        "crdtstream/region/links/gossip.py",
+        "            self._told.clear()\n",
+        "            pass\n",
+        ("tests/region/test_gossip.py::test_a_peer_that_forgot_hears_it_again_after_a_while",),
+        "a log is kept for ever for a region that came back with less, told of by another one",
+    ),
+    Mutation(
+        "gossip-is-repeated",
+        "crdtstream/region/links/gossip.py",
+        "        told.update(news)\n",
+        "",
+        ("tests/region/test_gossip.py::test_only_what_has_grown_is_told_again",),
+        "n regions say n version vectors of n numbers to n peers with each message",
+    ),
     # --- How often ---
     Mutation(
         "links-read-what-is-for-nobody",

@@ -28,6 +28,7 @@ from crdtstream.region.links.acks import (
 )
 from crdtstream.region.links.beginning import cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError, RefusedError
+from crdtstream.region.links.gossip import Gossip
 from crdtstream.region.links.link import (
     BackoffOver,
     CaughtUp,
@@ -149,6 +150,7 @@ class Pull:
         self._is_awaited = False
         self._heard_at: float | None = None
         self._stamps = Stamps()
+        self._gossip = Gossip(peer, own.knowledge)
         self._untaken_bytes = 0
         self._taken_bytes = 0
         self._must_reopen = False
@@ -319,6 +321,7 @@ class Pull:
         self._is_awaited = False
         self._heard_at = at
         self._stamps = Stamps()
+        self._gossip = Gossip(self.peer, self._own.knowledge)
         self.inbox.discard()
         self._publications.clear()
         self._listeners.forget()
@@ -457,10 +460,13 @@ class Pull:
     def _ack(self, now: Millis, at: float) -> Progress:
         own = self._own
         self._acked_bytes = self._taken_bytes
+        # A peer that pulls from here hears the same by heartbeats, in time for all but waiters.
+        is_told = self.peer_pulls and not self._is_awaited
+        others = {} if is_told else self._gossip.take(at)
         return Progress(
             durable_vv=own.outstanding.durable_vv,
             now=now,
-            others=own.knowledge.counted,
+            others=others,
             taken_bytes=self._taken_bytes,
             taken_publication_bytes=self._publications.taken_bytes,
             standing=own.standing(),

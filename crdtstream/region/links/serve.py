@@ -28,6 +28,7 @@ from crdtstream.database.listening import Kind
 from crdtstream.region.freshness import to_ms
 from crdtstream.region.links.beginning import cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError
+from crdtstream.region.links.gossip import Gossip
 from crdtstream.region.links.listeners import Telling
 from crdtstream.region.links.messages import (
     Batches,
@@ -142,6 +143,7 @@ class Serve:
         self._taken_bytes = 0
         self._heard_at = at
         self._stamps = Stamps()
+        self._gossip = Gossip(region, own.knowledge)
         self.outbox = Outbox()
         self._listeners = Telling(own.channels)
 
@@ -369,7 +371,7 @@ class Serve:
             durable_vv=own.outstanding.durable_vv,
             now=now,
             standing=own.standing(),
-            others=dict(own.knowledge.counted),
+            others=self._gossip.take(at),
             stamp_ms=to_ms(at),
             echo_ms=self._stamps.echo_ms(at),
             acks_awaited=self.told_awaited,
