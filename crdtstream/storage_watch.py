@@ -26,13 +26,20 @@ import structlog
 from crdtstream.core.footprint import Footprint
 from crdtstream.cutting import look_at_log
 from crdtstream.engine import Engine
-from crdtstream.region.room import Account
+from crdtstream.region.room import Account, MemoryBound
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
 
 logger = structlog.get_logger(__name__)
 
 ACCOUNT_SECONDS: Final = 0.1
+# The same, at most, while nothing changes and more than half of maxmemory is free: that is not
+# filled before the next look.
+QUIET_SECONDS: Final = 0.8
+# Counting what waits for each of thousands of clients takes milliseconds: it rests for so many
+# times as long, but not longer than this.
+CLIENTS_REST: Final = 100
+CLIENTS_REST_SECONDS_MAX: Final = 1.0
 # While data leave memory, a turn of the event loop at a time.
 LEAVING_SECONDS: Final = 0.002
 # What must be free, or uncounted, that it is worth to look; and how often at the most.
@@ -56,6 +63,10 @@ def give_back_memory() -> None:
     except (AttributeError, OSError):
         return
     trim(0)
+
+
+def _is_half_full(memory: MemoryBound) -> bool:
+    return bool(memory.maxmemory) and 2 * memory.used > memory.maxmemory
 
 
 class BoundTail(Protocol):
@@ -105,6 +116,8 @@ class StorageWatch:
         self._footprint = Footprint(engine.region.replica)
         self._overhead_bytes = 0
         self._looked_at = 0.0
+        self._client_bytes = 0
+        self._clients_due_at = 0.0
 
     async def run(self) -> None:
         """Look, for as long as the node lives."""
@@ -129,11 +142,20 @@ class StorageWatch:
                 "keys": self._footprint.rest_bytes,
                 "log": measures.log_tail() + region.outstanding.queued_bytes,
                 "inbox": inbox_bytes,
-                "clients": measures.clients(),
+                "clients": self._held_by_clients(),
                 "overhead": self._overhead_bytes,
             },
             0 if measures.may_leave is None else measures.may_leave(),
         )
+
+    def _held_by_clients(self) -> int:
+        began = time.monotonic()
+        if began >= self._clients_due_at:
+            self._client_bytes = self._measures.clients()
+            ended = time.monotonic()
+            rest = min((ended - began) * CLIENTS_REST, CLIENTS_REST_SECONDS_MAX)
+            self._clients_due_at = ended + rest
+        return self._client_bytes
 
     async def _walk(self) -> None:
         while True:
@@ -146,13 +168,20 @@ class StorageWatch:
 
     async def _watch_memory(self) -> None:
         memory = self._region.room.memory
+        seconds, before_bytes = ACCOUNT_SECONDS, 0
         while True:
             account = self.account()
             self._region.room.look(account=account)
             self._measures.bound_log_tail(is_short=memory.is_leaving or memory.is_full)
             if time.monotonic() - self._looked_at >= GIVE_BACK_SECONDS:
                 await self._look_at_overhead(account)
-            await asyncio.sleep(LEAVING_SECONDS if memory.is_leaving else ACCOUNT_SECONDS)
+            if memory.is_leaving:
+                seconds = LEAVING_SECONDS
+            else:
+                is_quiet = account.total == before_bytes and not _is_half_full(memory)
+                seconds = min(2 * seconds, QUIET_SECONDS) if is_quiet else ACCOUNT_SECONDS
+            before_bytes = account.total
+            await asyncio.sleep(seconds)
 
     async def _look_at_overhead(self, account: Account) -> None:
         """Compare the account with what the system counts."""
