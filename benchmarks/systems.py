@@ -17,6 +17,8 @@ from typing import Any, Final, Protocol
 
 import redis
 from prometheus_client.parser import text_string_to_metric_families
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from benchmarks.processes import (
     HOST,
@@ -74,7 +76,11 @@ class System:
     def client(self, node: int = 0) -> Any:
         """A client of the n-th node."""
         if node not in self.clients:
-            self.clients[node] = redis.Redis(port=self.ports[node], socket_timeout=600)
+            # By itself it would try for seconds, with growing pauses: a node that starts meanwhile
+            # would seem to be away for as long.
+            self.clients[node] = redis.Redis(
+                port=self.ports[node], socket_timeout=600, retry=Retry(NoBackoff(), 0)
+            )
         return self.clients[node]
 
     def cpu_seconds(self) -> float:

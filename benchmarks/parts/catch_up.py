@@ -109,25 +109,27 @@ def length(system: System) -> int:
 def watch(
     count: Callable[[], int], cpu: Callable[[], float], expected: int, began: float
 ) -> dict[str, float]:
-    """The rate from the last moment at which nothing had come to that at which all was there.
+    """The rate from the first look that finds some of it to that which finds it all.
 
-    The start of the process and of its link is not in the rate, but in the time from the start.
-    So is what Redis takes to make a snapshot and to send it, which is seen only when it is loaded.
+    The start of the process and of its link is not in the rate, nor what comes before the node
+    answers, but in the time from the start.  So is what Redis takes to make a snapshot and to send
+    it, which is seen only when it is loaded: of what is there at once, the rate is that since the
+    look before.
     """
-    quiet = began, cpu()
+    since, had, spent = began, 0, cpu()
 
     def look() -> bool:
-        nonlocal quiet
+        nonlocal since, had, spent
         found = count()
-        if not found:
-            quiet = time.perf_counter(), cpu()
+        if not had and found < expected:
+            since, had, spent = time.perf_counter(), found, cpu()
         return found >= expected
 
     wait_until(look, f"{expected} entries", CONVERGE_SECONDS_MAX)
-    ended, (since, spent) = time.perf_counter(), quiet
+    ended, came = time.perf_counter(), expected - had
     return {
-        "rate_per_s": expected / (ended - since),
-        "cpu_us": (cpu() - spent) / expected * 1e6,
+        "rate_per_s": came / (ended - since),
+        "cpu_us": (cpu() - spent) / came * 1e6,
         "from_start_s": ended - began,
     }
 
