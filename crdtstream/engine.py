@@ -17,24 +17,22 @@ reading the region and changing it, so there are no locks.
 
 import asyncio
 import contextlib
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from random import SystemRandom
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import Millis
-from crdtstream.core.lanes.cold import TRIES_MAX, ColdError
+from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.replica import Replica
-from crdtstream.core.uid import UID_BYTES, DatabaseUid
+from crdtstream.engine_stats import EngineStats
 from crdtstream.folder import write_change
-from crdtstream.region.histogram import Histogram
-from crdtstream.region.ready import Notice, Parcel, Ready
+from crdtstream.machine import wall_clock
+from crdtstream.programs import Program, Reader
+from crdtstream.region.ready import Notice, Ready
 from crdtstream.region.region import Region
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, Log
@@ -54,65 +52,6 @@ FOLDER_RETRY_SECONDS: Final = 1.0
 FETCHES_AT_ONCE: Final = 4
 # How often a program's change looks whether it may go ahead.
 HELD_BACK_SECONDS: Final = 0.02
-
-COMMIT_US_BOUNDS: Final = (
-    *(100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000),
-    *(250_000, 500_000, 1_000_000, 2_500_000, 5_000_000),
-)
-COMMIT_RECORDS_BOUNDS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000)
-
-
-class UnreadableError(Exception):
-    """Entries cannot be read from disk; nothing has changed."""
-
-
-class OutcomeUnknownError(Exception):
-    """The disk refused while a change was being made durable: it may be written, or not."""
-
-
-@dataclass(slots=True)
-class EngineStats:
-    """Counters since the engine was made.
-
-    Attributes:
-        commits_at_once: of the commits, those that were made where their tick ended.
-        batches_committed: of the records committed, those with effects; the others are local.
-        commit_us: how long the commits took that succeeded, in microseconds.
-        commit_records: how many records each of them had.
-        sync_us: how long syncs took that were no part of a commit.
-        fetch_us: how long it took to read requests for entries that are on disk.
-    """
-
-    commits: int = 0
-    commits_at_once: int = 0
-    records_committed: int = 0
-    batches_committed: int = 0
-    bytes_committed: int = 0
-    commit_failures: int = 0
-    commit_us: Histogram = field(default_factory=lambda: Histogram(COMMIT_US_BOUNDS))
-    commit_records: Histogram = field(default_factory=lambda: Histogram(COMMIT_RECORDS_BOUNDS))
-    sync_us: Histogram = field(default_factory=lambda: Histogram(COMMIT_US_BOUNDS))
-    fetch_us: Histogram = field(default_factory=lambda: Histogram(COMMIT_US_BOUNDS))
-
-
-def wall_clock() -> Millis:
-    """Milliseconds since the epoch, as this machine believes."""
-    return Millis(time.time_ns() // 1_000_000)
-
-
-def wall_clock_off_by(offset_ms: int) -> Callable[[], Millis]:
-    """The wall clock of a machine whose time is wrong."""
-    if not offset_ms:
-        return wall_clock
-    return lambda: Millis(time.time_ns() // 1_000_000 + offset_ms)
-
-
-def random_uid() -> DatabaseUid:
-    return DatabaseUid(secrets.token_bytes(UID_BYTES))
-
-
-def uniform(low: float, high: float) -> float:
-    return SystemRandom().uniform(low, high)
 
 
 class Images(Protocol):
@@ -567,8 +506,8 @@ class Engine:
         """
         region = self.region
         asked_ms = self.now()
-        program = _Program[T]()
-        reader = _Reader(region)
+        program = Program[T]()
+        reader = Reader(region)
         while True:
             while self._holds_back(writes, asked_ms):  # noqa: ASYNC110 - nobody tells the end of it
                 await asyncio.sleep(HELD_BACK_SECONDS)
@@ -589,7 +528,7 @@ class Engine:
         Raises:
             UnreadableError: they cannot be read.
         """
-        reader = _Reader(self.region)
+        reader = Reader(self.region)
         while True:
             try:
                 with reader.in_place_at_last():
@@ -603,7 +542,7 @@ class Engine:
         Raises:
             UnreadableError: they cannot be read.
         """
-        await _Reader(self.region).fetch(images)
+        await Reader(self.region).fetch(images)
 
     def _holds_back(self, writes: int, asked_ms: Millis) -> bool:
         """Whether a program that asked to write then has to wait."""
@@ -613,62 +552,6 @@ class Engine:
             or region.database.pause is not None
             or region.staleness.holds_back(writes, asked_ms, self.now())
         )
-
-
-class _Reader:
-    """A program that needs entries which are on disk only, again and again perhaps."""
-
-    def __init__(self, region: Region) -> None:
-        self._region = region
-        self._came = asyncio.Event()
-        self._tries = 0
-
-    @contextlib.contextmanager
-    def in_place_at_last(self) -> Iterator[None]:
-        """After many tries, entries are read in place: with little memory the first ones may be
-        gone again before the last ones come."""
-        if self._tries < TRIES_MAX:
-            yield
-        else:
-            with self._region.replica.residency.in_place():
-                yield
-
-    async def fetch(self, images: Sequence[int]) -> None:
-        """Wait until the first image is there, or could not be read.
-
-        Raises:
-            UnreadableError: it could not.
-        """
-        region = self._region
-        self._tries += 1
-        self._came.clear()
-        assert region.fetching.ask(images, self._came.set) is None
-        region.tick.open()
-        try:
-            await self._came.wait()
-        finally:
-            reason = region.fetching.end(self._came.set)
-        if reason is not None:
-            raise UnreadableError(reason)
-
-
-class _Program(Generic[T]):
-    """A program that waits for the result of its change."""
-
-    def __init__(self) -> None:
-        self.told: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    def receive(self, parcel: Parcel) -> None:
-        # Who asked may have gone.
-        if self.told.done():
-            return
-        if parcel.certain:
-            self.told.set_result(parcel.chunks[0])
-        else:
-            self.told.set_exception(OutcomeUnknownError())
-
-    def resume(self) -> None:
-        raise AssertionError("a program's change never blocks")
 
 
 def _nobody_counts(size: int) -> None:

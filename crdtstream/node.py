@@ -30,11 +30,12 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
-from crdtstream.engine import Engine, random_uid, uniform, wall_clock_off_by
+from crdtstream.engine import Engine
 from crdtstream.folder import begin_database, read_folder
 from crdtstream.http.app import make_app
 from crdtstream.http.parts import HttpParts
 from crdtstream.http.server import http_server, listening_socket
+from crdtstream.machine import random_uid, uniform, wall_clock_off_by
 from crdtstream.metrics.page import MetricsPage
 from crdtstream.metrics.parts import ClientFigures, MetricsParts
 from crdtstream.open_files import FILES_SPARE, allow_clients

@@ -71,7 +71,15 @@ ALLOWED: dict[str, frozenset[str]] = {
     "folder": frozenset({"core", "region", "store"}),
     "cutting": frozenset({"core", "region", "store"}),
     "storage_watch": frozenset({"core", "cutting", "engine", "region", "store"}),
-    "engine": frozenset({"core", "cutting", "database", "folder", "region", "store"}),
+    "machine": frozenset({"core"}),
+    "programs": frozenset({"core", "region"}),
+    "engine_stats": frozenset({"region"}),
+    "engine": frozenset(
+        {
+            *("core", "cutting", "database", "engine_stats", "folder", "machine", "programs"),
+            *("region", "store"),
+        }
+    ),
     "turns": frozenset(),
     "checkpointer": frozenset({"core", "cutting", "region", "store", "turns"}),
     # Shells: none reaches into another.
@@ -83,11 +91,18 @@ ALLOWED: dict[str, frozenset[str]] = {
         }
     ),
     "replication": frozenset({"core", "engine", "region", "settings", "v1"}),
-    "admin": frozenset({"core", "commands", "engine", "region", "replication", "settings", "v1"}),
-    "query": frozenset({"core", "commands", "engine", "region", "settings", "v1"}),
+    "admin": frozenset(
+        {
+            *("core", "commands", "engine", "programs", "region", "replication", "settings"),
+            "v1",
+        }
+    ),
+    "query": frozenset({"core", "commands", "engine", "programs", "region", "settings", "v1"}),
     # What pages of figures are made of; it knows of nothing that is shown.
     "page": frozenset(),
-    "metrics": frozenset({"core", "commands", "database", "engine", "region", "settings"}),
+    "metrics": frozenset(
+        {"core", "commands", "database", "engine", "engine_stats", "region", "settings"}
+    ),
     "http": frozenset({"core", "engine", "metrics", "region", "settings"}),
     "spark": frozenset({"page", "v1"}),
     # What is done with a folder beside its node.

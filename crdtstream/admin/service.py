@@ -14,7 +14,8 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
-from crdtstream.engine import Engine, UnreadableError
+from crdtstream.engine import Engine
+from crdtstream.programs import UnreadableError
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.retention import Keeping

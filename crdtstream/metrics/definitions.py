@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from crdtstream.engine import COMMIT_RECORDS_BOUNDS, COMMIT_US_BOUNDS
+from crdtstream.engine_stats import COMMIT_RECORDS_BOUNDS, COMMIT_US_BOUNDS
 from crdtstream.region.links.stats import LAG_MS_BOUNDS
 
 PREFIX: Final = "crdtstream_"

@@ -40,7 +40,8 @@ from crdtstream.core.wire.codec import (
     encode_vv,
     unpack,
 )
-from crdtstream.engine import Engine, OutcomeUnknownError, UnreadableError
+from crdtstream.engine import Engine
+from crdtstream.programs import OutcomeUnknownError, UnreadableError
 from crdtstream.query import planning
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.query.credentials import Credentials

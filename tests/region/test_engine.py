@@ -13,7 +13,8 @@ from crdtstream.core.effects import Record
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.replica import Replica
-from crdtstream.engine import SYNC_SECONDS, Engine, OutcomeUnknownError
+from crdtstream.engine import SYNC_SECONDS, Engine
+from crdtstream.programs import OutcomeUnknownError
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, MemoryLog
 from crdtstream.store.replay import replay_log

@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from crdtstream import storage_watch
 from crdtstream.engine import Engine
 from crdtstream.region.room import MemoryBound
 from crdtstream.storage_watch import ACCOUNT_SECONDS, QUIET_SECONDS, Measures, StorageWatch
@@ -64,7 +63,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         slept.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(storage_watch.asyncio, "sleep", noted)
+    monkeypatch.setattr(asyncio, "sleep", noted)
     return slept
 
 

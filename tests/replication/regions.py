@@ -16,7 +16,8 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database, Waiting
 from crdtstream.database.session import Session
-from crdtstream.engine import Engine, random_uid, wall_clock
+from crdtstream.engine import Engine
+from crdtstream.machine import random_uid, wall_clock
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.pull import Pull
