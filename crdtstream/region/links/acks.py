@@ -1,4 +1,4 @@
-"""How long a link waits before it acknowledges: with something to tell, and without."""
+"""When a pulling link acknowledges, and how many bytes it says that it took."""
 
 from typing import Final
 
@@ -26,3 +26,58 @@ def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool) -> float:
         return heartbeat_seconds
     alive_seconds = limits.link_silence_ms_max / 1000 / ACKS_WITHIN_SILENCE
     return max(heartbeat_seconds, min(ACK_SECONDS_QUIET, alive_seconds))
+
+
+class Acks:
+    """The acks of one call after the other.
+
+    Attributes:
+        taken_bytes: of the batches that came in this call, what was taken out of the peer's window.
+        is_awaited: somebody waits at the peer to hear what this region has.
+    """
+
+    __slots__ = ("_acked_at", "_acked_bytes", "_is_due", "_limits", "is_awaited", "taken_bytes")
+
+    def __init__(self, limits: RegionLimits) -> None:
+        self._limits = limits
+        self._acked_at = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        """A call begins: nothing is to be told, nothing was taken."""
+        self._is_due = self.is_awaited = False
+        self.taken_bytes = self._acked_bytes = 0
+
+    def want(self) -> bool:
+        """There is something to tell; returns whether that may be due earlier than it was."""
+        is_earlier = not self._is_due or self.is_awaited
+        self._is_due = True
+        return is_earlier
+
+    def take(self, size: int) -> None:
+        """The peer's window moves by so many bytes: it is told at once if these are many."""
+        self.taken_bytes += size
+        if self._are_many_taken:
+            self._is_due = True
+
+    @property
+    def _are_many_taken(self) -> bool:
+        return self.taken_bytes - self._acked_bytes >= ACK_BYTES_MAX
+
+    def next_at(self, *, peer_pulls: bool) -> float:
+        """When the next ack is to be sent."""
+        if not self._is_due:
+            return self._acked_at + quiet_seconds(self._limits, peer_pulls=peer_pulls)
+        if self._are_many_taken:
+            return self._acked_at
+        return self._acked_at + (ACK_SECONDS_AWAITED if self.is_awaited else ACK_SECONDS_MIN)
+
+    def note_opened(self, at: float) -> None:
+        """The call's first message, which tells as much as an ack, is sent now."""
+        self._acked_at = at
+
+    def note_sent(self, at: float) -> None:
+        """An ack is sent now, with all that was taken."""
+        self._is_due = False
+        self._acked_at = at
+        self._acked_bytes = self.taken_bytes

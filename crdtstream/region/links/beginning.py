@@ -30,3 +30,18 @@ def needs_bootstrap(
     Else the origins that it relays and cannot serve are left out.
     """
     return server in unserved or (bool(origins) and unserved == origins)
+
+
+def bootstrap_reason(
+    server: RegionId, unserved: frozenset[RegionId], vv: VersionVector, begins: VersionVector
+) -> str:
+    """What the server cannot send to a region that has ``vv``, and what to do."""
+    lacks = ", ".join(
+        f"region {origin}'s effects {vv.get(origin, 0) + 1} to {begins[origin]}"
+        for origin in sorted(unserved)
+    )
+    return (
+        f"region {server} has cut {lacks} from its log, and this region lacks them. Peers "
+        "that still have them are asked. If none has, this region needs a bootstrap: stop it, "
+        "and start it from a backup of it that has them"
+    )

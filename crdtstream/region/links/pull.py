@@ -20,13 +20,8 @@ from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.inbox import Inbox
 from crdtstream.region.freshness import to_ms
-from crdtstream.region.links.acks import (
-    ACK_BYTES_MAX,
-    ACK_SECONDS_AWAITED,
-    ACK_SECONDS_MIN,
-    quiet_seconds,
-)
-from crdtstream.region.links.beginning import cut_off, needs_bootstrap
+from crdtstream.region.links.acks import Acks
+from crdtstream.region.links.beginning import bootstrap_reason, cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.gossip import Gossip
 from crdtstream.region.links.link import (
@@ -144,15 +139,11 @@ class Pull:
         self._opened = False
         self._asked = False
         self._peer_run = 0
-        self._ack_due = False
-        self._acked_at = 0.0
-        self._acked_bytes = 0
-        self._is_awaited = False
+        self._acks = Acks(limits)
         self._heard_at: float | None = None
         self._stamps = Stamps()
         self._gossip = Gossip(peer, own.knowledge)
         self._untaken_bytes = 0
-        self._taken_bytes = 0
         self._must_reopen = False
         self._rejected: str | None = None
         # Between calls.
@@ -216,8 +207,7 @@ class Pull:
 
     def ack_soon(self) -> None:
         """Something became durable, or the peer should hear how this region stands."""
-        if not self._ack_due or self._is_awaited:
-            self._ack_due = True
+        if self._acks.want():
             self._own.tick.wake_link(self)
 
     def note_logged(self) -> None:
@@ -272,7 +262,7 @@ class Pull:
             return Connect()
         if not self._opened and may_send:
             self._opened = True
-            self._acked_at = at
+            self._acks.note_opened(at)
             return Send(self._open())
         return self._watch(now, at, may_send=may_send)
 
@@ -313,12 +303,12 @@ class Pull:
     def _begin_call(self, now: Millis, at: float) -> None:
         self.origins = self._own.routes.wanted(self.peer, now)
         self._has_call = True
-        self._opened = self._ack_due = False
+        self._opened = False
         self._must_reopen = self._skips_backoff = False
         self.unserved = frozenset()
         self._rejected = None
-        self._untaken_bytes = self._taken_bytes = self._acked_bytes = 0
-        self._is_awaited = False
+        self._untaken_bytes = 0
+        self._acks.begin()
         self._heard_at = at
         self._stamps = Stamps()
         self._gossip = Gossip(self.peer, self._own.knowledge)
@@ -423,20 +413,11 @@ class Pull:
             return self.next(now, at)
         if not may_send:
             return Sleep(watch_at)
-        ack_at = self._ack_at()
+        ack_at = self._acks.next_at(peer_pulls=self.peer_pulls)
         if at >= ack_at:
-            self._ack_due = False
-            self._acked_at = at
+            self._acks.note_sent(at)
             return Send(self._ack(now, at))
         return Sleep(min(ack_at, watch_at))
-
-    def _ack_at(self) -> float:
-        """When the next ack is to be sent."""
-        if not self._ack_due:
-            return self._acked_at + quiet_seconds(self._own.limits, peer_pulls=self.peer_pulls)
-        if self._taken_bytes - self._acked_bytes >= ACK_BYTES_MAX:
-            return self._acked_at
-        return self._acked_at + (ACK_SECONDS_AWAITED if self._is_awaited else ACK_SECONDS_MIN)
 
     def _can_be_served(self) -> bool:
         """Whether others brought what was left out of the link for want of it."""
@@ -459,15 +440,14 @@ class Pull:
 
     def _ack(self, now: Millis, at: float) -> Progress:
         own = self._own
-        self._acked_bytes = self._taken_bytes
         # A peer that pulls from here hears the same by heartbeats, in time for all but waiters.
-        is_told = self.peer_pulls and not self._is_awaited
+        is_told = self.peer_pulls and not self._acks.is_awaited
         others = {} if is_told else self._gossip.take(at)
         return Progress(
             durable_vv=own.outstanding.durable_vv,
             now=now,
             others=others,
-            taken_bytes=self._taken_bytes,
+            taken_bytes=self._acks.taken_bytes,
             taken_publication_bytes=self._publications.taken_bytes,
             standing=own.standing(),
             stamp_ms=to_ms(at),
@@ -508,20 +488,10 @@ class Pull:
         )
         if is_cut_off:
             self._end_call()
-            self._feed(CutOff(self._bootstrap_reason(welcome.begins)), now)
-
-    def _bootstrap_reason(self, begins: VersionVector) -> str:
-        """What the peer cannot send, and what to do."""
-        applied = self._own.replica.vv
-        lacks = ", ".join(
-            f"region {origin}'s effects {applied.get(origin, 0) + 1} to {begins[origin]}"
-            for origin in sorted(self.unserved)
-        )
-        return (
-            f"region {self.peer} has cut {lacks} from its log, and this region lacks them. Peers "
-            "that still have them are asked. If none has, this region needs a bootstrap: stop it, "
-            "and start it from a backup of it that has them"
-        )
+            reason = bootstrap_reason(
+                self.peer, self.unserved, self._own.replica.vv, welcome.begins
+            )
+            self._feed(CutOff(reason), now)
 
     def _note_database(self, standing: Standing) -> None:
         refusal = self._own.opening.readiness.note_database(self.peer, standing.database)
@@ -531,7 +501,7 @@ class Pull:
     def _take_progress(self, progress: Progress, now: Millis, at: float) -> None:
         own = self._own
         self._stamps.note(progress, at)
-        self._is_awaited = progress.acks_awaited
+        self._acks.is_awaited = progress.acks_awaited
         own.lags.note(self.peer, progress.durable_vv, to_ms(at), progress.echo_ms)
         self.stats.heard_ms = now
         self._note_skew(progress.now - now)
@@ -589,12 +559,10 @@ class Pull:
 
     def _take_bytes(self) -> None:
         """The inbox has room: the peer's window moves, and the next message may be read."""
-        self._taken_bytes += self._untaken_bytes
+        self._acks.take(self._untaken_bytes)
         self._untaken_bytes = 0
         # It was not the peer who was silent meanwhile.
         self._heard_at = None
-        if self._taken_bytes - self._acked_bytes >= ACK_BYTES_MAX:
-            self._ack_due = True
         # Who reads may be waiting for room.
         self._own.tick.wake_link(self)
 
