@@ -5,8 +5,8 @@ from typing import Final, assert_never
 
 from crdtstream.core.uid import NO_UID, DatabaseUid, parse_uid, shown_uid
 from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity
-from crdtstream.region.region import FolderState
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
 

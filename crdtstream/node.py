@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 import grpc
 import structlog
 import uvloop
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from starlette.applications import Starlette
 
@@ -32,6 +32,7 @@ from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
 from crdtstream.engine import Engine
 from crdtstream.folder import begin_database, read_folder
+from crdtstream.health import ADMIN, QUERY, REPLICATION, tell_health
 from crdtstream.http.app import make_app
 from crdtstream.http.parts import HttpParts
 from crdtstream.http.server import http_server, listening_socket
@@ -42,7 +43,8 @@ from crdtstream.open_files import FILES_SPARE, allow_clients
 from crdtstream.query.service import QueryService
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
-from crdtstream.region.region import FolderState, Region
+from crdtstream.region.opening import FolderState
+from crdtstream.region.region import Region
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, Puller
 from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.commands.server.memory import buffered_bytes, resident_bytes
@@ -59,17 +61,13 @@ from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from crdtstream.turns import Turn
 from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.v1 import (
-    admin_pb2,
     admin_pb2_grpc,
-    query_pb2,
     query_pb2_grpc,
-    replication_pb2,
     replication_pb2_grpc,
 )
 
 logger = structlog.get_logger(__name__)
 
-HEALTH_SECONDS: Final = 0.25
 ASKING_SECONDS: Final = 0.01
 EXIT_STOPPED: Final = 0
 EXIT_FAILED: Final = 1
@@ -81,11 +79,6 @@ APPEND_BYTES_MAX: Final = 64 << 20
 PROGRESS_COLUMNS: Final = 40
 # Calls at a time on the query port.
 QUERY_CALLS_MAX: Final = 256
-REPLICATION: Final = replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name
-ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
-QUERY: Final = query_pb2.DESCRIPTOR.services_by_name["Query"].full_name
-SERVING: Final = health_pb2.HealthCheckResponse.SERVING
-NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class NodeError(Exception):
@@ -418,7 +411,7 @@ class Node:
         except RuntimeError as error:
             raise _address_error("grpc_port", settings.host, settings.grpc_port) from error
         await server.start()
-        telling = tasks.create_task(_tell_health(healthy, engine))
+        telling = tasks.create_task(tell_health(healthy, engine))
         try:
             yield
         finally:
@@ -479,30 +472,6 @@ async def _count_older(log: SqliteLog) -> None:
         await log.count_older()
     except StoreError as error:
         logger.error("links cannot send what the log does not have", reason=str(error))
-
-
-async def _tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> None:
-    """Keep the standard gRPC health service current; each service has a meaning of its own.
-
-    "" (the node)   it takes writes
-    Query           it is known which database it serves, so it can be read
-    Replication     peers can pull from its log, also while it takes no writes itself
-    Admin           operators can look, and put it right
-    """
-    told: dict[str, bool] = {}
-    while True:
-        region = engine.region
-        serves = {
-            "": region.refuses_writes is None,
-            QUERY: bool(region.replica.database_uid),
-            REPLICATION: True,
-            ADMIN: True,
-        }
-        for service, is_serving in serves.items():
-            if told.get(service) is not is_serving:
-                told[service] = is_serving
-                await healthy.set(service, SERVING if is_serving else NOT_SERVING)
-        await asyncio.sleep(HEALTH_SECONDS)
 
 
 def _begin_drill(settings: NodeSettings) -> None:

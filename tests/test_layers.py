@@ -74,6 +74,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "machine": frozenset({"core"}),
     "programs": frozenset({"core", "region"}),
     "engine_stats": frozenset({"region"}),
+    "health": frozenset({"engine", "v1"}),
     "engine": frozenset(
         {
             *("core", "cutting", "database", "engine_stats", "folder", "machine", "programs"),

@@ -11,6 +11,7 @@ the folder before anybody is told of them, one after the other:
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
@@ -21,6 +22,19 @@ from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readines
 from crdtstream.region.outstanding import Outstanding
 from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity
 from crdtstream.region.tick import Tick
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """What the folder of a region says of itself when its node starts.
+
+    Attributes:
+        is_proven: nothing of its log was lost, and it is the one that was last open here.
+        database: which database it belongs to, if it knows.
+    """
+
+    is_proven: bool = False
+    database: DatabaseIdentity = field(default_factory=DatabaseIdentity)
 
 
 class Opening:

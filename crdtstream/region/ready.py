@@ -119,3 +119,10 @@ class Ready:
         """Hand the parcels over."""
         for parcel in self.parcels:
             parcel.receiver.receive(parcel)
+
+
+def made_uncertain(parcels: list[Parcel]) -> list[Parcel]:
+    """The disk refuses: whether what these tell survives a crash is unknown."""
+    for parcel in parcels:
+        parcel.certain = False
+    return parcels

@@ -22,9 +22,7 @@ No asyncio, no clock, no randomness, no file: a node's loop (``engine.py``) and 
 the same object.  Same inputs, same outputs, byte for byte.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from crdtstream.commands.reply import Reply
@@ -48,11 +46,19 @@ from crdtstream.region.links.links import Links
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.own_side import OwnSide
 from crdtstream.region.links.peer_runs import PeerRuns
-from crdtstream.region.links.readiness import DatabaseIdentity, Readiness
+from crdtstream.region.links.readiness import Readiness
 from crdtstream.region.links.routes import Routes
-from crdtstream.region.opening import Opening
+from crdtstream.region.opening import FolderState, Opening
 from crdtstream.region.outstanding import Mark, Outstanding
-from crdtstream.region.ready import NO_RECORDS, FolderChange, Parcel, Ready, Receiver
+from crdtstream.region.pins import Pins
+from crdtstream.region.ready import (
+    NO_RECORDS,
+    FolderChange,
+    Parcel,
+    Ready,
+    Receiver,
+    made_uncertain,
+)
 from crdtstream.region.retention import Retention
 from crdtstream.region.room import DiskBound, MemoryBound, Room
 from crdtstream.region.staleness import Staleness
@@ -65,19 +71,6 @@ REFUSED_BY_DISK: Final = "disk"
 REFUSED_AS_STALE: Final = "stale"
 # After entries could not be read from disk: when that is tried again for what no client waits for.
 COLD_REST_MS: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class FolderState:
-    """What the folder of a region says of itself when its node starts.
-
-    Attributes:
-        is_proven: nothing of its log was lost, and it is the one that was last open here.
-        database: which database it belongs to, if it knows.
-    """
-
-    is_proven: bool = False
-    database: DatabaseIdentity = field(default_factory=DatabaseIdentity)
 
 
 class Region:
@@ -143,9 +136,7 @@ class Region:
         # No client waits for acknowledgements to be told, keys to expire, batches of peers: until
         # when their entries are not read, as that has just failed.
         self._cold_rests_until: Millis | None = None
-        # What was fetched, and in which tick: it stays in memory until whom that wakes has run.
-        self._ticks = 0
-        self._pinned: deque[tuple[int, list[int]]] = deque()
+        self._pins = Pins(replica.residency)
         self.outstanding = Outstanding(
             seq, replica.vv, records_max=self.limits.commit_queue_records_max
         )
@@ -412,7 +403,7 @@ class Region:
         residency = self.replica.residency
         for number, body in bodies.items():
             residency.arrive(number, body)
-        self._pinned.append((self._ticks, list(bodies)))
+        self._pins.add(bodies)
         self._go_on(self.fetching.note_fetched(asked, len(bodies)), now)
 
     def note_fetch_failed(self, asked: Sequence[int], reason: str, now: Millis) -> None:
@@ -423,12 +414,6 @@ class Region:
         if self._go_on_in_background in waiters:
             self._cold_rests_until = Millis(now + COLD_REST_MS)
         self._go_on([one for one in waiters if one != self._go_on_in_background], now)
-
-    def _unpin(self) -> None:
-        """Who waited for entries has run since they came: they may leave memory again."""
-        self._ticks += 1
-        while self._pinned and self._pinned[0][0] < self._ticks - 1:
-            self.replica.residency.unpin(self._pinned.popleft()[1])
 
     def _go_on(self, waiters: Sequence[GoOn], now: Millis) -> None:
         for go_on in waiters:
@@ -511,7 +496,7 @@ class Region:
             )
         self.fault = reason
         self._refuse_or_accept()
-        self._told += _made_uncertain(self.outstanding.take_parcels())
+        self._told += made_uncertain(self.outstanding.take_parcels())
         # Their writes are refused from here on, and their reads are answered.
         self._wake_clients()
         self.tick.open()
@@ -586,8 +571,7 @@ class Region:
             self.pass_time(now)
         records = self.replica.take_records(now)
         self.database.note_sealed()
-        if self._pinned:
-            self._unpin()
+        self._pins.note_tick()
         cold = self.replica.take_cold()
         if cold:
             self._ask_in_background(cold, now)
@@ -600,7 +584,7 @@ class Region:
         if records:
             if self.fault is not None:
                 # Replies that follow do not wait, so these must not either.
-                told += _made_uncertain(parcels)
+                told += made_uncertain(parcels)
                 parcels = []
             self.outstanding.add(records, parcels)
             self.links.note_left(self.outstanding.left_seq)
@@ -617,10 +601,3 @@ class Region:
             deadline=self._next_deadline(),
             notices=notices,
         )
-
-
-def _made_uncertain(parcels: list[Parcel]) -> list[Parcel]:
-    """The disk refuses: whether what these tell survives a crash is unknown."""
-    for parcel in parcels:
-        parcel.certain = False
-    return parcels

@@ -15,8 +15,9 @@ from crdtstream.region.clients import Client, Encode
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import Parcel, Ready
-from crdtstream.region.region import FolderState, Region
+from crdtstream.region.region import Region
 from crdtstream.resp.wire.encode import encode
 
 UID = DatabaseUid(bytes(range(16)))

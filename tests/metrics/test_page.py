@@ -25,7 +25,7 @@ from crdtstream.metrics.stalls import (
     StallWatch,
     next_interval,
 )
-from crdtstream.region.region import FolderState
+from crdtstream.region.opening import FolderState
 from crdtstream.region.staleness import LagAction
 from crdtstream.settings import make_settings
 from crdtstream.store.errors import StoreError

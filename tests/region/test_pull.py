@@ -25,7 +25,7 @@ from crdtstream.region.links.pull import (
     Sleep,
 )
 from crdtstream.region.links.readiness import DatabaseIdentity
-from crdtstream.region.region import FolderState
+from crdtstream.region.opening import FolderState
 from tests.harness.driven import UID, Driven, make_region
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)

@@ -23,7 +23,8 @@ from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.links.serve import Serve
-from crdtstream.region.region import FolderState, Region
+from crdtstream.region.opening import FolderState
+from crdtstream.region.region import Region
 from crdtstream.replication.puller import Puller
 from crdtstream.replication.server import ReplicationService
 from crdtstream.store.log import Fsync, Log, MemoryLog

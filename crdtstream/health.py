@@ -1,0 +1,40 @@
+"""The standard gRPC health service of a node: what each of its services can be used for now."""
+
+import asyncio
+from typing import Final
+
+from grpc_health.v1 import health, health_pb2
+
+from crdtstream.engine import Engine
+from crdtstream.v1 import admin_pb2, query_pb2, replication_pb2
+
+HEALTH_SECONDS: Final = 0.25
+REPLICATION: Final = replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name
+ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+QUERY: Final = query_pb2.DESCRIPTOR.services_by_name["Query"].full_name
+SERVING: Final = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> None:
+    """Keep the standard gRPC health service current; each service has a meaning of its own.
+
+    "" (the node)   it takes writes
+    Query           it is known which database it serves, so it can be read
+    Replication     peers can pull from its log, also while it takes no writes itself
+    Admin           operators can look, and put it right
+    """
+    told: dict[str, bool] = {}
+    while True:
+        region = engine.region
+        serves = {
+            "": region.refuses_writes is None,
+            QUERY: bool(region.replica.database_uid),
+            REPLICATION: True,
+            ADMIN: True,
+        }
+        for service, is_serving in serves.items():
+            if told.get(service) is not is_serving:
+                told[service] = is_serving
+                await healthy.set(service, SERVING if is_serving else NOT_SERVING)
+        await asyncio.sleep(HEALTH_SECONDS)
