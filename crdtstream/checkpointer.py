@@ -15,6 +15,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import structlog
@@ -23,6 +24,7 @@ from crdtstream.core.checkpoint.parts import Cut, Image, Part
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.cutting import cut_log
+from crdtstream.region.checkpointing import LATE
 from crdtstream.region.region import Region
 from crdtstream.store.checkpoints import CheckpointRow, Checkpoints
 from crdtstream.store.errors import StoreError
@@ -32,8 +34,9 @@ from crdtstream.turns import Turn
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
-# What one call of ``put`` takes.
-PUT_BYTES: Final = 512 << 10
+# What one call of ``put`` takes, before it is packed.  Each begins pages that the next one writes
+# again to fill them, so with little in each put everything would be written several times.
+PUT_BYTES: Final = 1 << 20
 # How long it pauses after a put while others write, as a multiple of what the put took.
 PAUSE_PER_PUT: Final = 2
 PAUSE_SECONDS_MAX: Final = 0.25
@@ -197,12 +200,10 @@ class Checkpointer:
         """Write the images of all that the cut has; returns the macro nodes among them."""
         saved: list[tuple[MacroNode, int]] = []
         while True:
-            turn = Turn(self._timer_ns)
-            images = self._take(cut, turn, saved)
-            self._note_turn(turn)
+            began_ns, logged_seq = self._timer_ns(), self._log.last_seq
+            images = await self._gather(cut, saved)
             if not images:
                 return saved
-            began_ns, logged_seq = self._timer_ns(), self._log.last_seq
             packed = await self._checkpoints.put(images)
             if self._log.last_seq != logged_seq:
                 # Somebody writes: the disk and the processor are his for two thirds of the time.
@@ -218,18 +219,22 @@ class Checkpointer:
         """Whether writers wait for the memory that this one lets go, or the log outgrows it."""
         return self._region.checkpointing.is_late or self._region.memory.is_scarce
 
-    def _take(self, cut: Cut, turn: Turn, saved: list[tuple[MacroNode, int]]) -> list[Image]:
-        """What one ``put`` takes; nothing only when there is nothing left."""
+    async def _gather(self, cut: Cut, saved: list[tuple[MacroNode, int]]) -> list[Image]:
+        """What one ``put`` takes, a turn at a time; nothing only when there is nothing left."""
         images: list[Image] = []
         size = 0
-        while (taken := cut.take()) is not None:
+        turn = Turn(self._timer_ns)
+        while size < PUT_BYTES and (taken := cut.take()) is not None:
             part, image = taken
             images.append(image)
             size += len(image.head) + len(image.body)
             _note_node(part, image, saved)
             # Asked behind the first one: on a busy machine a turn may be over before it has begun.
-            if size >= PUT_BYTES or turn.is_over():
-                break
+            if turn.is_over():
+                self._note_turn(turn)
+                await asyncio.sleep(0)
+                turn = Turn(self._timer_ns)
+        self._note_turn(turn)
         return images
 
     async def _in_turns(self, values: Iterator[T]) -> AsyncIterator[T]:
@@ -251,10 +256,20 @@ class Checkpointer:
 
     async def cut_log(self) -> None:
         """Cut off of the log what nobody needs any more."""
+        cut = partial(self._checkpoints.cut_log, spare_bytes=self._spare_bytes)
         try:
-            await cut_log(self._region, self._log, self._checkpoints.cut_log, self._now())
+            await cut_log(self._region, self._log, cut, self._now())
         except StoreError as error:
             logger.error("the log cannot be cut; it is tried again", reason=str(error))
+
+    @property
+    def _spare_bytes(self) -> int:
+        """Free space in the file that is worth keeping: what the log takes until it is cut again.
+
+        To give it back, what stands behind it is written once more, twice.
+        """
+        region = self._region
+        return 0 if region.room.disk.maxdisk else LATE * region.checkpointing.log_bytes
 
 
 def _note_node(part: Part, image: Image, saved: list[tuple[MacroNode, int]]) -> None:

@@ -178,8 +178,11 @@ class Checkpoints(Protocol):
             ImageError: it cannot be read, is damaged, or is not there.
         """
 
-    async def cut_log(self, upto_seq: int) -> None:
-        """Delete the rows of the log up to and with this one.
+    async def cut_log(self, upto_seq: int, *, spare_bytes: int = 0) -> None:
+        """Delete the rows of the log up to and with this one, and give their space back.
+
+        Args:
+            spare_bytes: of the space, what may be kept, as it will be written again soon.
 
         Raises:
             StoreError: no verified checkpoint covers them, or the disk refused.
@@ -407,7 +410,7 @@ class MemoryCheckpoints:
             raise ImageError(f"image {number} is not there")
         return self._images[number].packed
 
-    async def cut_log(self, upto_seq: int) -> None:
+    async def cut_log(self, upto_seq: int, *, spare_bytes: int = 0) -> None:
         self._reach("log.cut")
         if self._forget in self._committed:
             await self.forget_before(self._forget)

@@ -285,6 +285,10 @@ async def open_connections(
     await writer.execute("PRAGMA wal_autocheckpoint = 0")
     others = [await closing.enter_async_context(_connection(path)) for _ in range(4)]
     connections = Connections(path, writer, others, failpoints)
+    # Some builds of SQLite write zeros over what is deleted: all that was cut of the log once more,
+    # into the write-ahead log and into the database.
+    await writer.execute("PRAGMA secure_delete = OFF")
+    await connections.background.execute_fetchall("PRAGMA secure_delete = OFF")
     await connections.background.execute_fetchall(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}")
     await connections.background.execute_fetchall("PRAGMA synchronous = NORMAL")
     await writer.execute(f"PRAGMA journal_size_limit = {WAL_FILE_BYTES_MAX}")

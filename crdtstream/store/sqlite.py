@@ -93,6 +93,8 @@ VACUUM_PAGES: Final = 256
 # Free pages that are kept, since the next checkpoint writes them again: an eighth of the file, but
 # not less than this.
 FREE_PAGES_KEPT_MIN: Final = 1_024
+# What rows take of the file, as a multiple of their bytes: small ones have an index besides.
+SPACE_PER_BYTES: Final = (5, 4)
 # A file of an earlier format is written anew, so that it can give space back, if that is quick.
 REWRITE_BYTES_MAX: Final = 64 << 20
 
@@ -649,8 +651,11 @@ class SqliteLog:
                 cut = _Cut(max(cut.last, seq), cut.bytes + row_bytes)
         return cut
 
-    async def give_back(self) -> None:
+    async def give_back(self, *, spare_bytes: int = 0) -> None:
         """Give free pages back to the file system, but for some that will be written again soon.
+
+        Args:
+            spare_bytes: of rows that the log will take; there are pages for them and their index.
 
         Raises:
             StoreError: the disk refused.
@@ -659,7 +664,8 @@ class SqliteLog:
         if await self._pragma("auto_vacuum") != INCREMENTAL:
             return
         pages, free = await self._pages()
-        kept = max(FREE_PAGES_KEPT_MIN, (pages - free) // 8)
+        spare_pages = spare_bytes * SPACE_PER_BYTES[0] // SPACE_PER_BYTES[1] // PAGE_BYTES
+        kept = max(FREE_PAGES_KEPT_MIN, (pages - free) // 8, spare_pages)
         if free <= kept:
             return
         for left in range(free - kept, 0, -VACUUM_PAGES):

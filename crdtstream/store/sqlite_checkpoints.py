@@ -375,7 +375,7 @@ class SqliteCheckpoints:
         self._forget = self._newest_verified()
         await self._delete_later(self._found.get(generation))
 
-    async def cut_log(self, upto_seq: int) -> None:
+    async def cut_log(self, upto_seq: int, *, spare_bytes: int = 0) -> None:
         if self._forget in self._found and min(self._found) < self._forget:
             # Somebody held what was before it, or the node died before that was forgotten.
             await self.forget_before(self._forget)
@@ -385,7 +385,7 @@ class SqliteCheckpoints:
                 return
             check_covered([one.told() for one in self._found.values()], upto_seq)
             await self._log.forget_upto(upto_seq)
-            await self._log.give_back()
+            await self._log.give_back(spare_bytes=spare_bytes)
 
     async def sizes(self) -> Sizes:
         log, free = await self._log.sizes()

@@ -12,6 +12,7 @@ from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.checkpoints import CheckpointRow, Checkpoints, MemoryCheckpoints
+from crdtstream.store.connections import PAGE_BYTES
 from crdtstream.store.errors import LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, Failpoints, refuse
 from crdtstream.store.layout import unpack_frame
@@ -46,6 +47,11 @@ async def store(
         return
     async with opened(tmp_path) as found:
         yield found
+
+
+def data(n: int) -> bytes:
+    """A MiB that cannot be made smaller."""
+    return random.Random(n).randbytes(1 << 20)
 
 
 def image(number: int, kind: Kind = Kind.NODE) -> Image:
@@ -366,7 +372,7 @@ async def test_a_body_is_checked_when_it_is_read_back(tmp_path: Path) -> None:
 async def test_space_goes_back_to_the_file_system(tmp_path: Path) -> None:
     async with opened(tmp_path) as (log, checkpoints):
         for n in range(1, 41):
-            await log.append([Record(R1, n, n, bytes(1 << 20), None)])
+            await log.append([Record(R1, n, n, data(n), None)])
         before = (tmp_path / LOG_FILE).stat().st_size + log.connections.wal_path.stat().st_size
         assert before > 40 << 20
         await write(checkpoints, images(1, 9), [], 39)
@@ -375,12 +381,34 @@ async def test_space_goes_back_to_the_file_system(tmp_path: Path) -> None:
         assert (await checkpoints.sizes()).log == 1 << 20
 
 
+async def test_space_that_is_written_again_soon_is_kept(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        for n in range(1, 41):
+            await log.append([Record(R1, n, n, data(n), None)])
+        await write(checkpoints, images(1, 9), [], 39)
+        await checkpoints.cut_log(39, spare_bytes=16 << 20)
+        assert 16 << 20 < (tmp_path / LOG_FILE).stat().st_size < 26 << 20
+
+
+async def test_what_is_cut_off_is_not_written_once_more(tmp_path: Path) -> None:
+    """As SQLite would where it was built to write zeros over what is deleted."""
+    async with opened(tmp_path) as (log, checkpoints):
+        for n in range(1, 12):
+            await log.append([Record(R1, n, n, data(n), None)])
+        await write(checkpoints, images(1, 9), [], 10)
+        assert await log.connections.move_wal()
+        await checkpoints.cut_log(10, spare_bytes=16 << 20)
+        (told,) = await log.connections.keeper.execute_fetchall("PRAGMA wal_checkpoint(PASSIVE)")
+        _, pages_written, _ = told
+        assert pages_written < (10 << 20) // PAGE_BYTES // 10
+
+
 async def test_the_write_ahead_log_begins_anew_once_it_was_moved(tmp_path: Path) -> None:
     async with opened(tmp_path) as (log, _):
         sizes = []
         for _ in range(3):
             for n in range(log.last_seq + 1, log.last_seq + 11):
-                await log.append([Record(R1, n, n, bytes(1 << 20), None)])
+                await log.append([Record(R1, n, n, data(n), None)])
             sizes.append(log.connections.wal_path.stat().st_size)
             assert await log.connections.move_wal()
         assert sizes[0] > 10 << 20
