@@ -227,6 +227,8 @@ class Node:
         region.room.memory.evict = lambda size: residency.evict(size, Turn().is_over)
         region.room.memory.has_more = lambda: residency.may_leave
         region.note_beginning(log.first_seq, log.begins)
+        # It counts towards the next checkpoint.
+        region.checkpointing.grown_bytes = recovered.bytes
         if recovered.checkpoint is not None:
             row = recovered.checkpoint.row
             region.checkpointing.note_found(
@@ -338,7 +340,6 @@ class Node:
             serving.callback(tasks.create_task(_count_older(log)).cancel)
             checkpointer = Checkpointer(region, log, checkpoints, engine, now=self._now)
             serving.callback(tasks.create_task(log.write_ahead()).cancel)
-            checkpointer.note_logged(await log.bytes_from(region.checkpointing.seq + 1))
             engine.on_logged = checkpointer.note_logged
             for watching in (metrics.stalls, metrics.walker, storage, checkpointer):
                 serving.callback(tasks.create_task(watching.run()).cancel)

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
@@ -20,7 +20,6 @@ from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,
     IMAGE_COLUMNS,
-    ROW_COLUMNS,
     SEEN,
     TABLES,
     is_sound_body,
@@ -28,12 +27,10 @@ from crdtstream.store.layout import (
     named,
     read_checkpoint,
     read_image_row,
-    read_row,
     unpack_frame,
 )
-from crdtstream.store.sqlite import LOG_FILE, lock_folder
-
-FORMATS_WITHOUT_CHECKSUM: Final = ("1", "2")
+from crdtstream.store.rows import ROW_COLUMNS, RowReader
+from crdtstream.store.sqlite import FORMATS_WITHOUT_CHECKSUM, LOG_FILE, lock_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +121,9 @@ class FolderReader:
 
     def rows(self) -> Iterator[LogRow]:
         """The rows of the log, by position; those that were cut off but are still there, too."""
+        reader = RowReader()
         for columns in self._rows(f"SELECT {ROW_COLUMNS} FROM log ORDER BY seq"):
-            logged, is_sound = read_row(columns)
+            logged, is_sound = reader.read(columns)
             yield LogRow(columns[0], None if logged is None else logged.record, is_sound)
 
     def checkpoints(self) -> Iterator[CheckpointFound]:

@@ -1,7 +1,7 @@
 """What stands in ``log.sqlite``: its tables, and the checksum of each row.
 
     meta        key, value                       settings; the row CHECKSUM_KEY sums up all others
-    log         seq, origin, first_n, last_n, batch, local, crc
+    log         seq, origin, first_n, last_n, batch, local, crc    (``rows.py``)
     image       number, kind, owner, lane, head, body, size, body_bytes, body_crc, born, crc, died
     body        number, packed, crc              of images of NODE, so that heads lie side by side
     checkpoint  generation, seq, vv, images_made, made_ms, first_number,
@@ -22,11 +22,9 @@ from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError, frame_content
 
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.clock import VersionVector, format_vv
-from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.packing import LEVEL
 from crdtstream.store.checkpoints import Checkpoint, CheckpointRow
-from crdtstream.store.log import Logged
 
 # Statements that make the tables, by name.  SQLite keeps their text as it stands here, and opening
 # compares it: it must not be formatted anew.
@@ -81,7 +79,6 @@ TABLES_OF_FORMAT_3: Final = {
 }
 TABLES: Final = TABLES_OF_FORMAT_2 | TABLES_OF_FORMAT_3
 
-ROW_COLUMNS: Final = "seq, origin, first_n, last_n, batch, local, crc"
 IMAGE_COLUMNS: Final = (
     "number, kind, owner, lane, head, body, size, body_bytes, body_crc, born, crc"
 )
@@ -115,50 +112,6 @@ def meta_checksum(meta: Mapping[str, str]) -> str:
             text = key.encode(), value.encode()
             crc = zlib.crc32(b"%d,%d,%b%b" % (len(text[0]), len(text[1]), *text), crc)
     return str(crc)
-
-
-# --- The log --------------------------------------------------------------------------------------
-
-
-def row_crc(logged: Logged) -> int:
-    record = logged.record
-    batch, local = record.batch, record.local
-    # -1 tells "none" from "empty".
-    batch_bytes = -1 if batch is None else len(batch)
-    local_bytes = -1 if local is None else len(local)
-    head = (logged.seq, record.origin, record.first_n, record.last_n, batch_bytes, local_bytes)
-    crc = zlib.crc32(b"%d,%d,%d,%d,%d,%d" % head)
-    return zlib.crc32(local or b"", zlib.crc32(batch or b"", crc))
-
-
-def row_columns(logged: Logged) -> tuple[object, ...]:
-    record = logged.record
-    return (
-        logged.seq,
-        record.origin,
-        record.first_n,
-        record.last_n,
-        record.batch,
-        record.local,
-        row_crc(logged),
-    )
-
-
-def read_row(columns: Sequence[object]) -> tuple[Logged | None, bool]:
-    """A row of the log, None if the columns are of none, and whether its checksum is right."""
-    match columns:
-        case [
-            int(seq),
-            int(origin),
-            int(first_n),
-            int(last_n),
-            (bytes() | None) as batch,
-            (bytes() | None) as local,
-            int(crc),
-        ]:
-            logged = Logged(seq, Record(RegionId(origin), first_n, last_n, batch, local))
-            return logged, row_crc(logged) == crc
-    return None, False
 
 
 # --- Images ---------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import RegionId
 from crdtstream.store.errors import LogCutError
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 
 
 class Fsync(Enum):
@@ -100,7 +100,7 @@ class Log(Protocol):
         """
 
     async def bytes_from(self, seq: int) -> int:
-        """How many bytes the records from ``seq`` on take, about."""
+        """How many bytes the records from ``seq`` on take where they are kept, about."""
 
     async def get_meta(self, key: str) -> str | None: ...
 

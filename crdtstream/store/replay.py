@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 
 from crdtstream.core.checkpoint.contents import ContentError
+from crdtstream.core.effects import record_bytes
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.store.checkpoints import Checkpoint, Checkpoints
@@ -24,12 +25,13 @@ class Recovered:
 
     Attributes:
         checkpoint: where it began; None: with the first record of the log.
-        records: of the log that were lived through again.
+        records, bytes: of the log that were lived through again.
     """
 
     replica: Replica
     checkpoint: Checkpoint | None
     records: int
+    bytes: int
 
 
 async def recover(log: Log, checkpoints: Checkpoints, make: Callable[[], Replica]) -> Recovered:
@@ -66,12 +68,13 @@ async def recover(log: Log, checkpoints: Checkpoints, make: Callable[[], Replica
             found = await checkpoints.newest(before=found.row.generation)
     replica.residency.loader = checkpoints.load
     with replica.residency.in_place():
-        records = await _replay(log, replica, 1 if found is None else found.row.seq + 1)
+        first_seq = 1 if found is None else found.row.seq + 1
+        records, size = await _replay(log, replica, first_seq)
     # What was read back may still lie in the operating system's cache only.
     await log.sync()
     if found is not newest:
         await checkpoints.discard_after(0 if found is None else found.row.generation)
-    return Recovered(replica, found, records)
+    return Recovered(replica, found, records, size)
 
 
 async def replay_log(log: Log, replica: Replica) -> None:
@@ -91,8 +94,9 @@ async def _restore(replica: Replica, checkpoints: Checkpoints, found: Checkpoint
         raise ContentError(f"its images are of {dict(replica.vv)}, its row of {found.row.vv}")
 
 
-async def _replay(log: Log, replica: Replica, seq: int) -> int:
-    first_seq = seq
+async def _replay(log: Log, replica: Replica, seq: int) -> tuple[int, int]:
+    """Returns how many records there were, and their bytes."""
+    first_seq, size = seq, 0
     while found := await log.read_from(seq, bytes_max=REPLAY_BYTES):
         for logged in found:
             try:
@@ -102,5 +106,6 @@ async def _replay(log: Log, replica: Replica, seq: int) -> int:
                     f"row {logged.seq} of the log does not follow the rows before it: {error}. "
                     "Start this region again from a backup, or empty under a new region id"
                 ) from error
+            size += record_bytes(logged.record)
         seq = found[-1].seq + 1
-    return seq - first_seq
+    return seq - first_seq, size

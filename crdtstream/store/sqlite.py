@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, format_vv
-from crdtstream.core.effects import Record
+from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import RegionId
 from crdtstream.store.acknowledged import (
     ACKNOWLEDGED_FILE,
@@ -48,25 +48,26 @@ from crdtstream.store.errors import DAMAGED, LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.layout import (
     CHECKSUM_KEY,
-    ROW_COLUMNS,
     TABLES,
     TABLES_OF_FORMAT_2,
     TABLES_OF_FORMAT_3,
     meta_checksum,
     parse_vv,
-    read_row,
-    row_columns,
 )
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, check_reaches, leading_within
 from crdtstream.store.opening import OPENED_FILE, read_opening, write_opening
 from crdtstream.store.pace import Pace
+from crdtstream.store.rows import ROW_COLUMNS, RowPacker, RowReader, stored_bytes
 from crdtstream.store.tail import TAIL_BYTES_MAX, TAIL_BYTES_SHORT, Tail
 
 LOG_FILE: Final = "log.sqlite"
 LOCK_FILE: Final = "lock"
-# Of a folder that an earlier program wrote, this one reads the same rows; it adds tables and the
-# checksum over the settings, and the number.
-READABLE_FORMATS: Final = ("1", "2", str(FORMAT_VERSION))
+# Of a folder that an earlier program wrote, this one reads the same rows.  To formats 1 and 2 it
+# adds tables and the checksum over the settings; to format 3 nothing but the number, since it packs
+# the rows that it writes itself.
+FORMATS_WITHOUT_CHECKSUM: Final = ("1", "2")
+FORMATS_WITH_CHECKSUM: Final = ("3", str(FORMAT_VERSION))
+READABLE_FORMATS: Final = FORMATS_WITHOUT_CHECKSUM + FORMATS_WITH_CHECKSUM
 
 # Where the log begins, once its beginning was cut off.
 FIRST_KEY: Final = "log_first"
@@ -76,9 +77,9 @@ LAST_KEY: Final = "log_last"
 
 # A statement's rows: seven values each, and SQLite allows 32,766 of them.
 ROWS_PER_STATEMENT_MAX: Final = 4_000
-# A commit that is made at once: SQLite takes a few milliseconds for either.
+# A commit that is made at once: packing and SQLite take a few milliseconds for either.
 AT_ONCE_ROWS_MAX: Final = 1_000
-AT_ONCE_BYTES_MAX: Final = 1 << 20
+AT_ONCE_BYTES_MAX: Final = 256 << 10
 # Rows that one read looks at; what it returns is bounded in bytes as well.
 ROWS_PER_READ_MAX: Final = 1_024
 
@@ -138,6 +139,9 @@ class SqliteLog:
         self._lock = lock
         self._writer = connections.writer
         self._pace = Pace()
+        self._packer = RowPacker()
+        # Of rows read last: what they took in the table, as a part of what they are.
+        self._packed_to = 1.0
         self._acknowledged: AcknowledgedFile | None = None
         self._meta: dict[str, str] = {}
         self._first_seq = 1
@@ -207,10 +211,10 @@ class SqliteLog:
         else:
             await self._read_meta(tables)
             self._check_is_ours(wanted)
+            if self._meta["format_version"] in FORMATS_WITH_CHECKSUM and tables != TABLES:
+                raise StoreError(f"{self.path}: the table of tables is damaged. {ADVICE}")
             if self._meta["format_version"] != wanted["format_version"]:
                 await self._take_over(progress)
-            elif tables != TABLES:
-                raise StoreError(f"{self.path}: the table of tables is damaged. {ADVICE}")
         await self._count_rows()
 
     async def _tables(self) -> dict[str, str]:
@@ -250,7 +254,7 @@ class SqliteLog:
             raise StoreError(f"{self.path}: tables are missing. {ADVICE}")
         found = await self._fetch("SELECT key, value FROM meta")
         self._meta = {str(key): str(value) for key, value in found}
-        if self._meta.get("format_version") == str(FORMAT_VERSION) and (
+        if self._meta.get("format_version") in FORMATS_WITH_CHECKSUM and (
             self._meta.get(CHECKSUM_KEY) != meta_checksum(self._meta)
         ):
             raise StoreError(f"{self.path}: table meta is damaged (checksum). {ADVICE}")
@@ -426,12 +430,12 @@ class SqliteLog:
         self._failpoints.reach("log.append")
         logged = self._placed(records)
         try:
-            is_written = self._write_at_once(logged)
+            size = self._write_at_once(logged)
         except DAMAGED as error:
             raise self._refusal(error) from error
-        if is_written:
-            self._note_appended(logged)
-        return is_written
+        if size is not None:
+            self._note_appended(logged, size)
+        return size is not None
 
     async def append(self, records: Sequence[Record]) -> None:
         assert records
@@ -441,11 +445,12 @@ class SqliteLog:
         try:
             async with self.connections.turn:
                 # Perhaps it had to wait for its turn only.
-                if not (self._is_light(records) and self._write_at_once(logged)):
-                    await self._writer.execute(*_insertion(logged))
+                size = self._write_at_once(logged) if self._is_light(records) else None
+                if size is None:
+                    size = await self._writer.call(self._write_in_thread, logged)
         except DAMAGED as error:
             raise self._refusal(error) from error
-        self._note_appended(logged)
+        self._note_appended(logged, size)
 
     def _is_light(self, records: Sequence[Record]) -> bool:
         """Whether a commit of them takes little time, as far as one can know."""
@@ -455,14 +460,34 @@ class SqliteLog:
             and (self._fsync is not Fsync.ALWAYS or self._pace.is_quick(time.perf_counter_ns()))
         )
 
-    def _write_at_once(self, logged: Sequence[Logged]) -> bool:
-        """Commit here and now; False: another process is writing, and nothing was done."""
+    def _write_at_once(self, logged: Sequence[Logged]) -> int | None:
+        """Commit here and now; returns what the rows count in the log's size.
+
+        Returns:
+            None: another process is writing, and nothing was done.
+        """
+        values, size = self._values(logged)
         began_ns = time.perf_counter_ns()
-        is_written = self._writer.execute_at_once(*_insertion(logged))
+        is_written = self._writer.execute_at_once(_insert_statement(len(logged)), values)
         if self._fsync is Fsync.ALWAYS:
             ended_ns = time.perf_counter_ns()
             self._pace.note(ended_ns - began_ns, ended_ns)
-        return is_written
+        return size if is_written else None
+
+    def _write_in_thread(self, connection: sqlite3.Connection, logged: Sequence[Logged]) -> int:
+        """The same in the writer's thread, which waits for whoever writes."""
+        values, size = self._values(logged)
+        connection.execute(_insert_statement(len(logged)), values)
+        return size
+
+    def _values(self, logged: Sequence[Logged]) -> tuple[list[object], int]:
+        """The values of rows, and what these count in the log's size.
+
+        Whoever calls has the connection to himself, and the packer with it.
+        """
+        assert len(logged) <= ROWS_PER_STATEMENT_MAX
+        rows = [self._packer.columns(one) for one in logged]
+        return [value for columns in rows for value in columns], sum(map(stored_bytes, rows))
 
     def _placed(self, records: Sequence[Record]) -> list[Logged]:
         return [Logged(seq, record) for seq, record in enumerate(records, self._last_seq + 1)]
@@ -482,11 +507,10 @@ class SqliteLog:
                 return ", and the disk is full"
         return ""
 
-    def _note_appended(self, logged: Sequence[Logged]) -> None:
+    def _note_appended(self, logged: Sequence[Logged], size: int) -> None:
         self._last_seq = logged[-1].seq
         assert self._acknowledged is not None
         self._acknowledged.note(self._last_seq)
-        size = _row_bytes(one.record for one in logged)
         self._bytes += size
         self.connections.note_written(size)
         self._tail.push(logged)
@@ -541,7 +565,7 @@ class SqliteLog:
             return []
         if self._tail.holds(seq):
             return leading_within(self._tail.iterate_from(seq), bytes_max)
-        last = await self._last_within(seq, bytes_max)
+        last = await self._last_within(seq, max(1, int(bytes_max * self._packed_to)))
         query = f"SELECT {ROW_COLUMNS} FROM log WHERE seq BETWEEN ? AND ? ORDER BY seq"
         found = await self._fetch(query, (seq, last))
         if len(found) != last - seq + 1:
@@ -549,10 +573,35 @@ class SqliteLog:
                 # It was cut meanwhile.
                 return await self.read_from(seq, bytes_max=bytes_max)
             raise StoreError(f"{self.path}: a row of {seq} to {last} is missing. {ADVICE}")
-        return [self._checked(columns) for columns in found]
+        return await asyncio.to_thread(self._unpacked, found, bytes_max)
+
+    def _unpacked(self, found: Sequence[Sequence[object]], bytes_max: int) -> list[Logged]:
+        """The leading rows that take ``bytes_max`` when they are unpacked, and at least one.
+
+        Raises:
+            StoreError: one is damaged.
+        """
+        reader, taken = RowReader(), list[Logged]()
+        stored = plain = total = 0
+        for columns in found:
+            logged, is_sound = reader.read(columns)
+            if logged is None or not is_sound:
+                raise StoreError(
+                    f"{self.path}: row {columns[0]} of table log is damaged (checksum). {ADVICE}"
+                )
+            size = record_bytes(logged.record)
+            if taken and total + size > bytes_max:
+                break
+            taken.append(logged)
+            stored, total = stored + stored_bytes(columns), total + size
+            plain += _row_bytes([logged.record])
+        if plain:
+            self._packed_to = min(1.0, stored / plain)
+        return taken
 
     async def _last_within(self, seq: int, bytes_max: int) -> int:
-        """The last row that a read of ``bytes_max`` from ``seq`` takes; lengths only, no blobs."""
+        """The last row that a read of so many bytes from ``seq`` takes, as they stand in the table;
+        lengths only, no blobs."""
         query = (
             "SELECT seq, coalesce(length(batch), 0) + coalesce(length(local), 0) "
             "FROM log WHERE seq >= ? ORDER BY seq LIMIT ?"
@@ -770,23 +819,9 @@ class SqliteLog:
         """The same for what may take long."""
         return await self.connections.fetch(self.connections.keeper, query, values)
 
-    def _checked(self, columns: Sequence[object]) -> Logged:
-        logged, is_sound = read_row(columns)
-        if logged is None or not is_sound:
-            raise StoreError(
-                f"{self.path}: row {columns[0]} of table log is damaged (checksum). {ADVICE}"
-            )
-        return logged
-
 
 def _row_bytes(records: Iterable[Record]) -> int:
     return sum(len(record.batch or b"") + len(record.local or b"") for record in records)
-
-
-def _insertion(logged: Sequence[Logged]) -> tuple[str, list[object]]:
-    """One statement that writes the rows, and its values."""
-    assert len(logged) <= ROWS_PER_STATEMENT_MAX
-    return _insert_statement(len(logged)), [value for one in logged for value in row_columns(one)]
 
 
 # SQLite prepares a statement once while its text is the same; nearly all are of a few rows.

@@ -22,7 +22,6 @@ from typing import Final
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.folder_reader import FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,
@@ -31,10 +30,10 @@ from crdtstream.store.layout import (
     meta_checksum,
     read_checkpoint,
     read_image_row,
-    row_crc,
 )
-from crdtstream.store.log import Logged
-from crdtstream.store.sqlite import LOG_FILE
+from crdtstream.store.log import FORMAT_VERSION, Logged
+from crdtstream.store.rows import RowPacker, record_crc
+from crdtstream.store.sqlite import FORMATS_WITHOUT_CHECKSUM, LOG_FILE
 from crdtstream.upkeep.cut import LENGTH
 from crdtstream.upkeep.fsck import check_images, check_log, check_sqlite
 from crdtstream.upkeep.manifest import MANIFEST, Manifest, manifest_text, sum_of
@@ -184,6 +183,8 @@ def _receive(
     write_meta(connection, meta)
     if begin.HasField("checkpoint"):
         _put_checkpoint(connection, begin.checkpoint)
+    # What an older node sends is kept in its format.
+    packer = RowPacker() if meta["format_version"] == str(FORMAT_VERSION) else None
     rows, rows_wanted = 0, _rows_of(begin)
     images, images_wanted = 0, begin.checkpoint.images
     for part in parts:
@@ -203,7 +204,7 @@ def _receive(
         else:
             connection.executemany(
                 "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)",
-                _columns(part.rows.rows, begin.first_seq + rows - 1),
+                _columns(part.rows.rows, begin.first_seq + rows - 1, packer),
             )
             rows += len(part.rows.rows)
             progress("rows received", rows, rows_wanted)
@@ -256,14 +257,20 @@ def _marks(count: int) -> str:
     return ", ".join("?" * count)
 
 
-def _columns(rows: Iterable[pb.BackupRow], before: int) -> Iterator[tuple[object, ...]]:
+def _columns(
+    rows: Iterable[pb.BackupRow], before: int, packer: RowPacker | None
+) -> Iterator[tuple[object, ...]]:
     for seq, row in enumerate(rows, before + 1):
         batch = row.batch if row.HasField("batch") else None
         local = row.local if row.HasField("local") else None
         record = Record(RegionId(row.origin), row.first_n, row.last_n, batch, local)
-        if row.seq != seq or row_crc(Logged(seq, record)) != row.crc:
+        logged = Logged(seq, record)
+        if row.seq != seq or record_crc(logged) != row.crc:
             raise UpkeepError(f"row {seq} came damaged; {_AGAIN}")
-        yield seq, row.origin, row.first_n, row.last_n, batch, local, row.crc
+        if packer is None:
+            yield seq, row.origin, row.first_n, row.last_n, batch, local, row.crc
+        else:
+            yield packer.columns(logged)
 
 
 def _parts(pieces: Iterable[pb.BackupPiece]) -> Iterator[pb.BackupPart]:

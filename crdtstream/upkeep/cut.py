@@ -26,8 +26,9 @@ from crdtstream.core.clock import format_vv
 from crdtstream.core.effects import record_bytes
 from crdtstream.store.checkpoints import Hold
 from crdtstream.store.errors import DAMAGED, StoreError
-from crdtstream.store.layout import CHECKSUM_KEY, ImageRow, StoredCheckpoint, Sums, row_crc
+from crdtstream.store.layout import CHECKSUM_KEY, ImageRow, StoredCheckpoint, Sums
 from crdtstream.store.log import Logged
+from crdtstream.store.rows import record_crc
 from crdtstream.store.sqlite import LAST_KEY
 from crdtstream.upkeep.image_rows import checkpoints, images
 from crdtstream.upkeep.reading import (
@@ -220,7 +221,7 @@ def _shown(logged: Logged) -> pb.BackupRow:
         last_n=record.last_n,
         batch=record.batch,
         local=record.local,
-        crc=row_crc(logged),
+        crc=record_crc(logged),
     )
 
 

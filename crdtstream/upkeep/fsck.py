@@ -25,14 +25,13 @@ from crdtstream.core.tuning import TUNABLES
 from crdtstream.core.uid import parse_uid
 from crdtstream.store.acknowledged import read_acknowledged
 from crdtstream.store.errors import DAMAGED
-from crdtstream.store.folder_reader import FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.layout import (
     CHECKSUM_KEY,
     meta_checksum,
 )
 from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
-from crdtstream.store.sqlite import BEGINS_KEY, FIRST_KEY, LAST_KEY
+from crdtstream.store.sqlite import BEGINS_KEY, FIRST_KEY, FORMATS_WITHOUT_CHECKSUM, LAST_KEY
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound, find_images
 from crdtstream.upkeep.manifest import MANIFEST, check_files, read_manifest

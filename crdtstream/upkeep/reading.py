@@ -17,11 +17,12 @@ from typing import Final
 from urllib.parse import quote
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import Record, record_bytes
+from crdtstream.core.effects import record_bytes
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.store.errors import DAMAGED
-from crdtstream.store.layout import ROW_COLUMNS, TABLES, TABLES_OF_FORMAT_2, parse_vv, row_crc
+from crdtstream.store.layout import TABLES, TABLES_OF_FORMAT_2, parse_vv
 from crdtstream.store.log import Logged
+from crdtstream.store.rows import ROW_COLUMNS, RowReader
 from crdtstream.store.sqlite import (
     BEGINS_KEY,
     FIRST_KEY,
@@ -261,7 +262,7 @@ def _read(
     connection: sqlite3.Connection, seq: int, last: int
 ) -> tuple[list[Row], Exception | None]:
     """The next rows as far as one read goes, and what ended it too early."""
-    taken: list[Row] = []
+    reader, taken = RowReader(), list[Row]()
     total = 0
     try:
         found = connection.execute(
@@ -270,7 +271,7 @@ def _read(
         )
         with contextlib.closing(found):
             for columns in found:
-                row = checked(columns)
+                row = checked(reader, columns)
                 taken.append(row)
                 if row.logged is not None:
                     total += record_bytes(row.logged.record)
@@ -281,21 +282,11 @@ def _read(
     return taken, None
 
 
-def checked(columns: tuple[object, ...]) -> Row:
+def checked(reader: RowReader, columns: tuple[object, ...]) -> Row:
     """A row, and whether it is what was written."""
-    match columns:
-        case [
-            int(seq),
-            int(origin),
-            int(first_n),
-            int(last_n),
-            (bytes() | None) as batch,
-            (bytes() | None) as local,
-            int(crc),
-        ]:
-            logged = Logged(seq, Record(RegionId(origin), first_n, last_n, batch, local))
-            if row_crc(logged) == crc:
-                return Row(seq, logged)
+    logged, is_sound = reader.read(columns)
+    if logged is not None and is_sound:
+        return Row(logged.seq, logged)
     seq = columns[0] if isinstance(columns[0], int) else 0
     return Row(seq, None, "is damaged (checksum)")
 

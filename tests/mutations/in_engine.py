@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 ENGINE_TESTS: Final = "tests/region/test_engine.py::"
+ROWS: Final = "tests/store/test_rows.py::"
 OPENING: Final = "tests/store/test_opening.py::"
 DAMAGE: Final = "tests/store/test_log_damage.py::"
 CHECKPOINTS: Final = "tests/store/test_checkpoints.py::"
@@ -167,11 +168,27 @@ ENGINE: Final = (
     ),
     Mutation(
         "checksum-without-local-changes",
-        "crdtstream/store/layout.py",
+        "crdtstream/store/rows.py",
         'return zlib.crc32(local or b"", zlib.crc32(batch or b"", crc))',
         'return zlib.crc32(batch or b"", crc)',
         (DAMAGE + "test_one_changed_bit_is_noticed[local]",),
         "damaged positions and pending entries are replayed",
+    ),
+    Mutation(
+        "reads-are-bounded-by-what-rows-take-in-the-table",
+        "crdtstream/store/sqlite.py",
+        "            if taken and total + size > bytes_max:\n",
+        "            if taken and stored > bytes_max:\n",
+        (ROWS + "test_what_a_read_returns_is_bounded_as_it_is_unpacked",),
+        "a link that catches up has a GiB in memory, as a thousand rows pack well",
+    ),
+    Mutation(
+        "a-batch-that-looks-packed-stands-as-it-is",
+        "crdtstream/store/rows.py",
+        "        must_be_told_apart = batch.startswith(FRAME_MAGIC)\n",
+        "        must_be_told_apart = False\n",
+        (ROWS + "test_a_row_is_read_back_as_it_was",),
+        "a row that was written well is read as damaged",
     ),
     Mutation(
         "missing-row-goes-unnoticed",

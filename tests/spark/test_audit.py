@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.errors import PythonException
 
-from crdtstream.core.effects import Record
-from crdtstream.core.ids import RegionId
 from crdtstream.spark.jobs.audit import (
     AuditError,
     AuditOptions,
@@ -31,8 +29,8 @@ from crdtstream.spark.jobs.audit_keys import (
 from crdtstream.spark.jobs.regions import told_as
 from crdtstream.spark.nodes import Nodes
 from crdtstream.spark.options import EntryId, NodesOptions, Security
-from crdtstream.store.layout import row_crc
 from crdtstream.store.log import Logged
+from crdtstream.store.rows import ROW_COLUMNS, RowReader, record_crc
 from crdtstream.store.sqlite import LOG_FILE
 from crdtstream.v1 import query_pb2
 from tests.live.cluster import Cluster, cluster_of
@@ -262,17 +260,18 @@ def change_log(path: Path, old: bytes, new: bytes, *, origin: int) -> list[int]:
     """Replace bytes in the batches of an origin; returns the rows that were changed."""
     with closing(sqlite3.connect(path)) as log, log:
         changed = []
-        rows = log.execute(
-            "SELECT seq, origin, first_n, last_n, batch, local FROM log WHERE origin = ?", (origin,)
-        ).fetchall()
-        for seq, region, first_n, last_n, batch, local in rows:
+        rows = log.execute(f"SELECT {ROW_COLUMNS} FROM log WHERE origin = ?", (origin,)).fetchall()
+        for columns in rows:
+            logged, _ = RowReader().read(columns)
+            assert logged is not None
+            batch = logged.record.batch
             if batch is not None and old in batch:
-                record = Record(RegionId(region), first_n, last_n, batch.replace(old, new), local)
+                record = replace(logged.record, batch=batch.replace(old, new))
                 log.execute(
                     "UPDATE log SET batch = ?, crc = ? WHERE seq = ?",
-                    (record.batch, row_crc(Logged(seq, record)), seq),
+                    (record.batch, record_crc(Logged(logged.seq, record)), logged.seq),
                 )
-                changed.append(seq)
+                changed.append(logged.seq)
         return changed
 
 

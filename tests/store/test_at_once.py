@@ -9,6 +9,7 @@ import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from random import randbytes
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ async def test_a_commit_at_once_that_is_refused_leaves_nothing(tmp_path: Path) -
     assert log.append_at_once([batch(1)])
     ((pages,),) = await log._writer.execute("PRAGMA page_count")
     await log._writer.execute(f"PRAGMA max_page_count = {pages}")
-    records = [batch(2, bytes(100_000)), batch(3)]
+    records = [batch(2, randbytes(100_000)), batch(3)]
     with pytest.raises(StoreError, match=r"cannot write row 2: .*full.*Nothing acknowledged"):
         log.append_at_once(records)
     assert await rows(log) == [b"batch"]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from pathlib import Path
+from random import randbytes
 
 import pytest
 
@@ -15,7 +16,8 @@ from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from crdtstream.upkeep.cut import cut_of_folder
 
 R1 = RegionId(1)
-BATCH = bytes(4 << 20)
+# It cannot be made smaller.
+BATCH = randbytes(4 << 20)
 BATCHES = 20
 
 

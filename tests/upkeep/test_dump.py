@@ -14,8 +14,8 @@ from crdtstream.cli.main import app
 from crdtstream.core.effects import LocalChange, RareEffect, Record
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import RegionId
-from crdtstream.store.layout import row_crc
 from crdtstream.store.log import Logged
+from crdtstream.store.rows import record_crc
 from crdtstream.store.sqlite import LOG_FILE
 from crdtstream.upkeep.shown import effects_of, shown_bytes, shown_value
 from tests.core import every_kind
@@ -100,7 +100,7 @@ def test_damaged_rows_are_shown_and_the_dump_goes_on(tmp_path: Path) -> None:
     change(folder, "UPDATE log SET batch = zeroblob(3) WHERE seq = 2")
     change(folder, "DELETE FROM log WHERE seq IN (5, 6)")
     record = Record(RegionId(1), 1, 1, b"\xff", None)
-    crc = row_crc(Logged(8, record))
+    crc = record_crc(Logged(8, record))
     change(
         folder,
         "UPDATE log SET origin = 1, first_n = 1, last_n = 1, batch = ?, local = NULL, crc = ? "

@@ -12,8 +12,8 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.lanes.lane import LastId
 from crdtstream.core.wire.codec import decode_batch, encode_batch
-from crdtstream.store.layout import row_crc
 from crdtstream.store.log import Logged
+from crdtstream.store.rows import record_crc
 from crdtstream.store.sqlite import LOG_FILE
 from crdtstream.upkeep.reading import UpkeepError
 from crdtstream.upkeep.report import Verdict
@@ -57,7 +57,7 @@ def rewrite(folder: Path, seq: int, **columns: object) -> None:
         names = ["seq", "origin", "first_n", "last_n", "batch", "local", "crc"]
         values = dict(zip(names, row, strict=True)) | columns
         record = Record(*(values[name] for name in names[1:6]))
-        values["crc"] = row_crc(Logged(int(values["seq"]), record))
+        values["crc"] = record_crc(Logged(int(values["seq"]), record))
         connection.execute("DELETE FROM log WHERE seq = ?", (seq,))
         connection.execute(
             "INSERT OR REPLACE INTO log VALUES (?, ?, ?, ?, ?, ?, ?)",
