@@ -15,6 +15,11 @@ from typing import Any
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.store.checkpoints import Checkpoint
+from crdtstream.store.claim import (
+    FORMATS_WITHOUT_CHECKSUM,
+    LOG_FILE,
+    lock_folder,
+)
 from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
@@ -30,7 +35,6 @@ from crdtstream.store.layout import (
     unpack_frame,
 )
 from crdtstream.store.rows import ROW_COLUMNS, RowReader
-from crdtstream.store.sqlite import FORMATS_WITHOUT_CHECKSUM, LOG_FILE, lock_folder
 
 
 @dataclass(frozen=True, slots=True)

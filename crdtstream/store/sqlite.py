@@ -18,25 +18,19 @@ opening, replaying and sending all stop with the file, the row and what to do.
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, format_vv
-from crdtstream.core.effects import Record, record_bytes
+from crdtstream.core.clock import VersionVector, format_vv
+from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.acknowledged import (
-    ACKNOWLEDGED_FILE,
-    AcknowledgedFile,
-    has_acknowledged,
-    read_acknowledged,
-)
+from crdtstream.store.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFile, read_acknowledged
+from crdtstream.store.claim import LOG_FILE, Claim, Progress, lock_folder, no_progress
 from crdtstream.store.connections import (
     ADVICE,
     PAGE_BYTES,
@@ -47,27 +41,22 @@ from crdtstream.store.connections import (
 from crdtstream.store.errors import DAMAGED, LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.layout import (
-    CHECKSUM_KEY,
-    TABLES,
-    TABLES_OF_FORMAT_2,
-    TABLES_OF_FORMAT_3,
-    meta_checksum,
     parse_vv,
 )
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, check_reaches, leading_within
+from crdtstream.store.meta import MetaTable
 from crdtstream.store.opening import OPENED_FILE, read_opening, write_opening
 from crdtstream.store.pace import Pace
-from crdtstream.store.rows import ROW_COLUMNS, RowPacker, RowReader, stored_bytes
+from crdtstream.store.row_queries import (
+    COUNT_ROWS_MAX,
+    last_within,
+    next_cut,
+    passed,
+    unpack_rows,
+)
+from crdtstream.store.rows import ROW_COLUMNS, RowPacker, stored_bytes
+from crdtstream.store.space import pages_and_free
 from crdtstream.store.tail import TAIL_BYTES_MAX, TAIL_BYTES_SHORT, Tail
-
-LOG_FILE: Final = "log.sqlite"
-LOCK_FILE: Final = "lock"
-# Of a folder that an earlier program wrote, this one reads the same rows.  To formats 1 and 2 it
-# adds tables and the checksum over the settings; to format 3 nothing but the number, since it packs
-# the rows that it writes itself.
-FORMATS_WITHOUT_CHECKSUM: Final = ("1", "2")
-FORMATS_WITH_CHECKSUM: Final = ("3", str(FORMAT_VERSION))
-READABLE_FORMATS: Final = FORMATS_WITHOUT_CHECKSUM + FORMATS_WITH_CHECKSUM
 
 # Where the log begins, once its beginning was cut off.
 FIRST_KEY: Final = "log_first"
@@ -80,41 +69,9 @@ ROWS_PER_STATEMENT_MAX: Final = 4_000
 # A commit that is made at once: packing and SQLite take a few milliseconds for either.
 AT_ONCE_ROWS_MAX: Final = 1_000
 AT_ONCE_BYTES_MAX: Final = 256 << 10
-# Rows that one read looks at; what it returns is bounded in bytes as well.
-ROWS_PER_READ_MAX: Final = 1_024
 
 # A disk with less room than that is full: files grow by some pages at a time.
 FULL_BYTES: Final = 1 << 20
-
-# One slice of what is cut off, and of what is given back to the file system.
-CUT_ROWS_MAX: Final = 512
-CUT_BYTES_MAX: Final = 1 << 20
-COUNT_ROWS_MAX: Final = 16_384
-VACUUM_PAGES: Final = 256
-# Free pages that are kept, since the next checkpoint writes them again: an eighth of the file, but
-# not less than this.
-FREE_PAGES_KEPT_MIN: Final = 1_024
-# What rows take of the file, as a multiple of their bytes: small ones have an index besides.
-SPACE_PER_BYTES: Final = (5, 4)
-# A file of an earlier format is written anew, so that it can give space back, if that is quick.
-REWRITE_BYTES_MAX: Final = 64 << 20
-
-INCREMENTAL: Final = 2
-
-# Told of work at the start that takes long: what, how many bytes are done, and of how many.
-Progress = Callable[[str, int, int], None]
-
-
-def no_progress(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
-
-
-@dataclass(slots=True)
-class _Cut:
-    """Rows to be cut off at once."""
-
-    last: int
-    bytes: int
 
 
 class SqliteLog:
@@ -143,7 +100,7 @@ class SqliteLog:
         # Of rows read last: what they took in the table, as a part of what they are.
         self._packed_to = 1.0
         self._acknowledged: AcknowledgedFile | None = None
-        self._meta: dict[str, str] = {}
+        self.meta = MetaTable(connections)
         self._first_seq = 1
         self._begins: VersionVector = {}
         self._last_seq = 0
@@ -181,7 +138,13 @@ class SqliteLog:
                 connections = await open_connections(path, opened, failpoints)
                 log = cls(path, lock, connections, fsync, failpoints)
                 await log._set_synchronous(fsync)
-                await log._claim(region, database_id, progress)
+                wanted = {
+                    "format_version": str(FORMAT_VERSION),
+                    "region": str(region),
+                    "database_id": database_id,
+                }
+                log.fresh = await Claim(connections, log.meta, progress).make(wanted)
+                await log._count_rows()
                 await log._prove()
             except OSError as error:
                 raise StoreError(
@@ -195,114 +158,6 @@ class SqliteLog:
 
     # --- Opening ------------------------------------------------------------------------------
 
-    async def _claim(self, region: RegionId, database_id: str, progress: Progress) -> None:
-        """See that the folder is this region's; an empty one becomes it."""
-        wanted = {
-            "format_version": str(FORMAT_VERSION),
-            "region": str(region),
-            "database_id": database_id,
-        }
-        tables = await self._tables()
-        self.fresh = not tables or await self._is_empty(tables)
-        if self.fresh:
-            self._check_was_never_used()
-            await self._make_tables(TABLES)
-            await self._write_meta(wanted)
-        else:
-            await self._read_meta(tables)
-            self._check_is_ours(wanted)
-            if self._meta["format_version"] in FORMATS_WITH_CHECKSUM and tables != TABLES:
-                raise StoreError(f"{self.path}: the table of tables is damaged. {ADVICE}")
-            if self._meta["format_version"] != wanted["format_version"]:
-                await self._take_over(progress)
-        await self._count_rows()
-
-    async def _tables(self) -> dict[str, str]:
-        query = "SELECT name, sql FROM sqlite_master"
-        return {str(name): str(sql) for name, sql in await self._fetch(query)}
-
-    async def _is_empty(self, tables: Mapping[str, str]) -> bool:
-        """Whether somebody made the tables, and died before he wrote anything."""
-        if tables != TABLES:
-            return False
-        for table in ("meta", "log", "checkpoint", "image"):
-            if await self._fetch(f"SELECT 1 FROM {table} LIMIT 1"):
-                return False
-        return True
-
-    def _check_was_never_used(self) -> None:
-        if has_acknowledged(self.path.parent):
-            raise StoreError(
-                f"{self.path}: empty, but the file {ACKNOWLEDGED_FILE} beside it tells of a log. "
-                f"{ADVICE}"
-            )
-
-    async def _make_tables(self, tables: Mapping[str, str]) -> None:
-        # One transaction: they are there together, or not at all.
-        statements = "; ".join(
-            sql.replace("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ").replace(
-                "CREATE INDEX ", "CREATE INDEX IF NOT EXISTS "
-            )
-            for sql in tables.values()
-        )
-        await self._writer.call(
-            sqlite3.Connection.executescript, f"BEGIN IMMEDIATE; {statements}; COMMIT"
-        )
-
-    async def _read_meta(self, tables: Mapping[str, str]) -> None:
-        if not TABLES_OF_FORMAT_2.keys() <= tables.keys():
-            raise StoreError(f"{self.path}: tables are missing. {ADVICE}")
-        found = await self._fetch("SELECT key, value FROM meta")
-        self._meta = {str(key): str(value) for key, value in found}
-        if self._meta.get("format_version") in FORMATS_WITH_CHECKSUM and (
-            self._meta.get(CHECKSUM_KEY) != meta_checksum(self._meta)
-        ):
-            raise StoreError(f"{self.path}: table meta is damaged (checksum). {ADVICE}")
-
-    def _check_is_ours(self, wanted: Mapping[str, str]) -> None:
-        found = {key: self._meta.get(key) for key in wanted}
-        if found["format_version"] not in READABLE_FORMATS:
-            raise StoreError(
-                f"{self.path}: written in format {found['format_version']}, this program reads "
-                f"formats {', '.join(READABLE_FORMATS[:-1])} and {READABLE_FORMATS[-1]}; run the "
-                "program that wrote it"
-            )
-        if found["region"] != wanted["region"]:
-            raise StoreError(
-                f"{self.path}: belongs to region {found['region']}, not to region "
-                f"{wanted['region']}; give each region its own folder"
-            )
-        if found["database_id"] != wanted["database_id"]:
-            raise StoreError(
-                f"{self.path}: belongs to database {found['database_id']!r}, not to "
-                f"{wanted['database_id']!r}; use another folder or the right database id"
-            )
-
-    async def _take_over(self, progress: Progress) -> None:
-        """Make a folder of an earlier format one of this format, once."""
-        self._failpoints.reach("log.take-over")
-        await self._make_tables(TABLES_OF_FORMAT_3)
-        await self._rewrite_if_quick(progress)
-        # Last, and in one transaction with the checksum: until then it is a folder as it was.
-        await self._write_meta({"format_version": str(FORMAT_VERSION)})
-
-    async def _rewrite_if_quick(self, progress: Progress) -> None:
-        """Have the file able to give space back; one that is not uses free pages again."""
-        pages, free = await self._pages()
-        used_bytes = (pages - free) * PAGE_BYTES
-        if await self._pragma("auto_vacuum") == INCREMENTAL or used_bytes > REWRITE_BYTES_MAX:
-            return
-        what = "making the file able to give space back"
-        progress(what, 0, used_bytes)
-        rewriting = asyncio.ensure_future(self._writer.execute("VACUUM"))
-        wal = self.connections.wal_path
-        while not (await asyncio.wait((rewriting,), timeout=0.1))[0]:
-            done = wal.stat().st_size if wal.exists() else 0
-            progress(what, min(done, used_bytes), used_bytes)
-        rewriting.result()
-        await self.connections.move_wal()
-        progress(what, used_bytes, used_bytes)
-
     async def _count_rows(self) -> None:
         """Find the last row, and see that no row is missing of those that a start reads.
 
@@ -310,8 +165,8 @@ class SqliteLog:
         ``count_older`` looks at them, later.
         """
         try:
-            self._first_seq = int(self._meta.get(FIRST_KEY, "1"))
-            self._begins = parse_vv(self._meta.get(BEGINS_KEY, ""))
+            self._first_seq = int(self.meta.get(FIRST_KEY) or "1")
+            self._begins = parse_vv(self.meta.get(BEGINS_KEY) or "")
         except ValueError as error:
             raise StoreError(f"{self.path}: table meta is damaged: {error}. {ADVICE}") from error
         ((last_seq,),) = await self._fetch("SELECT max(seq) FROM log")
@@ -323,8 +178,8 @@ class SqliteLog:
         covered_seq = min(covered_seq or 0, self._last_seq)
         self._older = range(self._first_seq, max(self._first_seq, covered_seq + 1))
         await self._count(range(self._older.stop, self._last_seq + 1))
-        if self._meta.get("clean_shutdown") == "yes":
-            self._check_last(int(self._meta.get(LAST_KEY, self._last_seq)), self._last_seq)
+        if self.meta.get("clean_shutdown") == "yes":
+            self._check_last(int(self.meta.get(LAST_KEY) or self._last_seq), self._last_seq)
 
     async def count_older(self) -> None:
         """Look for missing rows among those that a checkpoint had at the start, if nobody has yet.
@@ -369,10 +224,10 @@ class SqliteLog:
         """See whether the folder is the one that was last open here, with all that it had then."""
         folder = self.path.parent
         found = await asyncio.to_thread(read_opening, folder, LOG_FILE)
-        opening = self._meta.get("opening")
+        opening = self.meta.get("opening")
         is_same = found is not None and opening == str(found)
-        was_clean = self._meta.get("clean_shutdown") == "yes"
-        was_synced = self._meta.get("fsync") == Fsync.ALWAYS.value
+        was_clean = self.meta.get("clean_shutdown") == "yes"
+        was_synced = self.meta.get("fsync") == Fsync.ALWAYS.value
         if is_same and opening is not None:
             told = read_acknowledged(folder, opening)
             # A power cut may take rows that were never synced, and nothing else may.
@@ -391,14 +246,14 @@ class SqliteLog:
         folder = self.path.parent
         try:
             found = await asyncio.to_thread(read_opening, folder, LOG_FILE)
-            before = (self._meta.get("opening") or "0").split()[0]
+            before = (self.meta.get("opening") or "0").split()[0]
             count = max(int(before), 0 if found is None else found.count) + 1
             opening = await asyncio.to_thread(write_opening, folder, count, LOG_FILE)
         except OSError as error:
             raise StoreError(
                 f"{error.filename or folder}: {error.strerror}; check space and rights"
             ) from error
-        await self._write_meta({"fsync": self._fsync.value, "opening": str(opening)})
+        await self.meta.write({"fsync": self._fsync.value, "opening": str(opening)})
         await self.sync()
         assert self._acknowledged is not None
         self._acknowledged.begin(str(opening), self._last_seq)
@@ -565,7 +420,8 @@ class SqliteLog:
             return []
         if self._tail.holds(seq):
             return leading_within(self._tail.iterate_from(seq), bytes_max)
-        last = await self._last_within(seq, max(1, int(bytes_max * self._packed_to)))
+        stored_max = max(1, int(bytes_max * self._packed_to))
+        last = await last_within(self.connections, seq, stored_max)
         query = f"SELECT {ROW_COLUMNS} FROM log WHERE seq BETWEEN ? AND ? ORDER BY seq"
         found = await self._fetch(query, (seq, last))
         if len(found) != last - seq + 1:
@@ -573,47 +429,11 @@ class SqliteLog:
                 # It was cut meanwhile.
                 return await self.read_from(seq, bytes_max=bytes_max)
             raise StoreError(f"{self.path}: a row of {seq} to {last} is missing. {ADVICE}")
-        return await asyncio.to_thread(self._unpacked, found, bytes_max)
-
-    def _unpacked(self, found: Sequence[Sequence[object]], bytes_max: int) -> list[Logged]:
-        """The leading rows that take ``bytes_max`` when they are unpacked, and at least one.
-
-        Raises:
-            StoreError: one is damaged.
-        """
-        reader, taken = RowReader(), list[Logged]()
-        stored = plain = total = 0
-        for columns in found:
-            logged, is_sound = reader.read(columns)
-            if logged is None or not is_sound:
-                raise StoreError(
-                    f"{self.path}: row {columns[0]} of table log is damaged (checksum). {ADVICE}"
-                )
-            size = record_bytes(logged.record)
-            if taken and total + size > bytes_max:
-                break
-            taken.append(logged)
-            stored, total = stored + stored_bytes(columns), total + size
-            plain += _row_bytes([logged.record])
-        if plain:
-            self._packed_to = min(1.0, stored / plain)
-        return taken
-
-    async def _last_within(self, seq: int, bytes_max: int) -> int:
-        """The last row that a read of so many bytes from ``seq`` takes, as they stand in the table;
-        lengths only, no blobs."""
-        query = (
-            "SELECT seq, coalesce(length(batch), 0) + coalesce(length(local), 0) "
-            "FROM log WHERE seq >= ? ORDER BY seq LIMIT ?"
-        )
-        last, total = seq, 0
-        for row_seq, row_bytes in await self._fetch(query, (seq, ROWS_PER_READ_MAX)):
-            total += row_bytes
-            if total > bytes_max and row_seq > seq:
-                break
-            # Of a damaged page they may not ascend.
-            last = max(last, row_seq)
-        return last
+        try:
+            logged, self._packed_to = await asyncio.to_thread(unpack_rows, found, bytes_max)
+        except ValueError as error:
+            raise StoreError(f"{self.path}: {error}. {ADVICE}") from error
+        return logged
 
     async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
         # Batches of one origin stand in the log in the order of their numbers.
@@ -649,12 +469,13 @@ class SqliteLog:
         self._failpoints.reach("log.cut")
         await self.count_older()
         if upto_seq >= self._first_seq:
-            begins, size = await self._passed(upto_seq)
+            rows = range(self._first_seq, upto_seq + 1)
+            begins, size = await passed(self.connections, self._begins, rows)
             # First the log begins there, then what is before it goes.
-            await self._write_meta({FIRST_KEY: str(upto_seq + 1), BEGINS_KEY: format_vv(begins)})
+            await self.meta.write({FIRST_KEY: str(upto_seq + 1), BEGINS_KEY: format_vv(begins)})
             self._first_seq, self._begins = upto_seq + 1, begins
             self._bytes -= size
-        while (cut := await self._next_cut()) is not None:
+        while (cut := await next_cut(self.connections, self._first_seq)) is not None:
             self._failpoints.reach("log.cut-slice")
             await self.connections.write(
                 "DELETE FROM log WHERE seq <= ?", (cut.last,), what="table log"
@@ -662,105 +483,13 @@ class SqliteLog:
             # A page that becomes free is named in others, which are written.
             self.connections.note_written(cut.bytes // 64)
 
-    async def _passed(self, upto_seq: int) -> tuple[MutableVersionVector, int]:
-        """The version vector behind this row, and how many bytes the rows before it have."""
-        begins, size = dict(self._begins), 0
-        query = (
-            "SELECT origin, max(last_n), sum(length(batch) + coalesce(length(local), 0)) "
-            "FROM log WHERE seq BETWEEN ? AND ? AND batch IS NOT NULL GROUP BY origin"
-        )
-        locals_query = (
-            "SELECT coalesce(sum(length(local)), 0) FROM log "
-            "WHERE seq BETWEEN ? AND ? AND batch IS NULL"
-        )
-        for first in range(self._first_seq, upto_seq + 1, COUNT_ROWS_MAX):
-            between = (first, min(upto_seq, first + COUNT_ROWS_MAX - 1))
-            for origin, last_n, row_bytes in await self._scan(query, between):
-                region = RegionId(origin)
-                begins[region] = max(begins.get(region, 0), last_n)
-                size += row_bytes
-            ((row_bytes,),) = await self._scan(locals_query, between)
-            size += row_bytes
-        return begins, size
-
-    async def _next_cut(self) -> _Cut | None:
-        """A slice of the rows before the first one that can be deleted at once."""
-        query = (
-            "SELECT seq, coalesce(length(batch), 0) + coalesce(length(local), 0) "
-            "FROM log WHERE seq < ? ORDER BY seq LIMIT ?"
-        )
-        cut: _Cut | None = None
-        for seq, row_bytes in await self._scan(query, (self._first_seq, CUT_ROWS_MAX)):
-            if cut is not None and cut.bytes + row_bytes > CUT_BYTES_MAX:
-                break
-            if cut is None:
-                cut = _Cut(seq, row_bytes)
-            else:
-                # Of a damaged page they may not ascend; all of these must go.
-                cut = _Cut(max(cut.last, seq), cut.bytes + row_bytes)
-        return cut
-
-    async def give_back(self, *, spare_bytes: int = 0) -> None:
-        """Give free pages back to the file system, but for some that will be written again soon.
-
-        Args:
-            spare_bytes: of rows that the log will take; there are pages for them and their index.
-
-        Raises:
-            StoreError: the disk refused.
-        """
-        self._failpoints.reach("log.vacuum")
-        if await self._pragma("auto_vacuum") != INCREMENTAL:
-            return
-        pages, free = await self._pages()
-        spare_pages = spare_bytes * SPACE_PER_BYTES[0] // SPACE_PER_BYTES[1] // PAGE_BYTES
-        kept = max(FREE_PAGES_KEPT_MIN, (pages - free) // 8, spare_pages)
-        if free <= kept:
-            return
-        for left in range(free - kept, 0, -VACUUM_PAGES):
-            count = min(left, VACUUM_PAGES)
-            await self.connections.write(
-                f"PRAGMA incremental_vacuum({count})", (), what="free pages"
-            )
-            self.connections.note_written(count * PAGE_BYTES)
-        # The file itself becomes shorter when its end is moved over.
-        await self.connections.move_wal()
-
-    async def _pages(self) -> tuple[int, int]:
-        """Pages of the file, and how many of them are free."""
-        return await self._pragma("page_count"), await self._pragma("freelist_count")
-
-    async def _pragma(self, name: str) -> int:
-        ((value,),) = await self._scan(f"PRAGMA {name}")
-        return int(value)
-
     # --- Settings -----------------------------------------------------------------------------
 
     async def get_meta(self, key: str) -> str | None:
-        return self._meta.get(key)
+        return self.meta.get(key)
 
     async def set_meta(self, key: str, value: str) -> None:
-        await self._write_meta({key: value})
-
-    async def _write_meta(self, changed: Mapping[str, str]) -> None:
-        """Change settings, all or none."""
-        # Who is cancelled leaves a statement that is carried out all the same: what this object
-        # knows must follow, or the checksum of the next one would not cover what the file says.
-        await asyncio.shield(asyncio.ensure_future(self._write_whole_meta(changed)))
-
-    async def _write_whole_meta(self, changed: Mapping[str, str]) -> None:
-        async with self.connections.turn:
-            meta = {**self._meta, **changed}
-            meta[CHECKSUM_KEY] = meta_checksum(meta)
-            keys = [*changed, CHECKSUM_KEY]
-            statement = "INSERT OR REPLACE INTO meta VALUES " + ",".join(["(?,?)"] * len(keys))
-            values = [value for key in keys for value in (key, meta[key])]
-            try:
-                await self._writer.execute(statement, values)
-            except DAMAGED as error:
-                named = " and ".join(repr(key) for key in changed)
-                raise StoreError(f"{self.path}: cannot write {named}: {error}") from error
-            self._meta = meta
+        await self.meta.write({key: value})
 
     # --- The end ------------------------------------------------------------------------------
 
@@ -770,7 +499,7 @@ class SqliteLog:
             if self._is_confirmed:
                 # What was copied while the node ran is an earlier state from here on.
                 await self.confirm()
-            await self._write_meta({"clean_shutdown": "yes", LAST_KEY: str(self._last_seq)})
+            await self.meta.write({"clean_shutdown": "yes", LAST_KEY: str(self._last_seq)})
             await self.sync()
         finally:
             await self.abandon()
@@ -809,7 +538,7 @@ class SqliteLog:
 
     async def sizes(self) -> tuple[int, int]:
         """Bytes of the rows of the log, and of free pages."""
-        _, free = await self._pages()
+        _, free = await pages_and_free(self.connections)
         return await self.bytes_from(self._first_seq), free * PAGE_BYTES
 
     async def _fetch(self, query: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
@@ -831,20 +560,3 @@ def _insert_statement(rows: int) -> str:
     # have come after they were written, they are written once more and not refused.
     marks = ",".join(["(?,?,?,?,?,?,?)"] * rows)
     return f"INSERT OR REPLACE INTO log ({ROW_COLUMNS}) VALUES {marks}"
-
-
-def lock_folder(folder: Path) -> int:
-    """Hold the folder's lock for the life of the returned file descriptor.
-
-    A lock of our own, since SQLite's would keep our reading connection out as well.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise StoreError(
-            f"{folder}: another process has this folder open; stop that node first"
-        ) from error
-    return lock

@@ -43,6 +43,7 @@ from crdtstream.store.layout import (
     read_heads,
     read_image_row,
 )
+from crdtstream.store.space import give_back
 from crdtstream.store.sqlite import SqliteLog
 
 T = TypeVar("T")
@@ -385,7 +386,7 @@ class SqliteCheckpoints:
                 return
             check_covered([one.told() for one in self._found.values()], upto_seq)
             await self._log.forget_upto(upto_seq)
-            await self._log.give_back(spare_bytes=spare_bytes)
+            await give_back(self._connections, spare_bytes=spare_bytes)
 
     async def sizes(self) -> Sizes:
         log, free = await self._log.sizes()

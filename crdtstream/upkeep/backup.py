@@ -22,6 +22,10 @@ from typing import Final
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
+from crdtstream.store.claim import (
+    FORMATS_WITHOUT_CHECKSUM,
+    LOG_FILE,
+)
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,
@@ -33,7 +37,6 @@ from crdtstream.store.layout import (
 )
 from crdtstream.store.log import FORMAT_VERSION, Logged
 from crdtstream.store.rows import RowPacker, record_crc
-from crdtstream.store.sqlite import FORMATS_WITHOUT_CHECKSUM, LOG_FILE
 from crdtstream.upkeep.cut import LENGTH
 from crdtstream.upkeep.fsck import check_images, check_log, check_sqlite
 from crdtstream.upkeep.manifest import MANIFEST, Manifest, manifest_text, sum_of

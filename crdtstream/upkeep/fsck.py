@@ -24,6 +24,9 @@ from crdtstream.core.clock import format_vv
 from crdtstream.core.tuning import TUNABLES
 from crdtstream.core.uid import parse_uid
 from crdtstream.store.acknowledged import read_acknowledged
+from crdtstream.store.claim import (
+    FORMATS_WITHOUT_CHECKSUM,
+)
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import (
     CHECKSUM_KEY,
@@ -31,7 +34,11 @@ from crdtstream.store.layout import (
 )
 from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
-from crdtstream.store.sqlite import BEGINS_KEY, FIRST_KEY, FORMATS_WITHOUT_CHECKSUM, LAST_KEY
+from crdtstream.store.sqlite import (
+    BEGINS_KEY,
+    FIRST_KEY,
+    LAST_KEY,
+)
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound, find_images
 from crdtstream.upkeep.manifest import MANIFEST, check_files, read_manifest

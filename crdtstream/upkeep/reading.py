@@ -19,6 +19,11 @@ from urllib.parse import quote
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import record_bytes
 from crdtstream.core.ids import REGION_MAX, RegionId
+from crdtstream.store.claim import (
+    LOCK_FILE,
+    LOG_FILE,
+    READABLE_FORMATS,
+)
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import TABLES, TABLES_OF_FORMAT_2, parse_vv
 from crdtstream.store.log import Logged
@@ -26,9 +31,6 @@ from crdtstream.store.rows import ROW_COLUMNS, RowReader
 from crdtstream.store.sqlite import (
     BEGINS_KEY,
     FIRST_KEY,
-    LOCK_FILE,
-    LOG_FILE,
-    READABLE_FORMATS,
 )
 
 # What one read takes at most, but for a single larger row.

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from crdtstream.store.sqlite import LOG_FILE
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from tests.live.cluster import Cluster, Node, cluster_of, wait_until
 
 pytestmark = pytest.mark.live

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from crdtstream.store.sqlite import LOG_FILE
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from tests.live import cluster
 from tests.live.cluster import Cluster, Node, cluster_of
 

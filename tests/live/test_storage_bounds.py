@@ -10,7 +10,9 @@ import pytest
 import redis
 
 from crdtstream.admin.client import AdminClient, AdminError
-from crdtstream.store.sqlite import LOG_FILE
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from tests.live.cluster import Node, cluster_of, wait_until
 
 pytestmark = pytest.mark.live

@@ -29,7 +29,7 @@ UPKEEP: Final = (
     Mutation(
         "rows-are-taken-as-they-come",
         "crdtstream/upkeep/backup.py",
-        "if row.seq != seq or row_crc(Logged(seq, record)) != row.crc:",
+        "if row.seq != seq or record_crc(logged) != row.crc:",
         "if row.seq != seq:",
         (BACKUP + "test_what_is_not_whole_leaves_nothing",),
         "what the node read wrongly is found when all has been written",

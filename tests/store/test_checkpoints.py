@@ -12,12 +12,15 @@ from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.checkpoints import CheckpointRow, Checkpoints, MemoryCheckpoints
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from crdtstream.store.connections import PAGE_BYTES
 from crdtstream.store.errors import LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, Failpoints, refuse
 from crdtstream.store.layout import unpack_frame
 from crdtstream.store.log import Fsync, Log, MemoryLog
-from crdtstream.store.sqlite import LOG_FILE, SqliteLog
+from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 
 R1, R2 = RegionId(1), RegionId(2)

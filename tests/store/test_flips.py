@@ -16,10 +16,13 @@ import pytest
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 from crdtstream.store.opening import OPENED_FILE
-from crdtstream.store.sqlite import LOG_FILE, SqliteLog
+from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from tests.store.test_checkpoints import images, seen, write
 
@@ -90,7 +93,7 @@ async def read(folder: Path) -> State:
         while found := await log.read_from(seq, bytes_max=1 << 20):
             rows += [logged.record for logged in found]
             seq = found[-1].seq + 1
-        settings = {key: value for key, value in log._meta.items() if key not in OWN_SETTINGS}
+        settings = {key: value for key, value in log.meta.items() if key not in OWN_SETTINGS}
         assert await log.seek({R1: ROWS - 1}, [R1]) == ROWS
         return State(settings, rows, (0 if newest is None else newest.row.seq, numbers))
     finally:

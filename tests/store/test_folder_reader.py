@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from crdtstream.core.checkpoint.parts import Image
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from crdtstream.store.errors import StoreError
 from crdtstream.store.folder_reader import open_readonly
-from crdtstream.store.sqlite import LOG_FILE
 from tests.store.test_checkpoints import R1, append, image, images, opened, write
 
 FORMAT_2 = Path(__file__).parent / "format_2"

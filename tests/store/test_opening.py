@@ -11,10 +11,13 @@ import pytest
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import FORMAT_VERSION, Fsync
 from crdtstream.store.opening import OPENED_FILE
-from crdtstream.store.sqlite import LOG_FILE, SqliteLog
+from crdtstream.store.sqlite import SqliteLog
 
 R1 = RegionId(1)
 

@@ -16,9 +16,12 @@ import pytest
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Log, Logged, MemoryLog
-from crdtstream.store.sqlite import LOG_FILE, SqliteLog
+from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.tail import TAIL_BYTES_SHORT, Tail
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)

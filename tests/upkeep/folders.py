@@ -13,10 +13,13 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.packing import pack, unpack
 from crdtstream.core.replica import Replica
 from crdtstream.store.checkpoints import CheckpointRow
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from crdtstream.store.layout import IMAGE_COLUMNS, body_crc, read_image_row
 from crdtstream.store.log import Fsync
 from crdtstream.store.replay import recover
-from crdtstream.store.sqlite import LOG_FILE, SqliteLog
+from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from crdtstream.upkeep.fsck import check_folder
 from crdtstream.upkeep.reading import locked

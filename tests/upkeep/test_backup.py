@@ -17,9 +17,12 @@ from crdtstream.cli.main import app
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.store.checkpoints import Hold
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
-from crdtstream.store.sqlite import LOG_FILE, SqliteLog
+from crdtstream.store.sqlite import SqliteLog
 from crdtstream.upkeep import restore as restoring
 from crdtstream.upkeep.backup import write_backup
 from crdtstream.upkeep.cut import cut_of_folder

@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 from crdtstream.cli.main import app
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.store.checkpoints import HOLD_IDLE_SECONDS
+from crdtstream.store.claim import (
+    LOG_FILE,
+)
 from crdtstream.store.errors import StoreError
-from crdtstream.store.sqlite import LOG_FILE
 from crdtstream.upkeep import restore as restoring
 from crdtstream.upkeep.backup import write_backup
 from crdtstream.upkeep.cut import cut_of_folder

@@ -1,0 +1,72 @@
+"""The table ``meta``: settings of the folder, with a checksum over all of them."""
+
+import asyncio
+from collections.abc import Mapping
+
+from crdtstream.store.connections import ADVICE, Connections
+from crdtstream.store.errors import DAMAGED, StoreError
+from crdtstream.store.layout import CHECKSUM_KEY, meta_checksum
+
+
+class MetaTable:
+    """The settings as they were read or written last; ``read`` comes first."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._values: dict[str, str] = {}
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key]
+
+    def get(self, key: str) -> str | None:
+        return self._values.get(key)
+
+    def items(self) -> list[tuple[str, str]]:
+        return list(self._values.items())
+
+    async def read(self) -> None:
+        """Read all of them.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        query = "SELECT key, value FROM meta"
+        found = await self._connections.fetch(self._connections.reader, query)
+        self._values = {str(key): str(value) for key, value in found}
+
+    def check(self) -> None:
+        """See that they are what was written, in a format that has a checksum over them.
+
+        Raises:
+            StoreError: they are not.
+        """
+        if self._values.get(CHECKSUM_KEY) != meta_checksum(self._values):
+            raise StoreError(
+                f"{self._connections.path}: table meta is damaged (checksum). {ADVICE}"
+            )
+
+    async def write(self, changed: Mapping[str, str]) -> None:
+        """Change settings, all or none.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+        # Who is cancelled leaves a statement that is carried out all the same: what this object
+        # knows must follow, or the checksum of the next one would not cover what the file says.
+        await asyncio.shield(asyncio.ensure_future(self._write_whole(changed)))
+
+    async def _write_whole(self, changed: Mapping[str, str]) -> None:
+        async with self._connections.turn:
+            values = {**self._values, **changed}
+            values[CHECKSUM_KEY] = meta_checksum(values)
+            keys = [*changed, CHECKSUM_KEY]
+            statement = "INSERT OR REPLACE INTO meta VALUES " + ",".join(["(?,?)"] * len(keys))
+            written = [value for key in keys for value in (key, values[key])]
+            try:
+                await self._connections.writer.execute(statement, written)
+            except DAMAGED as error:
+                named = " and ".join(repr(key) for key in changed)
+                raise StoreError(
+                    f"{self._connections.path}: cannot write {named}: {error}"
+                ) from error
+            self._values = values

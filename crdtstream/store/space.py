@@ -1,0 +1,52 @@
+"""Pages of the database's file: how many there are, and giving free ones back."""
+
+from typing import Final
+
+from crdtstream.store.connections import PAGE_BYTES, Connections
+
+# One slice of what is given back to the file system.
+VACUUM_PAGES: Final = 256
+# Free pages that are kept, since the next checkpoint writes them again: an eighth of the file, but
+# not less than this.
+FREE_PAGES_KEPT_MIN: Final = 1_024
+# What rows take of the file, as a multiple of their bytes: small ones have an index besides.
+SPACE_PER_BYTES: Final = (5, 4)
+
+# Of ``auto_vacuum``: pages are given back when that is asked for.
+INCREMENTAL: Final = 2
+
+
+async def give_back(connections: Connections, *, spare_bytes: int = 0) -> None:
+    """Give free pages back to the file system, but for some that will be written again soon.
+
+    Args:
+        spare_bytes: of rows that the log will take; there are pages for them and their index.
+
+    Raises:
+        StoreError: the disk refused.
+    """
+    connections.failpoints.reach("log.vacuum")
+    if await pragma(connections, "auto_vacuum") != INCREMENTAL:
+        return
+    pages, free = await pages_and_free(connections)
+    spare_pages = spare_bytes * SPACE_PER_BYTES[0] // SPACE_PER_BYTES[1] // PAGE_BYTES
+    kept = max(FREE_PAGES_KEPT_MIN, (pages - free) // 8, spare_pages)
+    if free <= kept:
+        return
+    for left in range(free - kept, 0, -VACUUM_PAGES):
+        count = min(left, VACUUM_PAGES)
+        await connections.write(f"PRAGMA incremental_vacuum({count})", (), what="free pages")
+        connections.note_written(count * PAGE_BYTES)
+    # The file itself becomes shorter when its end is moved over.
+    await connections.move_wal()
+
+
+async def pages_and_free(connections: Connections) -> tuple[int, int]:
+    """Pages of the file, and how many of them are free."""
+    return await pragma(connections, "page_count"), await pragma(connections, "freelist_count")
+
+
+async def pragma(connections: Connections, name: str) -> int:
+    """A number that SQLite tells of the file."""
+    ((value,),) = await connections.fetch(connections.keeper, f"PRAGMA {name}")
+    return int(value)
