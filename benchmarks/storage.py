@@ -1,7 +1,7 @@
 """What entries take in memory and on disk, and what a restart costs; redis-server beside it.
 
-    python -m benchmarks.storage [memory] [pending] [restart] [checkpoint] [churn] [huge]
-        [--entries 1000000] [--churn 1000000] [--huge 20000000] [--json FILE]
+    python -m benchmarks.storage [memory] [pending] [restart] [checkpoint] [huge]
+        [--entries 1000000] [--huge 20000000] [--json FILE]
 
 Without names all parts run.  Nodes are real processes, written to over sockets.  A node's memory is
 what the system counts for it (VmRSS) less what it had before; Redis's is MEMORY USAGE.
@@ -228,34 +228,6 @@ def checkpoint(entries: int) -> list[dict[str, object]]:
     ]
 
 
-def churn(effects: int) -> list[dict[str, object]]:
-    """Groups made and destroyed, trimmed appends, keys deleted: what stays of it."""
-    rows: list[dict[str, object]] = []
-    with region_node(checkpoint_log_bytes=4 << 20) as node:
-        done = 0
-        for step in range(10):
-            for start in range(0, effects // 10, 4 * PIPELINED):
-                pipe = node.client.pipeline(transaction=False)
-                for n in range(PIPELINED):
-                    key = f"churn:{(start + n) % 5_000}"
-                    pipe.xadd(key, {"field": "value"}, maxlen=10)
-                    pipe.xgroup_create(key, f"g{n % 7}", "$")
-                    pipe.xgroup_destroy(key, f"g{n % 7}")
-                    pipe.delete(key)
-                pipe.execute(raise_on_error=False)
-                done += 4 * PIPELINED
-            node.checkpoint()
-            rows.append(
-                {
-                    "effects": done,
-                    "RSS, MiB": round(node.resident_bytes / (1 << 20), 1),
-                    "folder, MiB": round(node.disk_bytes / (1 << 20), 1),
-                    "step": step + 1,
-                }
-            )
-    return rows
-
-
 # --- Output -------------------------------------------------------------------------------------
 
 
@@ -273,12 +245,10 @@ def main() -> None:
         "pending": pending,
         "restart": restart,
         "checkpoint": checkpoint,
-        "churn": churn,
         "huge": huge,
     }
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}")
     parser.add_argument("--entries", type=int, default=1_000_000)
-    parser.add_argument("--churn", type=int, default=1_000_000, help="effects")
     parser.add_argument("--huge", type=int, default=20_000_000, help="entries of the large stream")
     parser.add_argument("--json", type=Path, help="where the figures go, too")
     options = parser.parse_args()
@@ -286,11 +256,11 @@ def main() -> None:
     unknown = [name for name in wanted if name not in parts]
     if unknown:
         parser.error(f"no part {unknown[0]}; there are {', '.join(parts)}")
-    if min(options.entries, options.churn, options.huge) < 1:
-        parser.error("--entries, --churn and --huge must be above 0")
+    if min(options.entries, options.huge) < 1:
+        parser.error("--entries and --huge must be above 0")
     found: dict[str, object] = {"machine": machine(), "load": os.getloadavg()[0]}
     print(f"{machine()}, load {os.getloadavg()[0]:.1f}")
-    sizes = {"churn": options.churn, "huge": options.huge}
+    sizes = {"huge": options.huge}
     for name in wanted:
         rows = parts[name](sizes.get(name, options.entries))
         found[name] = rows
