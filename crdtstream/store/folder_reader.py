@@ -15,11 +15,7 @@ from typing import Any
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.store.checkpoints import Checkpoint
-from crdtstream.store.claim import (
-    FORMATS_WITHOUT_CHECKSUM,
-    LOG_FILE,
-    lock_folder,
-)
+from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM, LOG_FILE, lock_folder
 from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,

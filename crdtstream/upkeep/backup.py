@@ -22,10 +22,7 @@ from typing import Final
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.claim import (
-    FORMATS_WITHOUT_CHECKSUM,
-    LOG_FILE,
-)
+from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM, LOG_FILE
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,

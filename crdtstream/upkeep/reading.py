@@ -19,19 +19,12 @@ from urllib.parse import quote
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import record_bytes
 from crdtstream.core.ids import REGION_MAX, RegionId
-from crdtstream.store.claim import (
-    LOCK_FILE,
-    LOG_FILE,
-    READABLE_FORMATS,
-)
+from crdtstream.store.claim import LOCK_FILE, LOG_FILE, READABLE_FORMATS
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import TABLES, TABLES_OF_FORMAT_2, parse_vv
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import ROW_COLUMNS, RowReader
-from crdtstream.store.sqlite import (
-    BEGINS_KEY,
-    FIRST_KEY,
-)
+from crdtstream.store.sqlite import BEGINS_KEY, FIRST_KEY
 
 # What one read takes at most, but for a single larger row.
 READ_BYTES_MAX: Final = 4 << 20

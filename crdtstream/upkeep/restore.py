@@ -20,11 +20,7 @@ from typing import Final
 
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import DatabaseUid, shown_uid
-from crdtstream.store.claim import (
-    LOCK_FILE,
-    LOG_FILE,
-    READABLE_FORMATS,
-)
+from crdtstream.store.claim import LOCK_FILE, LOG_FILE, READABLE_FORMATS
 from crdtstream.store.log import Fsync
 from crdtstream.store.opening import OPENED_FILE, write_opening
 from crdtstream.upkeep.backup import sync_file, write_meta

@@ -15,9 +15,7 @@ from typer.testing import CliRunner, Result
 
 from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.cli import main
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.upkeep.backup import write_backup
 from crdtstream.v1 import admin_pb2 as pb
 from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until

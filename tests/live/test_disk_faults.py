@@ -15,9 +15,7 @@ from typing import Any, Final
 import pytest
 import redis
 
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from tests.conftest import require
 from tests.live.cluster import Node, cluster_of, wait_until
 

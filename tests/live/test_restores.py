@@ -13,9 +13,7 @@ import redis
 from typer.testing import CliRunner
 
 from crdtstream.cli import main
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.opening import OPENED_FILE
 from tests.live.cluster import Cluster, Node, wait_until
 

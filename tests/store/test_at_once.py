@@ -22,11 +22,7 @@ from crdtstream.store.errors import StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, Failpoints, refuse
 from crdtstream.store.log import Fsync
 from crdtstream.store.pace import SPENT_NS_MAX
-from crdtstream.store.sqlite import (
-    AT_ONCE_BYTES_MAX,
-    AT_ONCE_ROWS_MAX,
-    SqliteLog,
-)
+from crdtstream.store.sqlite import AT_ONCE_BYTES_MAX, AT_ONCE_ROWS_MAX, SqliteLog
 from crdtstream.store.writer import Writer
 from crdtstream.upkeep.wal import check_wal
 from tests.harness.driven import Told, make_region

@@ -12,9 +12,7 @@ from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.checkpoints import CheckpointRow, Checkpoints, MemoryCheckpoints
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.connections import PAGE_BYTES
 from crdtstream.store.errors import LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, Failpoints, refuse

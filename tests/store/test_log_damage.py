@@ -11,9 +11,7 @@ from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.checkpoints import CheckpointRow
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog

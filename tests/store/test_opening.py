@@ -11,9 +11,7 @@ import pytest
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import FORMAT_VERSION, Fsync
 from crdtstream.store.opening import OPENED_FILE

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.connections import PAGE_BYTES
 from crdtstream.store.errors import StoreError
 from crdtstream.upkeep.image_rows import images as images_found

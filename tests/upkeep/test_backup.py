@@ -17,9 +17,7 @@ from crdtstream.cli.main import app
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.store.checkpoints import Hold
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.connections import PAGE_BYTES
 from crdtstream.store.layout import StoredCheckpoint
 from crdtstream.upkeep.image_rows import checkpoints, images

@@ -12,9 +12,7 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.lanes.lane import LastId
 from crdtstream.core.wire.codec import decode_batch, encode_batch
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import record_crc
 from crdtstream.upkeep.reading import UpkeepError
