@@ -86,6 +86,7 @@ class Measures:
         log_tail: records that the log keeps in memory.
         bound_log_tail: has it keep few of them, or as many as is good for links.
         disk: the folder's files; asked in a thread.
+        wal: of them, the write-ahead log; in a thread, too.
         nodes: macro nodes in memory; None: a walk finds out.
         may_leave: what of all this is on disk too, or will be with the next checkpoint.
     """
@@ -96,6 +97,7 @@ class Measures:
     log_tail: Callable[[], int]
     bound_log_tail: BoundTail
     disk: Callable[[], int]
+    wal: Callable[[], int] = int
     nodes: Callable[[], int] | None = None
     may_leave: Callable[[], int] | None = None
 
@@ -118,6 +120,7 @@ class StorageWatch:
         self._looked_at = 0.0
         self._client_bytes = 0
         self._clients_due_at = 0.0
+        engine.region.memory.measure = self._account_if_less
 
     async def run(self) -> None:
         """Look, for as long as the node lives."""
@@ -156,6 +159,13 @@ class StorageWatch:
             rest = min((ended - began) * CLIENTS_REST, CLIENTS_REST_SECONDS_MAX)
             self._clients_due_at = ended + rest
         return self._client_bytes
+
+    def _account_if_less(self) -> Account | None:
+        """What takes memory now, if macro nodes went since the last look."""
+        nodes = self._measures.nodes
+        if nodes is None or nodes() >= self._region.memory.account.parts["nodes"]:
+            return None
+        return self.account()
 
     async def _walk(self) -> None:
         while True:
@@ -200,6 +210,7 @@ class StorageWatch:
     async def _watch_disk(self) -> None:
         while True:
             disk_bytes = await asyncio.to_thread(self._measures.disk)
+            self._region.disk.wal_bytes = await asyncio.to_thread(self._measures.wal)
             self._region.room.look(disk_bytes=disk_bytes)
             await asyncio.sleep(DISK_SECONDS)
 

@@ -103,6 +103,9 @@ class WriteLimit(Protocol):
 class Fullness(Protocol):
     """Who has no room for more data; see ``region/room.py``."""
 
+    def is_full_now(self) -> bool:
+        """Whether that still holds, as a command is about to be refused."""
+
     def refuse(self) -> CommandError:
         """Count a command that would add data; its error."""
 
@@ -247,7 +250,11 @@ class Database:
             return self._refusals.wrong_arity(session, handler)
         if handler.needs_auth and not session.authenticated:
             return self._refusals.refuse(session, CommandError(NO_AUTH), handler)
-        if self.full is not None and (handler.adds or _adds_by_exec(session, handler)):
+        if (
+            self.full is not None
+            and (handler.adds or _adds_by_exec(session, handler))
+            and self.full.is_full_now()
+        ):
             return self._no_room(self.full, session, handler)
         if self.fault is not None and (handler.writes or self._asks_for_health(session, handler)):
             return self._refusals.refuse(session, CommandError(f"MISCONF {self.fault}"), handler)
@@ -325,7 +332,7 @@ class Database:
         """
         if self.fault is not None:
             raise self._note_refusal(f"MISCONF {self.fault}")
-        if adds and self.full is not None:
+        if adds and self.full is not None and self.full.is_full_now():
             raise self._note_refusal(self.full.refuse().text)
         limit = self.limit
         if limit is not None and not limit.throttles and not limit.admits(0, writes, now):

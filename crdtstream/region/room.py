@@ -68,6 +68,7 @@ class MemoryBound:
         is_full: commands that add data are refused.
         holds_links: it is full, and what peers sent waits for what is about to leave.
         wants_checkpoint: called at the bound when nothing can leave before it is on disk.
+        measure: a new account if what was deleted since the last look makes it less, else None.
         checkpoint_comes: whether a checkpoint is under way, or about to be, and not known to fail.
     """
 
@@ -83,6 +84,7 @@ class MemoryBound:
         self.holds_links = False
         self.wants_checkpoint: Callable[[], None] = _nobody_writes
         self.checkpoint_comes: Callable[[], bool] = bool
+        self.measure: Callable[[], Account | None] = _nothing_was_deleted
 
     @property
     def used(self) -> int:
@@ -141,6 +143,7 @@ class DiskBound:
     Attributes:
         maxdisk: bytes; 0: no bound.
         used: what the folder takes, at the last look.
+        wal_bytes: of that, the write-ahead log.
         refused: commands that were refused because of it.
         is_full: commands that add data are refused.
         wants_checkpoint: called at the bound: a checkpoint lets the log be cut.
@@ -149,6 +152,7 @@ class DiskBound:
     def __init__(self, tick: Tick) -> None:
         self.maxdisk = 0
         self.used = 0
+        self.wal_bytes = 0
         self.refused = 0
         self.is_full = False
         self.wants_checkpoint: Callable[[], None] = _nobody_writes
@@ -226,6 +230,15 @@ class Room:
             self.disk.maxdisk = maxdisk
             self.look(disk_bytes=self.disk.used)
 
+    def is_full_now(self) -> bool:
+        """Whether there is no room, as a command is about to be refused for it.
+
+        What was deleted a moment ago has made room, though nobody has looked since.
+        """
+        if self.memory.is_full and (account := self.memory.measure()) is not None:
+            self.look(account=account)
+        return self.is_full
+
     def refuse(self) -> CommandError:
         """Count a command that would add data; its error."""
         if self.memory.is_full:
@@ -241,6 +254,10 @@ def _part(size: int, part: tuple[int, int]) -> int:
 
 def _nothing_leaves(_size: int) -> int:
     return 0
+
+
+def _nothing_was_deleted() -> Account | None:
+    return None
 
 
 def _nobody_writes() -> None:

@@ -11,6 +11,7 @@ until the thread is done, also when he is cancelled.
 """
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -77,8 +78,10 @@ class Writer:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            # Who is next must not find the connection in use.
-            await asyncio.wait((running,))
+            # Who is next must not find the connection in use, however often this is cancelled.
+            while not running.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait((running,))
             raise
 
     def _call(self, function: Callable[..., T], *args: Any) -> T:

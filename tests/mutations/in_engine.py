@@ -6,6 +6,7 @@ from tests.mutations.mutation import Mutation
 
 ENGINE_TESTS: Final = "tests/region/test_engine.py::"
 ROWS: Final = "tests/store/test_rows.py::"
+WRITER: Final = "tests/store/test_writer.py::"
 OPENING: Final = "tests/store/test_opening.py::"
 DAMAGE: Final = "tests/store/test_log_damage.py::"
 CHECKPOINTS: Final = "tests/store/test_checkpoints.py::"
@@ -15,9 +16,9 @@ DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
 ENGINE: Final = (
     Mutation(
         "a-stop-cuts-a-change-of-the-folder-short",
-        "crdtstream/store/sqlite.py",
-        "await asyncio.shield(asyncio.ensure_future(self._write_whole_meta(changed)))",
-        "await self._write_whole_meta(changed)",
+        "crdtstream/store/meta.py",
+        "await asyncio.shield(asyncio.ensure_future(self._write_whole(changed)))",
+        "await self._write_whole(changed)",
         (OPENING + "test_a_folder_is_whole_after_a_stop_that_cuts_a_change_of_it_short",),
         "a node stops while its folder is written, and does not start again: damaged (checksum)",
     ),
@@ -189,6 +190,22 @@ ENGINE: Final = (
         "        must_be_told_apart = False\n",
         (ROWS + "test_a_row_is_read_back_as_it_was",),
         "a row that was written well is read as damaged",
+    ),
+    Mutation(
+        "the-second-time-who-waits-for-the-writer-is-cancelled-counts",
+        "crdtstream/store/writer.py",
+        "            while not running.done():\n",
+        "            if not running.done():\n",
+        (WRITER + "test_who_is_cancelled_twice_keeps_the_connection_until_the_thread_is_done",),
+        "a commit finds the connection in use by a thread, as a node stops",
+    ),
+    Mutation(
+        "out-of-memory-by-an-old-account",
+        "crdtstream/region/room.py",
+        "(account := self.memory.measure()) is not None",
+        "(account := _nothing_was_deleted()) is not None",
+        ("tests/region/test_room.py::test_what_was_deleted_a_moment_ago_has_made_room",),
+        "a write straight after XTRIM is answered OOM, though there is room",
     ),
     Mutation(
         "missing-row-goes-unnoticed",

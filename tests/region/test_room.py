@@ -51,6 +51,15 @@ def test_what_adds_data_is_refused_when_memory_is_full(command: str) -> None:
     assert driven.region.replica.issued == before
 
 
+def test_what_was_deleted_a_moment_ago_has_made_room() -> None:
+    """An account is made ten times a second, and a command that follows XTRIM comes sooner."""
+    driven = full()
+    assert text(driven.ask("XADD", "s", "*", "f", "v")) == OOM
+    driven.region.memory.measure = lambda: took(900)
+    assert not isinstance(driven.ask("XADD", "s", "*", "f", "v"), Exception)
+    assert not driven.region.memory.is_full
+
+
 @pytest.mark.parametrize(
     "command", ["XRANGE s - +", "XREADGROUP GROUP g c STREAMS s >", "XTRIM s MAXLEN 0", "DEL s"]
 )
