@@ -330,6 +330,7 @@ class Node:
                     log_tail=lambda: log.tail_bytes,
                     bound_log_tail=log.bound_tail,
                     disk=log.bytes_on_disk,
+                    wal=log.wal_bytes,
                     nodes=lambda: residency.total_bytes,
                     may_leave=lambda: (
                         residency.warm_bytes + residency.packed_bytes + log.tail_spare_bytes

@@ -36,7 +36,8 @@ DatabaseArgument: TypeAlias = Annotated[
 ]
 
 
-@tune_app.command("db")
+# A value such as -5 is for the node to refuse, with its reason; it is no option.
+@tune_app.command("db", context_settings={"ignore_unknown_options": True})
 def tune_db(
     database: DatabaseArgument,
     parameter: Annotated[

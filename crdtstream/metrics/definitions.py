@@ -372,6 +372,11 @@ MEMORY_EVICTED_BYTES: Final = _counter(
     "memory_evicted_bytes", "What left memory because of `maxmemory`; it is read again when needed."
 )
 DISK_USED_BYTES: Final = _gauge("disk_used_bytes", "What the data folder takes.")
+WAL_BYTES: Final = _gauge(
+    "wal_bytes",
+    "Of the data folder, SQLite's write-ahead log: 16 MiB with `appendfsync always`; more while"
+    " commits come faster than they are moved into the database.",
+)
 DISK_MAX_BYTES: Final = _gauge("disk_max_bytes", "`maxdisk`; 0: no bound.")
 
 # --- Keys and groups ----------------------------------------------------------------------------
@@ -531,6 +536,7 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
         MEMORY_MAX_BYTES,
         MEMORY_EVICTED_BYTES,
         DISK_USED_BYTES,
+        WAL_BYTES,
         DISK_MAX_BYTES,
     ),
     "Keys, streams and groups": (

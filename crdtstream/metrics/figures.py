@@ -322,6 +322,7 @@ class Figures:
             d.MEMORY_MAX_BYTES: lambda: [Reading(memory.maxmemory)],
             d.MEMORY_EVICTED_BYTES: lambda: [Reading(memory.evicted_bytes)],
             d.DISK_USED_BYTES: lambda: [Reading(disk.used)],
+            d.WAL_BYTES: lambda: [Reading(disk.wal_bytes)],
             d.DISK_MAX_BYTES: lambda: [Reading(disk.maxdisk)],
         }
 

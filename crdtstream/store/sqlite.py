@@ -40,9 +40,7 @@ from crdtstream.store.connections import (
 )
 from crdtstream.store.errors import DAMAGED, LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
-from crdtstream.store.layout import (
-    parse_vv,
-)
+from crdtstream.store.layout import parse_vv
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, check_reaches, leading_within
 from crdtstream.store.meta import MetaTable
 from crdtstream.store.opening import OPENED_FILE, read_opening, write_opening
@@ -515,6 +513,11 @@ class SqliteLog:
         """Size of the files."""
         paths = (self.path, self.connections.wal_path)
         return sum(path.stat().st_size for path in paths if path.exists())
+
+    def wal_bytes(self) -> int:
+        """Size of the write-ahead log's file."""
+        path = self.connections.wal_path
+        return path.stat().st_size if path.exists() else 0
 
     @property
     def tail_bytes(self) -> int:

@@ -24,21 +24,12 @@ from crdtstream.core.clock import format_vv
 from crdtstream.core.tuning import TUNABLES
 from crdtstream.core.uid import parse_uid
 from crdtstream.store.acknowledged import read_acknowledged
-from crdtstream.store.claim import (
-    FORMATS_WITHOUT_CHECKSUM,
-)
+from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.errors import DAMAGED
-from crdtstream.store.layout import (
-    CHECKSUM_KEY,
-    meta_checksum,
-)
+from crdtstream.store.layout import CHECKSUM_KEY, meta_checksum
 from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
-from crdtstream.store.sqlite import (
-    BEGINS_KEY,
-    FIRST_KEY,
-    LAST_KEY,
-)
+from crdtstream.store.sqlite import BEGINS_KEY, FIRST_KEY, LAST_KEY
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound, find_images
 from crdtstream.upkeep.manifest import MANIFEST, check_files, read_manifest
@@ -356,7 +347,10 @@ def check_images(
         return None
     shown = f"{len(found.by_generation)} checkpoints, {found.count} images"
     report.note(IMAGES, *verdict_on(found.wrong, shown))
-    report.note(NODES, *verdict_on(found.wrong_nodes, f"{found.nodes}, as their heads say"))
+    if found.wrong and not (found.nodes or found.wrong_nodes):
+        report.note(NODES, Verdict.SKIPPED, "needs images that can be read")
+    else:
+        report.note(NODES, *verdict_on(found.wrong_nodes, f"{found.nodes}, as their heads say"))
     if found.leftovers:
         report.note(
             "unfinished checkpoint",

@@ -133,6 +133,8 @@ def test_all_promised_commands_are_there() -> None:
         ("rladmin tune db crdb crdt_xadd_id_uniqueness_mode --all", 2, "Missing argument"),
         ("rladmin tune db crdb p v --all --region 1", 2, "give one of them"),
         ("rladmin tune db crdb p v --address 127.0.0.1:1", 1, "no region node answers"),
+        # A value below 0 is for the node to refuse.
+        ("rladmin tune db crdb p -5 --address 127.0.0.1:1", 1, "no region node answers"),
     ],
 )
 def test_refusal(

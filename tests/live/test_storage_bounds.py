@@ -10,9 +10,7 @@ import pytest
 import redis
 
 from crdtstream.admin.client import AdminClient, AdminError
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from tests.live.cluster import Node, cluster_of, wait_until
 
 pytestmark = pytest.mark.live
@@ -78,7 +76,9 @@ def test_maxmemory_stops_what_adds_until_something_is_deleted(node: Node) -> Non
 
 def test_maxdisk_stops_what_adds_until_it_is_raised(node: Node) -> None:
     wait_until(lambda: node.client.info("persistence")["disk_bytes"], "the folder was measured")
-    size = node.client.info("persistence")["disk_bytes"]
+    info = node.client.info("persistence")
+    size = info["disk_bytes"]
+    assert 0 < info["wal_bytes"] < size
     tune(node, "maxdisk", str(size + 4 * MIB))
     fill(lambda _: node.client.xadd("s", {"f": TEXT}), redis.ResponseError)
     with pytest.raises(redis.ResponseError, match=r"MISCONF the data folder takes .* maxdisk is"):

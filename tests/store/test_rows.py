@@ -84,19 +84,21 @@ def test_a_frame_that_is_none_is_damage_though_its_checksum_is_right() -> None:
 async def test_what_a_read_returns_is_bounded_as_it_is_unpacked(tmp_path: Path) -> None:
     """A thousand rows of a MiB take some KiB in the table."""
     log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.NO)
-    count = 40
-    for n in range(1, count + 1):
-        await log.append([Record(R1, n, n, b"%d" % n * (1 << 19), None)])
-    assert await log.bytes_from(1) < 1 << 20
-    log.bound_tail(is_short=True)
-    for _ in range(2):
-        # The second time it knows about how much the rows become.
-        seq = 1
-        while seq < count:
-            found = await log.read_from(seq, bytes_max=4 << 20)
-            assert sum(len(one.record.batch or b"") for one in found) <= 4 << 20
-            for logged in found:
-                assert logged.record.batch == b"%d" % logged.seq * (1 << 19)
-            assert [one.seq for one in found] == list(range(seq, seq + len(found)))
-            seq += len(found)
-    await log.abandon()
+    try:
+        count = 40
+        for n in range(1, count + 1):
+            await log.append([Record(R1, n, n, b"%d" % n * (1 << 19), None)])
+        assert await log.bytes_from(1) < 1 << 20
+        log.bound_tail(is_short=True)
+        for _ in range(2):
+            # The second time it knows about how much the rows become.
+            seq = 1
+            while seq < count:
+                found = await log.read_from(seq, bytes_max=4 << 20)
+                assert sum(len(one.record.batch or b"") for one in found) <= 4 << 20
+                for logged in found:
+                    assert logged.record.batch == b"%d" % logged.seq * (1 << 19)
+                assert [one.seq for one in found] == list(range(seq, seq + len(found)))
+                seq += len(found)
+    finally:
+        await log.abandon()

@@ -11,14 +11,13 @@ from typer.testing import CliRunner
 from crdtstream.cli.main import app
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.store.checkpoints import HOLD_IDLE_SECONDS
-from crdtstream.store.claim import (
-    LOG_FILE,
-)
+from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
 from crdtstream.upkeep import restore as restoring
 from crdtstream.upkeep.backup import write_backup
 from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.upkeep.manifest import read_manifest
+from crdtstream.upkeep.report import Verdict
 from crdtstream.v1 import admin_pb2 as pb
 from tests.upkeep.folders import (
     change,
@@ -136,6 +135,14 @@ async def test_a_macro_node_that_is_not_what_its_head_says_is_found(tmp_path: Pa
     await folder_of(tmp_path)
     give_other_entries(tmp_path)
     assert "image" in found(checked(tmp_path))["macro nodes"]
+
+
+async def test_nothing_is_said_of_macro_nodes_that_cannot_be_read(tmp_path: Path) -> None:
+    await folder_of(tmp_path)
+    change(tmp_path, "UPDATE image SET head = zeroblob(9)")
+    report = checked(tmp_path)
+    (nodes,) = [check for check in report.checks if check.name == "macro nodes"]
+    assert nodes.verdict is Verdict.SKIPPED
 
 
 # --- Backups --------------------------------------------------------------------------------

@@ -243,6 +243,7 @@ class Info:
             "image_reads_failed": fetching.stats.failures,
             "image_read_failure": _one_line(fetching.fault or "no"),
             "disk_bytes": region.disk.used,
+            "wal_bytes": region.disk.wal_bytes,
             "maxdisk": region.disk.maxdisk,
             "maxdisk_refused_writes": region.disk.refused,
             "maxmemory_refused_writes": region.memory.refused,
