@@ -8,8 +8,10 @@ import os
 import re
 import signal
 import subprocess
+from base64 import b85encode
 from collections.abc import Iterator
 from pathlib import Path
+from random import randbytes
 from typing import Any, Final
 
 import pytest
@@ -25,7 +27,8 @@ MIB: Final = 1 << 20
 # What the node may fill, and what its checkpoints have of that.
 DISK_BYTES: Final = 64 * MIB
 ENTRIES: Final = 3_000
-TEXT: Final = "x" * 10_000
+# It cannot be made much smaller.
+TEXT: Final = b85encode(randbytes(8_000)).decode()
 
 
 def as_root(*command: str) -> "subprocess.CompletedProcess[str]":
