@@ -189,7 +189,7 @@ GROUPS: Final = (
     Mutation(
         "two-ids-have-one-key",
         "crdtstream/core/groups/pel_chunk.py",
-        "_fit(self._base_ms, some) and keys[index",
+        "fit(some, base_ms) and keys[index",
         "keys[index",
         (PEL + "test_ids_beyond_what_a_key_holds_are_not_taken_for_others",),
         "XACK of an ID that is not pending acknowledges another entry",

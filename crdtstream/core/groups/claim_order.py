@@ -1,7 +1,7 @@
 """Pending entries in the order in which they are to be claimed, of those that somebody owns, or of
 those that nobody does.
 
-The lowest turn comes first (``pel_chunk.py``), equal ones by ID, equal IDs by lane.  The order is
+The lowest turn comes first (``turns.py``), equal ones by ID, equal IDs by lane.  The order is
 kept by chunk only: of each a turn is known below which it has none.
 
     heap    (250, chunk 7)  (260, chunk 1)  (400, chunk 9)  ...

@@ -31,10 +31,9 @@ from crdtstream.core.groups.pel_chunk import (
     Nack,
     Owner,
     PelChunk,
-    delivery_turn,
-    last_turn,
 )
 from crdtstream.core.groups.progress import LaneProgress, once_more
+from crdtstream.core.groups.turns import delivery_turn, last_turn
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 

@@ -13,9 +13,8 @@ A stretch begins at an ID and not at an index, so acknowledging moves none: 10-2
 first column, and nothing else happens.  Stretches that have no entry any more stay for a while.
 Entries that were delivered one by one have a stretch each, of 32 bytes.
 
-An ID is kept as a *key* of 64 bits, as long as that is enough for the whole chunk: milliseconds
-since ``base_ms``, and below them 32 bits of the sequence.  Else the keys are the IDs themselves,
-as Python's integers.  Either way keys ascend as their IDs do.
+An ID is kept as a *key* (``pel_keys.py``): 64 bits, as long as that is enough for all IDs of the
+chunk.
 
 Always so:
   * Keys ascend; the first stretch begins at the first key or before it.
@@ -26,37 +25,36 @@ Always so:
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
-from functools import reduce
 from heapq import merge
 from itertools import pairwise
-from operator import attrgetter, or_
+from operator import attrgetter
 from struct import Struct
-from sys import byteorder, getsizeof
+from sys import getsizeof
 from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.checkpoint.parts import Encoded, Image, Kind, Part
-from crdtstream.core.id_columns import IdColumns, Ids
-from crdtstream.core.ids import ID_MIN, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
+from crdtstream.core.groups.pel_keys import (
+    KEY_SEQ_BITS,
+    KEY_SEQ_END,
+    REACH_MS,
+    base_for,
+    fit,
+    id_of,
+    key_of,
+    keys_of,
+)
+from crdtstream.core.groups.turns import delivered_at
+from crdtstream.core.id_columns import Ids
+from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.wire.codec import pack, unpack
 
 ENTRIES_MAX: Final = 1024
 
-_KEY_SEQ_BITS: Final = 32
-_KEY_SEQ_END: Final = 1 << _KEY_SEQ_BITS
-_KEY_SEQ_MASK: Final = _KEY_SEQ_END - 1
-# Of an ID: what of the sequence does not fit into a key.
-_TOO_HIGH_SEQ: Final = U64_MAX - _KEY_SEQ_MASK
-# How far keys reach in both directions from the first ID of a chunk: 24 days.
-_REACH_MS: Final = 1 << 31
 # Stretches without an entry are dropped when there are this many more than entries.
 _EMPTY_STRETCHES: Final = 32
 # How an image begins: whether keys are IDs, base_ms, how many entries and stretches.
 _HEAD: Final = Struct("<BQII")
 _ID_BYTES: Final = 16
-# Bits of a turn below the delivery time.
-_TURN_BITS: Final = 16
-_TURN_MS_MAX: Final = (1 << 64 - _TURN_BITS) - 1
-_WITHIN_MAX: Final = (1 << _TURN_BITS) - 1
 # Its number; consumers begin with 1.
 NOBODY: Final = 0
 
@@ -160,7 +158,7 @@ class Consumer(Owner):
 
 
 # Owner, turn and count.  The lower the turn, the sooner an entry is to be claimed; that of an owned
-# one has its delivery time in it (``delivery_turn``).
+# one has its delivery time in it (``turns.py``).
 Values: TypeAlias = tuple[Owner, int, int]
 
 
@@ -196,7 +194,7 @@ class PelChunk(Part):
         self.first = first
         self.held: dict[Owner, int] = {}
         # None: the keys are the IDs.
-        self._base_ms: int | None = _base_for(first)
+        self._base_ms: int | None = base_for(first)
         self._keys: MutableSequence[int] = array("Q")
         self._froms: MutableSequence[int] = array("Q")
         self._owners: list[Owner] = []
@@ -214,8 +212,8 @@ class PelChunk(Part):
         self.region = region
         self.first = first
         base_ms = self._base_ms
-        if base_ms is None or not 0 <= (first >> SEQ_BITS) - base_ms < _REACH_MS:
-            self._base_ms = _base_for(first)
+        if base_ms is None or not 0 <= (first >> SEQ_BITS) - base_ms < REACH_MS:
+            self._base_ms = base_for(first)
             self._keys = array("Q")
             self._froms = array("Q")
             self._cut_stretches(0)
@@ -227,13 +225,14 @@ class PelChunk(Part):
 
     @property
     def last_id(self) -> StreamId:
-        return self._id_of(self._keys[-1])
+        return id_of(self._keys[-1], self._base_ms)
 
     def id_at(self, index: int) -> StreamId:
-        return self._id_of(self._keys[index])
+        return id_of(self._keys[index], self._base_ms)
 
     def ids(self, start: int, stop: int) -> list[StreamId]:
-        return [self._id_of(key) for key in self._keys[start:stop]]
+        base_ms = self._base_ms
+        return [id_of(key, base_ms) for key in self._keys[start:stop]]
 
     def index_from(self, entry_id: StreamId) -> int:
         """Index of the first entry that is not below the ID; the length if there is none."""
@@ -241,14 +240,14 @@ class PelChunk(Part):
         key: int = entry_id
         if base_ms is not None:
             # A higher sequence than any here stands where the next millisecond begins.
-            seq = min(entry_id & U64_MAX, _KEY_SEQ_END)
-            key = ((entry_id >> SEQ_BITS) - base_ms << _KEY_SEQ_BITS) + seq
+            seq = min(entry_id & U64_MAX, KEY_SEQ_END)
+            key = ((entry_id >> SEQ_BITS) - base_ms << KEY_SEQ_BITS) + seq
         return bisect_left(self._keys, key)
 
     def index_of(self, entry_id: StreamId) -> int | None:
         """Index of the entry with this ID."""
         keys = self._keys
-        key = self._key_of(entry_id)
+        key = key_of(entry_id, self._base_ms)
         index = bisect_left(keys, key)
         return index if index < len(keys) and keys[index] == key else None
 
@@ -257,49 +256,18 @@ class PelChunk(Part):
 
         O(1) for each of them at most.
         """
-        keys = self._keys
+        keys, base_ms = self._keys, self._base_ms
         most = min(len(keys) - index, len(ids) - at)
-        if most > 2 and keys[index + most - 1] == self._key_of(ids[at + most - 1]):
+        if most > 2 and keys[index + most - 1] == key_of(ids[at + most - 1], base_ms):
             # Usually all of them, then.
             some = ids if most == len(ids) else ids[at : at + most]
             # Without this bound a key could be that of two IDs.
-            if _fit(self._base_ms, some) and keys[index : index + most] == self._keys_of(some):
+            if fit(some, base_ms) and keys[index : index + most] == keys_of(some, base_ms):
                 return most
         count = 0
-        while count < most and keys[index + count] == self._key_of(ids[at + count]):
+        while count < most and keys[index + count] == key_of(ids[at + count], base_ms):
             count += 1
         return count
-
-    def _id_of(self, key: int) -> StreamId:
-        base_ms = self._base_ms
-        if base_ms is None:
-            return StreamId(key)
-        return StreamId((key >> _KEY_SEQ_BITS) + base_ms << SEQ_BITS | key & _KEY_SEQ_MASK)
-
-    def _key_of(self, entry_id: StreamId) -> int:
-        """Its key; what no key here is, if it has none."""
-        base_ms = self._base_ms
-        if base_ms is None:
-            return entry_id
-        seq = entry_id & U64_MAX
-        if seq >= _KEY_SEQ_END:
-            return -1
-        return (entry_id >> SEQ_BITS) - base_ms << _KEY_SEQ_BITS | seq
-
-    def _keys_of(self, ids: Ids) -> MutableSequence[int]:
-        """The keys of IDs that have some here, as a column."""
-        base_ms = self._base_ms
-        if base_ms is None:
-            return list(ids)
-        if isinstance(ids, IdColumns):
-            return _keys_of_columns(ids, base_ms)
-        return array(
-            "Q",
-            [
-                (entry_id >> SEQ_BITS) - base_ms << _KEY_SEQ_BITS | entry_id & U64_MAX
-                for entry_id in ids
-            ],
-        )
 
     def _column(self, keys: Sequence[int]) -> MutableSequence[int]:
         return list(keys) if self._base_ms is None else array("Q", keys)
@@ -308,40 +276,40 @@ class PelChunk(Part):
         """The keys of more IDs, which ascend; all keys change if these have none."""
         base_ms = self._base_ms
         if len(ids) == 1 and base_ms is not None:
-            # Mostly so; without a call of `_fit`.
+            # Mostly so; without a call of `fit`.
             ms = (ids[0] >> SEQ_BITS) - base_ms
             seq = ids[0] & U64_MAX
-            if 0 <= ms < 2 * _REACH_MS and seq < _KEY_SEQ_END:
-                return [ms << _KEY_SEQ_BITS | seq]
-        if not _fit(base_ms, ids):
+            if 0 <= ms < 2 * REACH_MS and seq < KEY_SEQ_END:
+                return [ms << KEY_SEQ_BITS | seq]
+        if not fit(ids, base_ms):
             self._give_other_keys(ids)
-        return self._keys_of(ids)
+        return keys_of(ids, self._base_ms)
 
     def _give_other_keys(self, more: Ids) -> None:
         """Have keys for what is here and for ``more``."""
         self._drop_empty_stretches()
         ids = self.ids(0, len(self))
-        froms = [self._id_of(key) for key in self._froms]
+        froms = [id_of(key, self._base_ms) for key in self._froms]
         both = sorted([*ids, *more])
-        base_ms = _base_for(both[0])
-        self._base_ms = base_ms if _fit(base_ms, both) else None
-        self._keys = self._column([self._key_of(entry_id) for entry_id in ids])
-        self._froms = self._column([self._key_of(entry_id) for entry_id in froms])
+        lowest_ms = base_for(both[0])
+        self._base_ms = base_ms = lowest_ms if fit(both, lowest_ms) else None
+        self._keys = self._column([key_of(entry_id, base_ms) for entry_id in ids])
+        self._froms = self._column([key_of(entry_id, base_ms) for entry_id in froms])
 
     # --- Reading ------------------------------------------------------------------------------
 
     def nack_at(self, index: int) -> Nack:
         key = self._keys[index]
         owner, turn, count = self._values(bisect_right(self._froms, key) - 1)
-        return Nack(self._id_of(key), self.region, *_shown(owner, turn), count)
+        return Nack(id_of(key, self._base_ms), self.region, *_shown(owner, turn), count)
 
     def nacks(self, start: int, stop: int) -> Iterator[Nack]:
-        region = self.region
+        region, base_ms = self.region, self._base_ms
         for at, first, end in self._stretches(start, stop):
             consumer, delivered_ms = _shown(self._owners[at], self._turns[at])
             count = self._counts[at]
             for key in self._keys[first:end]:
-                yield Nack(self._id_of(key), region, consumer, delivered_ms, count)
+                yield Nack(id_of(key, base_ms), region, consumer, delivered_ms, count)
 
     def values(self, start: int, stop: int) -> list[tuple[Values, int, int]]:
         """What the entries have, stretch by stretch, each with its start and stop."""
@@ -557,7 +525,7 @@ class PelChunk(Part):
         chunk._counts = unpack("Q", columns[4], field="counts")
         if not entry_count or not _ascends(chunk._keys):
             raise ValueError(f"image {image.number}: its IDs are none, or do not ascend")
-        if not is_wide and base_ms + (chunk._keys[-1] >> _KEY_SEQ_BITS) > U64_MAX:
+        if not is_wide and id_of(chunk._keys[-1], base_ms) > ID_MAX:
             raise ValueError(f"image {image.number}: an ID of more than 128 bits")
         if not firsts or firsts[0] or firsts[-1] >= entry_count or not _ascends(firsts):
             raise ValueError(f"image {image.number}: its stretches do not hold its entries")
@@ -575,64 +543,12 @@ class PelChunk(Part):
             owner.gain(self, end - first)
 
 
-def delivery_turn(delivered_ms: int, within: int) -> int:
-    """The turn of entries that were delivered then.
-
-    Args:
-        within: how many turns of that millisecond were given before; all from a number on are one.
-    """
-    # The clock is supposed to stop in the year 10889.
-    ms = delivered_ms if delivered_ms < _TURN_MS_MAX else _TURN_MS_MAX
-    return ms << _TURN_BITS | (within if within < _WITHIN_MAX else _WITHIN_MAX)
-
-
-def last_turn(delivered_ms: int) -> int:
-    """The highest turn of entries that were delivered then or before; also of negative times."""
-    return (delivered_ms + 1 << _TURN_BITS) - 1
-
-
 def _shown(owner: Owner, turn: int) -> tuple[Consumer | None, Millis]:
     """Consumer and delivery time as clients see them."""
-    return (owner, Millis(turn >> _TURN_BITS)) if isinstance(owner, Consumer) else (None, Millis(0))
+    return (owner, delivered_at(turn)) if isinstance(owner, Consumer) else (None, Millis(0))
 
 
 _first: Final = attrgetter("first")
-
-
-def _keys_of_columns(ids: IdColumns, base_ms: int) -> "array[int]":
-    """The keys of IDs that have some, all in a few operations on whole columns.
-
-    A column is taken as one long number, of 64 bits for each ID.  Subtracting and shifting such
-    numbers does so with each of their parts, as no part borrows from another one or flows over
-    into it: no time is below the base, and less than 32 bits remain of each.
-    """
-    ms = int.from_bytes(ids.ms, byteorder)
-    base = int.from_bytes(array("Q", [base_ms]) * len(ids), byteorder)
-    seq = int.from_bytes(ids.seq, byteorder)
-    keys = array("Q")
-    keys.frombytes(((ms - base << _KEY_SEQ_BITS) + seq).to_bytes(8 * len(ids), byteorder))
-    return keys
-
-
-def _base_for(lowest: StreamId) -> int:
-    return max(0, (lowest >> SEQ_BITS) - _REACH_MS)
-
-
-def _fit(base_ms: int | None, ids: Ids) -> bool:
-    """Whether there are keys for these IDs, which ascend."""
-    if base_ms is None:
-        return True
-    if isinstance(ids, IdColumns):
-        first_ms, last_ms = ids.ms[0], ids.ms[-1]
-        return (
-            base_ms <= first_ms
-            and last_ms - base_ms < 2 * _REACH_MS
-            and max(ids.seq) < _KEY_SEQ_END
-        )
-    lowest, highest = ids[0] >> SEQ_BITS, ids[-1] >> SEQ_BITS
-    if lowest < base_ms or highest - base_ms >= 2 * _REACH_MS:
-        return False
-    return not reduce(or_, ids) & _TOO_HIGH_SEQ
 
 
 def _ascends(numbers: Sequence[int]) -> bool:
