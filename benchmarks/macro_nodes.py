@@ -17,7 +17,8 @@ from crdtstream.core.digest import digest_key
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.lanes.compaction import compact
-from crdtstream.core.lanes.lane import Lane, NodeLimits
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import pack
 from crdtstream.core.state import State

@@ -1,7 +1,7 @@
 """Macro nodes on disk only, without a disk: what a checkpoint does to them, for tests."""
 
 from crdtstream.core.checkpoint.parts import Kind
-from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import pack
 

@@ -41,7 +41,7 @@ from crdtstream.core.issuing.issuer import Issuer
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.compaction import Compaction
-from crdtstream.core.lanes.lane import (
+from crdtstream.core.lanes.limits import (
     NODE_BYTES_MAX_DEFAULT,
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,

@@ -19,7 +19,7 @@ from crdtstream.core.keyspace.encoding import encode_key
 from crdtstream.core.keyspace.floors import Floors
 from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.tombstones import Tombstones
-from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.producers.encoding import encode_producers
 from crdtstream.core.producers.idempotency import IdempotencyRecords
 from crdtstream.core.producers.numbered import NumberedRecords, Rows

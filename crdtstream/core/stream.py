@@ -12,7 +12,9 @@ from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.groups.group import Group
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
-from crdtstream.core.lanes.lane import Found, Lane, LastId, NodeLimits
+from crdtstream.core.lanes.lane import Lane, LastId
+from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.lanes.slices import Found
 from crdtstream.core.producers.idempotency import Window
 
 

@@ -25,9 +25,10 @@ from crdtstream.core.effects import Numbered
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, StreamId
-from crdtstream.core.lanes.lane import Lane, Within
+from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import Columns, dot_range
+from crdtstream.core.lanes.slices import Within
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from crdtstream.core.effects import Trim
 from crdtstream.core.ids import ID_MIN, U64_MAX, Millis, RegionId, StreamId, make_id
-from crdtstream.core.lanes.lane import Within
 from crdtstream.core.lanes.reading import Columns
+from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 

@@ -13,8 +13,8 @@ from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, cove
 from crdtstream.core.effects import Append, EffectBatch, Record
 from crdtstream.core.groups.pel_chunk import PelChunk
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId, format_id
-from crdtstream.core.lanes.lane import Within
 from crdtstream.core.lanes.reading import dot_numbers
+from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.query import planning

@@ -12,7 +12,8 @@ from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.blocks import short_ends, sum_of
 from crdtstream.core.lanes.body import decode_body
-from crdtstream.core.lanes.lane import Lane, NodeLimits
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import StoredCheckpoint, Sums

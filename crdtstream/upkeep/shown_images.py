@@ -21,7 +21,8 @@ from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.groups.pel_chunk import NOBODY, Consumer, Owner, PelChunk
 from crdtstream.core.ids import Millis, RegionId, format_id
 from crdtstream.core.lanes.body import decode_body
-from crdtstream.core.lanes.lane import Lane, NodeLimits
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.upkeep.shown import Shown, converter, shown_bytes, shown_fields
 

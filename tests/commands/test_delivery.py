@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from crdtstream.commands.reply import Null
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, make_id
-from crdtstream.core.lanes.lane import Lane, NodeLimits
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.database.database import WAITING
 from tests.harness.regions import Node, sync
 from tests.harness.replies import list_of, of_type

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from crdtstream.commands.streams.trimming import _plan_exactly
 from crdtstream.core.ids import Millis, RegionId, StreamId
-from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 from tests.cold_nodes import freeze

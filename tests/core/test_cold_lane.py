@@ -17,9 +17,11 @@ from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, Strea
 from crdtstream.core.lanes.blocks import LONG
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.compaction import compact
-from crdtstream.core.lanes.lane import Lane, NodeLimits, Slice, Within
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import Columns, Rows, digest_of, dot_numbers, dot_range
+from crdtstream.core.lanes.slices import Slice, Within
 from tests.cold_nodes import freeze, save
 
 R = TypeVar("R")

@@ -12,7 +12,9 @@ from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, make_id
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.header import decode_head
-from crdtstream.core.lanes.lane import Lane, NodeLimits, Within
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.lanes.slices import Within
 from tests.cold_nodes import freeze, save
 
 COUNT = 20

@@ -13,7 +13,8 @@ from crdtstream.core.lanes.compaction import (
     Compaction,
     compact,
 )
-from crdtstream.core.lanes.lane import Lane, NodeLimits
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.reading import digest_of
 from tests.cold_nodes import freeze, save
 

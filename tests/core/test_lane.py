@@ -9,7 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from crdtstream.core.id_columns import IdColumns
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, StreamId, make_id
-from crdtstream.core.lanes.lane import Lane, NodeLimits, Within, ascends
+from crdtstream.core.lanes.lane import Lane, ascends
+from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.lanes.slices import Within
 
 IDS = st.builds(make_id, st.integers(0, 40), st.integers(0, 3))
 

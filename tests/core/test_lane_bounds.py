@@ -8,9 +8,11 @@ import random
 import pytest
 
 from crdtstream.core.ids import U64_MAX, Millis, RegionId, StreamId, make_id
-from crdtstream.core.lanes import lane as lanes
+from crdtstream.core.lanes import chain
 from crdtstream.core.lanes.compaction import compact
-from crdtstream.core.lanes.lane import Lane, NodeLimits, Within
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.lanes.slices import Within
 
 # Two entries a node: 1-1 1-2 | 1-3 2-1 | 3-1, with dot numbers 1, 3, 5, 7, 9.
 IDS = [make_id(1, 1), make_id(1, 2), make_id(1, 3), make_id(2, 1), make_id(3, 1)]
@@ -66,7 +68,7 @@ def test_an_entry_goes_from_its_dot_on(lane: Lane, at: int) -> None:
 @pytest.mark.pure
 @pytest.mark.parametrize("seed", range(20))
 def test_entries_above_are_counted_by_segments(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "SEGMENT_NODES", 2)
+    monkeypatch.setattr(chain, "SEGMENT_NODES", 2)
     drawn = random.Random(seed)
     limits = NodeLimits(entries_max=2)
     lane = Lane(RegionId(1), limits)

@@ -27,7 +27,7 @@ LANES: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "a-look-up-goes-on-from-a-node-that-is-gone",
-        "crdtstream/core/lanes/lane.py",
+        "crdtstream/core/lanes/chain.py",
         "        if self._near is node:\n            self._near = None\n",
         "",
         ("tests/core/test_lane.py::test_a_look_up_does_not_end_in_a_node_that_went",),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, next_id
-from crdtstream.core.lanes.lane import Within
+from crdtstream.core.lanes.slices import Within
 from crdtstream.query import arrow
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from tests.harness.regions import Node

@@ -18,7 +18,7 @@ from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.ids import Millis, RegionId, StreamId, make_id
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
-from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.state import State
 
 R1, R2 = RegionId(1), RegionId(2)

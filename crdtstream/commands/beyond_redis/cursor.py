@@ -31,7 +31,8 @@ from crdtstream.commands.reply import Blocked, CommandError, Encoded, Reply
 from crdtstream.commands.streams.entries import encode_entry
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.ids import Millis
-from crdtstream.core.lanes.lane import Found, Lane
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
 
 

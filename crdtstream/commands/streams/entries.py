@@ -6,8 +6,8 @@ from itertools import islice
 from crdtstream.commands.reply import Encoded, Null, Reply
 from crdtstream.core.id_columns import FEW
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, RegionId, StreamId, format_id
-from crdtstream.core.lanes.lane import Found, Slice
 from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.slices import Found, Slice
 from crdtstream.core.stream import Stream
 
 

@@ -43,7 +43,8 @@ from crdtstream.core.ids import (
     StreamId,
     id_seq,
 )
-from crdtstream.core.lanes.lane import Found, Lane
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 

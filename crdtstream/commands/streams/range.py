@@ -17,7 +17,7 @@ from crdtstream.commands.streams.trimming import TrimmingParser, trim
 from crdtstream.core.effects import Remove, SetLastId
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
-from crdtstream.core.lanes.lane import Found
+from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
 
 

@@ -28,7 +28,7 @@ from crdtstream.core.effects import Trim
 from crdtstream.core.groups.group import Group
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
-from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import ids_of
 from crdtstream.core.replica import Replica

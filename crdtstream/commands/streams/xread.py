@@ -17,7 +17,7 @@ from crdtstream.commands.streams.budget import Budget
 from crdtstream.commands.streams.entries import encode_entries, encode_entry
 from crdtstream.commands.streams.read_options import ReadOptions, parse_read
 from crdtstream.core.ids import ID_MIN, Millis, StreamId
-from crdtstream.core.lanes.lane import Found
+from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
 

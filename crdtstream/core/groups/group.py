@@ -40,7 +40,8 @@ from crdtstream.core.groups.undelivered import (
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
-from crdtstream.core.lanes.lane import Found, Lane, LastId, Slice
+from crdtstream.core.lanes.lane import Lane, LastId
+from crdtstream.core.lanes.slices import Found, Slice
 
 
 class Group(Part):

@@ -12,7 +12,8 @@ from itertools import chain
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
 from crdtstream.core.ids import ID_MAX, RegionId, StreamId
-from crdtstream.core.lanes.lane import Found, Lane, Slice
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.slices import Found, Slice
 
 
 def undelivered(reading: Reading, lanes: Iterable[Lane]) -> Iterator[Found]:

@@ -26,7 +26,7 @@ from crdtstream.core.keyspace.key_order import KeyOrder
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.keyspace.trimmed import TrimmedKeys
-from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.stream import Stream
 
 IDMP_DURATION_S_DEFAULT: Final = 100

@@ -24,7 +24,7 @@ from crdtstream.core.ids import SEQ_BITS, StreamId
 from crdtstream.core.lanes.blocks import LONG, block_of
 from crdtstream.core.lanes.body import NodeColumns, narrow
 from crdtstream.core.lanes.columns import Names, NumberedRuns, widened
-from crdtstream.core.lanes.lane import NodeLimits
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import NO_EPOCH, MacroNode, State
 from crdtstream.core.lanes.rax import KEY_BYTES
 

@@ -20,9 +20,7 @@ entries, the second of them removed, looks like this:
 Always so:
   * IDs and dot numbers both ascend through the whole lane, so "up to this ID" and "covered by this
     context" are both prefixes of it.
-  * No macro node is empty.
-  * The rax maps the first ID that a node ever held to the node; nodes are also chained, so walking
-    needs no tree, and the tail, where appends go, is reached at once.
+  * No macro node is empty; they are chained in this order (``chain.py``).
   * Entries are appended only to a node that was opened since the last cut: what a cut still needs
     of a lane's end does not change, and an append has nothing to note.
 
@@ -35,13 +33,11 @@ beforehand which images have to be there.
 import operator
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
-from typing import Final, NamedTuple, TypeAlias
+from itertools import accumulate, islice
+from typing import Final, NamedTuple
 
-from crdtstream.core.checkpoint.parts import Changes
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.id_columns import Ids, those_at
 from crdtstream.core.ids import (
@@ -53,25 +49,11 @@ from crdtstream.core.ids import (
     RegionId,
     StreamId,
 )
+from crdtstream.core.lanes.chain import NodeChain
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import NO_EPOCH, MacroNode
-from crdtstream.core.lanes.rax import KEY_BYTES, Rax
-from crdtstream.core.lanes.residency import Residency
-
-NODE_ENTRIES_MAX_DEFAULT: Final = 100
-NODE_BYTES_MAX_DEFAULT: Final = 4096
-
-
-# Macro nodes of a segment, whose entries are counted together: to tell how many lie behind one
-# node, the nodes of one segment are walked, and the segments' counts are added up.
-SEGMENT_NODES: Final = 256
-
-
-class Slice(NamedTuple):
-    """Neighbouring entries of one macro node, those at ``start`` up to but without ``stop``."""
-
-    node: MacroNode
-    start: int
-    stop: int
+from crdtstream.core.lanes.rax import KEY_BYTES
+from crdtstream.core.lanes.slices import Slice, Within, bounds_in, bytes_of, prefix_of
 
 
 class Removed(NamedTuple):
@@ -84,19 +66,6 @@ class Removed(NamedTuple):
 NOTHING_REMOVED: Final = Removed(ID_MIN, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
-    """Which entries of a lane: by dot number in (above_n, upto_n], by ID from start to end.
-
-    As IDs ascend with dots in a lane, what both bounds leave is one stretch of it.
-    """
-
-    above_n: int = 0
-    upto_n: int = U64_MAX
-    start: StreamId = ID_MIN
-    end: StreamId = ID_MAX
-
-
 @dataclass(slots=True)
 class LastId:
     """A last-ID register: the ID that one origin appended or set last, and the dot of doing so."""
@@ -105,82 +74,18 @@ class LastId:
     n: int
 
 
-class NodeLimits:
-    """How full a macro node may get, and what macro nodes are reported to; one for all lanes of a
-    replica.
-
-    Attributes:
-        entries_max: entries per node, 0 for no limit; changed while running.
-        bytes_max: bytes of fields per node, 0 for no limit; changed while running.  A single larger
-            entry is a node.
-        changes: which parts changed since the last cut.
-        residency: which nodes are in memory.
-        small: nodes that were closed, or lost entries, since ``compaction.py`` looked at them last.
-    """
-
-    __slots__ = ("bytes_max", "changes", "entries_max", "residency", "small")
-
-    def __init__(
-        self,
-        *,
-        entries_max: int = NODE_ENTRIES_MAX_DEFAULT,
-        bytes_max: int = NODE_BYTES_MAX_DEFAULT,
-        changes: Changes | None = None,
-        residency: Residency | None = None,
-    ) -> None:
-        self.entries_max = entries_max
-        self.bytes_max = bytes_max
-        self.changes = changes or Changes()
-        self.residency = residency or Residency()
-        self.small: OrderedDict[MacroNode, None] = OrderedDict()
-
-
-# An entry: its ID, its lane, its macro node and where it stands there.
-Found: TypeAlias = tuple[StreamId, RegionId, MacroNode, int]
-
-
-class Lane:
+class Lane(NodeChain):
     """The entries of one origin region in one stream.
 
     Attributes:
-        region: the origin.
-        owner: the number of its key.
-        length: live entries.
         entries_added: entries ever appended since the lane began; local, for XINFO.
         max_deleted_id: the greatest ID removed by XDEL; local, for XINFO.
     """
 
-    __slots__ = (
-        "_bounds",
-        "_counts",
-        "_linked",
-        "_near",
-        "_rax",
-        "entries_added",
-        "head",
-        "length",
-        "limits",
-        "max_deleted_id",
-        "owner",
-        "region",
-        "tail",
-    )
+    __slots__ = ("entries_added", "max_deleted_id")
 
     def __init__(self, region: RegionId, limits: NodeLimits, owner: int = 0) -> None:
-        self.region = region
-        self.owner = owner
-        self.limits = limits
-        self._rax: Rax[MacroNode] = Rax()
-        # Segments, for counting: the keys at which all but the first begin, and how many entries
-        # all but the last have; and the nodes that were put into the last one.
-        self._bounds: list[bytes] = []
-        self._counts: list[int] = []
-        self._linked = 0
-        # Where the last look-up ended that went down the rax; it is in the lane.
-        self._near: MacroNode | None = None
-        self.head: MacroNode | None = None
-        self.tail: MacroNode | None = None
-        self.length = 0
+        super().__init__(region, limits, owner)
         self.entries_added = 0
         self.max_deleted_id = ID_MIN
 
@@ -193,18 +98,6 @@ class Lane:
     def last_id(self) -> StreamId:
         """The highest ID, 0-0 in an empty lane."""
         return self.tail.last_id if self.tail is not None else ID_MIN
-
-    @property
-    def macro_node_count(self) -> int:
-        return len(self._rax)
-
-    @property
-    def rax_node_count(self) -> int:
-        return self._rax.node_count
-
-    @property
-    def epoch(self) -> int:
-        return self.limits.changes.epoch
 
     # --- Adding -------------------------------------------------------------------------------
 
@@ -333,83 +226,6 @@ class Lane:
         limits.changes.note(node)
         return node
 
-    def _link(self, node: MacroNode) -> None:
-        """Put a macro node behind the last one; ``length`` is without it."""
-        # IDs ascend while entries are here, but what was last may be gone.
-        while self._bounds and (self.tail is None or self._bounds[-1] >= node.key):
-            self._bounds.pop()
-            self._counts.pop()
-        if self._linked >= SEGMENT_NODES and self.tail is not None:
-            self._counts.append(self.length - sum(self._counts))
-            self._bounds.append(node.key)
-            self._linked = 0
-        self._linked += 1
-        if self.tail is None:
-            self.head = node
-        else:
-            self.tail.next = node
-            node.prev = self.tail
-        self.tail = node
-        self._rax.insert(node.key, node)
-
-    def _count_less(self, node: MacroNode, count: int) -> None:
-        """A macro node has fewer entries, or it goes; ``length`` is up to the caller."""
-        if self._bounds:
-            at = bisect_right(self._bounds, node.key)
-            if at < len(self._counts):
-                self._counts[at] -= count
-                if not at and not self._counts[0]:
-                    del self._bounds[0], self._counts[0]
-
-    def replace(self, old: Sequence[MacroNode], new: Sequence[MacroNode]) -> None:
-        """Put macro nodes with the same entries in the place of neighbours (``compaction.py``)."""
-        before, after = old[0].prev, old[-1].next
-        # They may stand in other segments.
-        self._count_again(old, new)
-        for node in old:
-            self._rax.remove(node.key)
-            self._drop(node)
-        for node in new:
-            self._rax.insert(node.key, node)
-            self.limits.residency.measure(node)
-            self.limits.changes.note(node)
-        for left, right in pairwise([before, *new, after]):
-            if left is None:
-                self.head = right
-            else:
-                left.next = right
-            if right is None:
-                self.tail = left
-            else:
-                right.prev = left
-
-    def _count_again(self, old: Sequence[MacroNode], new: Sequence[MacroNode]) -> None:
-        if self._bounds:
-            for nodes, sign in ((old, -1), (new, 1)):
-                for node in nodes:
-                    at = bisect_right(self._bounds, node.key)
-                    if at < len(self._counts):
-                        self._counts[at] += sign * len(node)
-
-    def _drop(self, node: MacroNode) -> None:
-        """A macro node is in no lane any more."""
-        if self._near is node:
-            self._near = None
-        self.limits.small.pop(node, None)
-        self.limits.residency.forget(node)
-        self.limits.changes.drop(node)
-        # Neighbours that know each other would be in memory until a collection comes upon them.
-        node.prev = node.next = None
-
-    def _note(self, node: MacroNode) -> None:
-        """A node that was there before is about to change."""
-        limits = self.limits
-        if node.epoch != limits.changes.epoch:
-            limits.changes.note(node)
-            limits.small[node] = None
-        if node.is_encoded:
-            limits.residency.note_changing(node)
-
     def restore(self, heads: Iterable[tuple[int, bytes]]) -> None:
         """Have the macro nodes that a checkpoint has of this lane, which must be empty.
 
@@ -502,23 +318,12 @@ class Lane:
                 self._count_less(node, count)
                 self._unlink(node)
                 continue
-            stop = _prefix(node, up_to=up_to, n_max=n_max)
+            stop = prefix_of(node, up_to=up_to, n_max=n_max)
             if stop:
                 highest_n = node.n[stop - 1]
                 self._cut_out(node, 0, stop)
             break
         return highest_n
-
-    def _clear(self) -> None:
-        """Remove all: without taking the rax apart, node by node."""
-        for node in list(self.macro_nodes()):
-            self._drop(node)
-        self._rax = Rax()
-        self.head = self.tail = None
-        self.length = 0
-        self._bounds.clear()
-        self._counts.clear()
-        self._linked = 0
 
     def _cut_out(self, node: MacroNode, start: int, stop: int) -> None:
         """Remove the entries of a slice."""
@@ -531,19 +336,6 @@ class Lane:
         else:
             self._note(node)
             node.remove(start, stop)
-
-    def _unlink(self, node: MacroNode) -> None:
-        """Take out a macro node all of whose entries go (I6)."""
-        if node.prev is None:
-            self.head = node.next
-        else:
-            node.prev.next = node.next
-        if node.next is None:
-            self.tail = node.prev
-        else:
-            node.next.prev = node.prev
-        self._rax.remove(node.key)
-        self._drop(node)
 
     # --- What is to be there before a change --------------------------------------------------
 
@@ -569,40 +361,9 @@ class Lane:
             return []
         return self._wanted(self._nodes_within(Within(first_n - 1, first_n + count - 1)))
 
-    # --- What its nodes ask -------------------------------------------------------------------
-
-    def packed_of(self, node: MacroNode, *, back: bool) -> bytes:
-        return self.limits.residency.packed_of(node, back=back)
-
-    def measure(self, node: MacroNode) -> None:
-        self.limits.residency.measure(node)
-
-    def note_warm(self, node: MacroNode) -> None:
-        self.limits.residency.note_warm(node)
-
     def _wanted(self, nodes: Iterable[MacroNode]) -> list[int]:
         want = self.limits.residency.want
         return [want(node) for node in nodes if node.is_absent]
-
-    def _cut_by(self, *, up_to: StreamId, n_max: int) -> list[MacroNode]:
-        """The macro node, if it is cold, of which a prefix takes a part."""
-        if not self.limits.residency.cold_count:
-            return []
-        by_id = self._floor(up_to)
-        by_dot = self._rax.last_where(lambda node: node.first_n <= n_max)
-        if by_id is None or by_dot is None:
-            return []
-        node = by_id if by_id.key < by_dot.key else by_dot
-        if node.cold is None or (node.last_n <= n_max and node.last_id <= up_to):
-            return []
-        return [node] if node.first_id <= up_to else []
-
-    def _nodes_within(self, within: Within) -> Iterator[MacroNode]:
-        node = self._first_node(within)
-        while node is not None and node.first_n <= within.upto_n and node.first_id <= within.end:
-            if node.last_n > within.above_n and node.last_id >= within.start:
-                yield node
-            node = node.next
 
     # --- Reading ------------------------------------------------------------------------------
 
@@ -658,28 +419,6 @@ class Lane:
         if 2 * earlier == len(node.arrivals):
             return node.n[-1]
         return node.arrivals[2 * earlier] - 1
-
-    def count_above(self, entry_id: StreamId) -> int:
-        """How many entries have a greater ID.
-
-        O(log n + macro nodes of a segment + segments): below 0.1 ms among 62,500 nodes.
-        """
-        node = self._floor(entry_id)
-        if node is None:
-            return self.length
-        upto = node.index_from(StreamId(entry_id + 1))
-        before, behind = upto, len(node) - upto
-        at = bisect_right(self._bounds, node.key)
-        before += sum(self._counts[:at])
-        low = self._bounds[at - 1] if at else b""
-        left, right = node.prev, node.next
-        # From the node outwards on both sides, until one is at the end of the lane, or where the
-        # segment begins.
-        while left is not None and left.key >= low and right is not None:
-            before += len(left)
-            behind += len(right)
-            left, right = left.prev, right.next
-        return behind if right is None else self.length - before
 
     def scan(self, start: StreamId, end: StreamId) -> Iterator[tuple[StreamId, MacroNode, int]]:
         """Entries from ``start`` to ``end``, both included, ascending.  O(log n) to begin.
@@ -739,13 +478,13 @@ class Lane:
         slices: list[Slice] = []
         entries_left, bytes_left = entries_max, bytes_max
         while node is not None and entries_left and len(slices) < nodes_max:
-            first, stop = _bounds(node, within)
+            first, stop = bounds_in(node, within)
             is_last = stop < len(node)
             stop = min(stop, first + entries_left)
             if slices and node.cold is not None and node.fields_bytes > bytes_left:
                 # It is not read for the few of its entries that would still fit, if any does.
                 break
-            size = 0 if bytes_max == U64_MAX else _bytes_of(node, first, stop)
+            size = 0 if bytes_max == U64_MAX else bytes_of(node, first, stop)
             if size > bytes_left:
                 stop = bisect_right(list(accumulate(node.lengths[first:stop])), bytes_left) + first
                 if not slices:
@@ -760,14 +499,6 @@ class Lane:
             bytes_left -= size
             node = node.next
         return slices
-
-    def _first_node(self, within: Within) -> MacroNode | None:
-        """The macro node in which the stretch begins, if there is one; or one before it."""
-        by_dot = self._rax.last_where(lambda node: node.first_n <= within.above_n) or self.head
-        if by_dot is None or within.start <= by_dot.first_id:
-            return by_dot
-        by_id = self._floor(within.start)
-        return by_dot if by_id is None or by_id.key < by_dot.key else by_id
 
     def scan_back(
         self, start: StreamId, end: StreamId
@@ -792,60 +523,6 @@ class Lane:
                 yield entry_id, node, index
             node = node.prev
             stop = 0 if node is None else len(node)
-
-    def macro_nodes(self) -> Iterator[MacroNode]:
-        node = self.head
-        while node is not None:
-            yield node
-            node = node.next
-
-    def _floor(self, entry_id: StreamId) -> MacroNode | None:
-        """The macro node in which the ID is, if it is anywhere."""
-        tail = self.tail
-        # Most look-ups are for what came last.
-        if tail is not None and entry_id >= tail.first_id:
-            return tail
-        key = entry_id.to_bytes(KEY_BYTES, "big")
-        near = self._near
-        if near is not None and near.key <= key:
-            # Others go on where the last one was: consumers, deletes in a row.
-            after = near.next
-            if after is None or key < after.key:
-                return near
-            if after.next is None or key < after.next.key:
-                self._near = after
-                return after
-        self._near = found = self._rax.floor(key)
-        return found
-
-
-def _bytes_of(node: MacroNode, start: int, stop: int) -> int:
-    """Bytes of the fields of some of its entries."""
-    if node.cold is not None and stop - start == len(node):
-        return node.fields_bytes
-    return sum(node.lengths[start:stop])
-
-
-def _prefix(node: MacroNode, *, up_to: StreamId, n_max: int) -> int:
-    """How many entries of a macro node lie up to an ID and a dot number."""
-    if node.first_id > up_to or node.first_n > n_max:
-        return 0
-    stop = node.index_from(StreamId(up_to + 1))
-    return stop if node.last_n <= n_max or node.n[stop - 1] <= n_max else node.index_above(n_max)
-
-
-def _bounds(node: MacroNode, within: Within) -> tuple[int, int]:
-    """Where in a macro node the entries within the bounds begin, and where they end."""
-    first, stop = 0, len(node)
-    if node.first_n <= within.above_n:
-        first = node.index_above(within.above_n)
-    if node.first_id < within.start:
-        first = max(first, node.index_from(within.start))
-    if node.last_n > within.upto_n:
-        stop = node.index_above(within.upto_n)
-    if node.last_id > within.end:
-        stop = min(stop, node.index_from(StreamId(within.end + 1)))
-    return first, stop
 
 
 def ascends(ms: "array[int]", seq: "array[int]", *, above: StreamId) -> bool:

@@ -21,8 +21,9 @@ from crdtstream.core.id_columns import FEW, Ids, from_columns
 from crdtstream.core.ids import U64_MAX, StreamId
 from crdtstream.core.lanes.blocks import DIGEST_MASK, block_of, sum_of_joined
 from crdtstream.core.lanes.columns import widened
-from crdtstream.core.lanes.lane import Lane, Slice, Within
+from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.slices import Slice, Within
 
 # Of fewer neighbouring rows the names are made one by one.
 SHORT: Final = 32

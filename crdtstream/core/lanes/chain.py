@@ -1,0 +1,277 @@
+"""The macro nodes of a lane, in the order of their entries.
+
+    rax       the first ID that a node ever held → the node: look-ups by ID and by dot number
+    chain     head ⇄ … ⇄ tail: walking needs no tree, and the tail, where appends go, is reached
+              at once
+    segments  how many entries some 256 neighbours have together.  To tell how many entries lie
+              behind a node, the nodes of its segment are walked, and the other segments' counts
+              are added up.
+
+Always so:
+  * No macro node is empty.
+  * Keys ascend along the chain, and the rax has exactly the nodes that are in it.
+  * A node that was taken out has no neighbours, and nobody who is told of nodes (``limits.py``)
+    knows it any more.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from crdtstream.core.ids import RegionId, StreamId
+from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.rax import KEY_BYTES, Rax
+from crdtstream.core.lanes.slices import Within
+
+# Macro nodes of a segment, whose entries are counted together.
+SEGMENT_NODES: Final = 256
+
+
+class NodeChain:
+    """The macro nodes of one lane; ``Lane`` adds what it does with their entries.
+
+    A lane is a chain and does not have one: an object more for each lane would be one for each
+    key, and one look-up more for each append.
+
+    Attributes:
+        region: the origin.
+        owner: the number of its key.
+        limits: how full nodes get, and what is told of them.
+        head, tail: the first macro node and the last one, None in an empty lane.
+        length: live entries.
+    """
+
+    __slots__ = (
+        "_bounds",
+        "_counts",
+        "_linked",
+        "_near",
+        "_rax",
+        "head",
+        "length",
+        "limits",
+        "owner",
+        "region",
+        "tail",
+    )
+
+    def __init__(self, region: RegionId, limits: NodeLimits, owner: int) -> None:
+        self.region = region
+        self.owner = owner
+        self.limits = limits
+        self._rax: Rax[MacroNode] = Rax()
+        # Segments: the keys at which all but the first begin, and how many entries all but the
+        # last have; and the nodes that were put into the last one.
+        self._bounds: list[bytes] = []
+        self._counts: list[int] = []
+        self._linked = 0
+        # Where the last look-up ended that went down the rax; it is in the lane.
+        self._near: MacroNode | None = None
+        self.head: MacroNode | None = None
+        self.tail: MacroNode | None = None
+        self.length = 0
+
+    @property
+    def epoch(self) -> int:
+        return self.limits.changes.epoch
+
+    @property
+    def macro_node_count(self) -> int:
+        return len(self._rax)
+
+    @property
+    def rax_node_count(self) -> int:
+        return self._rax.node_count
+
+    # --- Looking up ---------------------------------------------------------------------------
+
+    def macro_nodes(self) -> Iterator[MacroNode]:
+        node = self.head
+        while node is not None:
+            yield node
+            node = node.next
+
+    def _floor(self, entry_id: StreamId) -> MacroNode | None:
+        """The macro node in which the ID is, if it is anywhere."""
+        tail = self.tail
+        # Most look-ups are for what came last.
+        if tail is not None and entry_id >= tail.first_id:
+            return tail
+        key = entry_id.to_bytes(KEY_BYTES, "big")
+        near = self._near
+        if near is not None and near.key <= key:
+            # Others go on where the last one was: consumers, deletes in a row.
+            after = near.next
+            if after is None or key < after.key:
+                return near
+            if after.next is None or key < after.next.key:
+                self._near = after
+                return after
+        self._near = found = self._rax.floor(key)
+        return found
+
+    def _first_node(self, within: Within) -> MacroNode | None:
+        """The macro node in which the stretch begins, if there is one; or one before it."""
+        by_dot = self._rax.last_where(lambda node: node.first_n <= within.above_n) or self.head
+        if by_dot is None or within.start <= by_dot.first_id:
+            return by_dot
+        by_id = self._floor(within.start)
+        return by_dot if by_id is None or by_id.key < by_dot.key else by_id
+
+    def _nodes_within(self, within: Within) -> Iterator[MacroNode]:
+        node = self._first_node(within)
+        while node is not None and node.first_n <= within.upto_n and node.first_id <= within.end:
+            if node.last_n > within.above_n and node.last_id >= within.start:
+                yield node
+            node = node.next
+
+    def _cut_by(self, *, up_to: StreamId, n_max: int) -> list[MacroNode]:
+        """The macro node, if it is cold, of which a prefix takes a part."""
+        if not self.limits.residency.cold_count:
+            return []
+        by_id = self._floor(up_to)
+        by_dot = self._rax.last_where(lambda node: node.first_n <= n_max)
+        if by_id is None or by_dot is None:
+            return []
+        node = by_id if by_id.key < by_dot.key else by_dot
+        if node.cold is None or (node.last_n <= n_max and node.last_id <= up_to):
+            return []
+        return [node] if node.first_id <= up_to else []
+
+    def count_above(self, entry_id: StreamId) -> int:
+        """How many entries have a greater ID.
+
+        O(log n + macro nodes of a segment + segments): below 0.1 ms among 62,500 nodes.
+        """
+        node = self._floor(entry_id)
+        if node is None:
+            return self.length
+        upto = node.index_from(StreamId(entry_id + 1))
+        before, behind = upto, len(node) - upto
+        at = bisect_right(self._bounds, node.key)
+        before += sum(self._counts[:at])
+        low = self._bounds[at - 1] if at else b""
+        left, right = node.prev, node.next
+        # From the node outwards on both sides, until one is at the end of the lane, or where the
+        # segment begins.
+        while left is not None and left.key >= low and right is not None:
+            before += len(left)
+            behind += len(right)
+            left, right = left.prev, right.next
+        return behind if right is None else self.length - before
+
+    # --- Putting in, replacing, taking out ----------------------------------------------------
+
+    def _link(self, node: MacroNode) -> None:
+        """Put a macro node behind the last one; ``length`` is without it."""
+        # IDs ascend while entries are here, but what was last may be gone.
+        while self._bounds and (self.tail is None or self._bounds[-1] >= node.key):
+            self._bounds.pop()
+            self._counts.pop()
+        if self._linked >= SEGMENT_NODES and self.tail is not None:
+            self._counts.append(self.length - sum(self._counts))
+            self._bounds.append(node.key)
+            self._linked = 0
+        self._linked += 1
+        if self.tail is None:
+            self.head = node
+        else:
+            self.tail.next = node
+            node.prev = self.tail
+        self.tail = node
+        self._rax.insert(node.key, node)
+
+    def _count_less(self, node: MacroNode, count: int) -> None:
+        """A macro node has fewer entries, or it goes; ``length`` is up to the caller."""
+        if self._bounds:
+            at = bisect_right(self._bounds, node.key)
+            if at < len(self._counts):
+                self._counts[at] -= count
+                if not at and not self._counts[0]:
+                    del self._bounds[0], self._counts[0]
+
+    def replace(self, old: Sequence[MacroNode], new: Sequence[MacroNode]) -> None:
+        """Put macro nodes with the same entries in the place of neighbours (``compaction.py``)."""
+        before, after = old[0].prev, old[-1].next
+        # They may stand in other segments.
+        self._count_again(old, new)
+        for node in old:
+            self._rax.remove(node.key)
+            self._drop(node)
+        for node in new:
+            self._rax.insert(node.key, node)
+            self.limits.residency.measure(node)
+            self.limits.changes.note(node)
+        for left, right in pairwise([before, *new, after]):
+            if left is None:
+                self.head = right
+            else:
+                left.next = right
+            if right is None:
+                self.tail = left
+            else:
+                right.prev = left
+
+    def _count_again(self, old: Sequence[MacroNode], new: Sequence[MacroNode]) -> None:
+        if self._bounds:
+            for nodes, sign in ((old, -1), (new, 1)):
+                for node in nodes:
+                    at = bisect_right(self._bounds, node.key)
+                    if at < len(self._counts):
+                        self._counts[at] += sign * len(node)
+
+    def _unlink(self, node: MacroNode) -> None:
+        """Take out a macro node all of whose entries go (I6)."""
+        if node.prev is None:
+            self.head = node.next
+        else:
+            node.prev.next = node.next
+        if node.next is None:
+            self.tail = node.prev
+        else:
+            node.next.prev = node.prev
+        self._rax.remove(node.key)
+        self._drop(node)
+
+    def _clear(self) -> None:
+        """Remove all: without taking the rax apart, node by node."""
+        for node in list(self.macro_nodes()):
+            self._drop(node)
+        self._rax = Rax()
+        self.head = self.tail = None
+        self.length = 0
+        self._bounds.clear()
+        self._counts.clear()
+        self._linked = 0
+
+    def _drop(self, node: MacroNode) -> None:
+        """A macro node is in no lane any more."""
+        if self._near is node:
+            self._near = None
+        self.limits.small.pop(node, None)
+        self.limits.residency.forget(node)
+        self.limits.changes.drop(node)
+        # Neighbours that know each other would be in memory until a collection comes upon them.
+        node.prev = node.next = None
+
+    def _note(self, node: MacroNode) -> None:
+        """A node that was there before is about to change."""
+        limits = self.limits
+        if node.epoch != limits.changes.epoch:
+            limits.changes.note(node)
+            limits.small[node] = None
+        if node.is_encoded:
+            limits.residency.note_changing(node)
+
+    # --- What its nodes ask -------------------------------------------------------------------
+
+    def packed_of(self, node: MacroNode, *, back: bool) -> bytes:
+        return self.limits.residency.packed_of(node, back=back)
+
+    def measure(self, node: MacroNode) -> None:
+        self.limits.residency.measure(node)
+
+    def note_warm(self, node: MacroNode) -> None:
+        self.limits.residency.note_warm(node)
