@@ -8,9 +8,9 @@ call, and after every batch applied from another region, the shell calls :meth:`
     for served, reply in database.settle(now): …    # clients that waited for just this
     for served, reply in database.expire(now): …    # clients whose time is over
 
-This file runs commands.  ``dispatch`` finds them, ``refusing`` refuses them, ``transactions``
-queues them, ``serving`` tries the blocked ones again, ``writes`` knows what each client wrote, and
-``runs`` calls many XADDs as one.
+This file runs commands.  ``dispatch`` finds them, ``admission`` says what may not run at present,
+``refusing`` refuses it, ``transactions`` queues, ``serving`` tries the blocked ones again,
+``writes`` knows what each client wrote, and ``runs`` calls many XADDs as one.
 
 Always so:
   * Between two calls ``replica.touched`` is empty: WATCH is tripped, and blocked commands are run
@@ -23,7 +23,7 @@ Always so:
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from crdtstream.commands.command import Command
 from crdtstream.commands.reply import Blocked, CommandError, Reply, Status
@@ -32,6 +32,14 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.issuing.issuer import TrialEndedError
 from crdtstream.core.lanes.cold import ColdError, UnreadableError
 from crdtstream.core.replica import Replica
+from crdtstream.database.admission import (
+    Fullness,
+    Pause,
+    PostponedError,
+    WriteLimit,
+    adds_by_exec,
+    queued_writes,
+)
 from crdtstream.database.channels import Channels
 from crdtstream.database.dispatch import AnyCommand, Dispatch
 from crdtstream.database.pubsub import PubSub
@@ -66,48 +74,6 @@ class Waiting(Enum):
 
 
 WAITING: Final = Waiting.WAITING
-
-
-class Pause(Enum):
-    """Which commands CLIENT PAUSE stops."""
-
-    WRITE = "write"
-    ALL = "all"
-
-
-class PostponedError(Exception):
-    """CLIENT PAUSE stops this command, or it is throttled: nothing has happened, call it again when
-    that is over."""
-
-
-class WriteLimit(Protocol):
-    """Who says whether another write may run; see ``region/staleness.py``.
-
-    Attributes:
-        throttles: a write that is not admitted is postponed; else it is refused.
-    """
-
-    @property
-    def throttles(self) -> bool: ...
-
-    def admits(self, session: int, count: int, now: Millis) -> bool:
-        """Whether a client's ``count`` writes may run now."""
-
-    def refuse(self, count: int, now: Millis) -> str:
-        """Count a refusal; the text of its error."""
-
-    def forget(self, session: int) -> None:
-        """The client is gone."""
-
-
-class Fullness(Protocol):
-    """Who has no room for more data; see ``region/room.py``."""
-
-    def is_full_now(self) -> bool:
-        """Whether that still holds, as a command is about to be refused."""
-
-    def refuse(self) -> CommandError:
-        """Count a command that would add data; its error."""
 
 
 class Database:
@@ -252,10 +218,10 @@ class Database:
             return self._refusals.refuse(session, CommandError(NO_AUTH), handler)
         if (
             self.full is not None
-            and (handler.adds or _adds_by_exec(session, handler))
+            and (handler.adds or adds_by_exec(session, handler))
             and self.full.is_full_now()
         ):
-            return self._no_room(self.full, session, handler)
+            return self._refusals.not_now(session, handler, self.full.refuse().text)
         if self.fault is not None and (handler.writes or self._asks_for_health(session, handler)):
             return self._refusals.refuse(session, CommandError(f"MISCONF {self.fault}"), handler)
         if (
@@ -293,11 +259,7 @@ class Database:
         """Answer a command whose entries cannot be read from disk."""
         handler = self._spelled.get(argv[0]) or self._dispatch.find(argv)
         assert isinstance(handler, Handler)
-        error = self.unreadable(reason)
-        if handler.name == b"exec":
-            self._transactions.end(session)
-            error = CommandError(f"EXECABORT Transaction discarded because of: {error.text}")
-        return self._refusals.refuse(session, error, handler)
+        return self._refusals.not_now(session, handler, self.unreadable(reason).text)
 
     def refuse_broken(self, session: Session, argv: list[bytes]) -> CommandError:
         """Answer a command that failed by a bug of ours before it changed anything."""
@@ -446,30 +408,19 @@ class Database:
         """What MULTI and CLIENT PAUSE do to a command; None: it is to run now."""
         if session.queue is not None and handler.no_multi:
             return self._refusals.refuse(session, CommandError(NOT_IN_MULTI), handler)
-        if self.pause is not None and self._is_paused(session, handler):
+        if self.pause is not None and self.pause.stops(session, handler):
             raise PostponedError
         if session.queue is None or handler.immediate:
             return None
         session.queue.append((handler, argv))
         return QUEUED
 
-    def _is_paused(self, session: Session, handler: Handler) -> bool:
-        """Whether CLIENT PAUSE stops it: EXEC counts as a write if something queued is one."""
-        return (
-            self.pause is Pause.ALL
-            or handler.may_write
-            or (
-                handler.name == b"exec"
-                and any(queued.may_write for queued, _ in session.queue or ())
-            )
-        )
-
     def is_held_back(self, waiter: Waiter) -> bool:
         """Whether CLIENT PAUSE forbids to serve it; who waits for no key changes nothing."""
         return (
             self.pause is not None
             and bool(waiter.blocked.keys)
-            and self._is_paused(waiter.session, waiter.handler)
+            and self.pause.stops(waiter.session, waiter.handler)
         )
 
     def _limited(
@@ -480,25 +431,12 @@ class Database:
         Raises:
             PostponedError: it is throttled.
         """
-        is_exec = handler.name == b"exec"
-        writes = _queued_writes(session) if is_exec else 1
+        writes = queued_writes(session) if handler.name == b"exec" else 1
         if not writes or limit.admits(session.id, writes, now):
             return None
         if limit.throttles:
             raise PostponedError
-        reason = limit.refuse(writes, now)
-        if is_exec:
-            self._transactions.end(session)
-            reason = f"EXECABORT Transaction discarded because of: {reason}"
-        return self._refusals.refuse(session, CommandError(reason), handler)
-
-    def _no_room(self, full: Fullness, session: Session, handler: Handler) -> CommandError:
-        """Refuse what would add data."""
-        error = full.refuse()
-        if handler.name == b"exec":
-            self._transactions.end(session)
-            error = CommandError(f"EXECABORT Transaction discarded because of: {error.text}")
-        return self._refusals.refuse(session, error, handler)
+        return self._refusals.not_now(session, handler, limit.refuse(writes, now))
 
     # --- Running ------------------------------------------------------------------------------
 
@@ -635,24 +573,8 @@ class Database:
         self._note_blocked(waiter.handler, waiter.session, waiter.argv, waiter.ns)
 
 
-def _queued_writes(session: Session) -> int:
-    """How many writes EXEC will run that a bound on what lags stops; none, if it aborts."""
-    if session.queue is None or session.queue_broken or session.dirty:
-        return 0
-    return sum(handler.is_limited for handler, _ in session.queue)
-
-
 def _nothing_is_cold(_images: Sequence[int], _go_on: Callable[[], None]) -> str | None:
     raise AssertionError("without a shell that reads from disk nothing leaves memory")
-
-
-def _adds_by_exec(session: Session, handler: Handler) -> bool:
-    """Whether it is an EXEC that will run something which adds data."""
-    return (
-        handler.name == b"exec"
-        and session.queue is not None
-        and any(queued.adds for queued, _ in session.queue)
-    )
 
 
 def _no_clock() -> int:

@@ -55,11 +55,15 @@ class Refusals:
             "PING / QUIT / RESET are allowed in this context",
         )
 
-    def _refuse_call(self, session: Session, handler: Handler, what: str) -> CommandError:
-        """Refuse a command for how, or when, it was called."""
+    def not_now(self, session: Session, handler: Handler, text: str) -> CommandError:
+        """Refuse a command with this text; EXEC hears it behind EXECABORT."""
         if handler.name == b"exec":
             self._transactions.end(session)
-            what = f"EXECABORT Transaction discarded because of: {what}"
-        else:
+            text = f"EXECABORT Transaction discarded because of: {text}"
+        return self.refuse(session, CommandError(text), handler)
+
+    def _refuse_call(self, session: Session, handler: Handler, what: str) -> CommandError:
+        """Refuse a command for how, or when, it was called."""
+        if handler.name != b"exec":
             what = f"ERR {what}"
-        return self.refuse(session, CommandError(what), handler)
+        return self.not_now(session, handler, what)

@@ -6,12 +6,13 @@ the database checks and does for each of them is then the same for all, and done
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from crdtstream.commands.streams.xadd import xadd
 from crdtstream.commands.streams.xadd_run import XaddRun, fits, xadd_run
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
+from crdtstream.database.admission import Fullness, Pause, WriteLimit
 from crdtstream.database.dispatch import Dispatch
 from crdtstream.database.serving import Serving
 from crdtstream.database.session import Handler, Session, Talk
@@ -28,9 +29,9 @@ class Host(Protocol):
     """Who calls commands; the attributes are those of ``Database``."""
 
     fault: str | None
-    pause: Any
-    limit: Any
-    full: Any
+    pause: Pause | None
+    limit: WriteLimit | None
+    full: Fullness | None
     slow_ns: int
     clock: Callable[[], int]
     on_slow: Callable[[Session, Handler, list[bytes], int], None] | None

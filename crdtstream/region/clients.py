@@ -19,7 +19,8 @@ from crdtstream.commands.reply import CommandError, Pushes, Reply
 from crdtstream.commands.streams.xadd_run import XaddRun
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.cold import TRIES_MAX, ColdError
-from crdtstream.database.database import WAITING, Database, PostponedError, Waiting
+from crdtstream.database.admission import PostponedError
+from crdtstream.database.database import WAITING, Database, Waiting
 from crdtstream.database.session import Session, Talk
 from crdtstream.region.fetching import Fetching
 from crdtstream.region.ready import Parcel, Receiver

@@ -10,7 +10,8 @@ from crdtstream.commands.reply import OK, CommandError
 from crdtstream.commands.strings import room
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
-from crdtstream.database.database import WAITING, Database, Pause, PostponedError
+from crdtstream.database.admission import Pause, PostponedError
+from crdtstream.database.database import WAITING, Database
 from tests.commands.test_dumping import call, payload_of, refusal
 from tests.harness.regions import Node, sync
 from tests.harness.waiting_clients import Clients

@@ -27,8 +27,8 @@ LAG: Final = (
     Mutation(
         "transaction-is-one-write",
         "crdtstream/database/database.py",
-        "writes = _queued_writes(session) if is_exec else 1",
-        "writes = min(1, _queued_writes(session)) if is_exec else 1",
+        "writes = queued_writes(session) if",
+        "writes = min(1, queued_writes(session)) if",
         (TABLES + "test_a_transaction_is_admitted_whole_or_not_at_all",),
         "I15: a transaction passes the bound",
     ),

@@ -79,7 +79,7 @@ RETAINING: Final = (
     Mutation(
         "transaction-passes-maxmemory",
         "crdtstream/database/database.py",
-        "(handler.adds or _adds_by_exec(session, handler))",
+        "(handler.adds or adds_by_exec(session, handler))",
         "handler.adds",
         (ROOM + "test_a_transaction_that_adds_data_is_discarded_as_in_redis",),
         "a client that uses MULTI fills memory",

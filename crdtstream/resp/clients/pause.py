@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from crdtstream.database.database import Database, Pause
+from crdtstream.database.admission import Pause
+from crdtstream.database.database import Database
 
 # A timer is set for no longer than this, and set again.
 TIMER_SECONDS_MAX: Final = 86_400.0

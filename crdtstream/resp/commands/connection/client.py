@@ -8,7 +8,8 @@ from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, RespSet, Verbatim
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.ids import Millis
-from crdtstream.database.database import Database, Pause
+from crdtstream.database.admission import Pause
+from crdtstream.database.database import Database
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand, Talk
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.clients.pause import ClientPause
