@@ -5,7 +5,7 @@ be told to have one of these bugs (``drill.plant``), each a slip that somebody c
 ``plant`` replaces methods before the node is made; a node that is told nothing never imports this
 file, and the code that runs in production has no switch in it.
 
-``sim/planted.py`` holds the bugs that the simulator must notice; one of them serves here, too.
+``sim/bugs`` holds the bugs that the simulator must notice; one of them serves here, too.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ from crdtstream.core.wire.codec import decode_batch, encode_batch
 from crdtstream.database.database import Database
 from crdtstream.region.freshness import Freshness
 from crdtstream.region.region import Region
-from crdtstream.sim.planted import BUGS, Patch, require_sources
+from crdtstream.sim.bugs.bug import Patch
+from crdtstream.sim.planted import BUGS, require_sources
 from crdtstream.store.sqlite import SqliteLog
 
 # Long enough that a kill falls into it, and a client has had many replies by then.

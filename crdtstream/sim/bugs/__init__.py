@@ -1,0 +1,1 @@
+"""The bugs that the simulator must notice, by area."""
