@@ -24,6 +24,8 @@ SUITES = (
     "tests/commands/test_idempotent_xadd.py",
     "tests/database/test_database.py",
     "tests/database/test_time_is_over.py",
+    "tests/database/test_waiting.py",
+    "tests/rules/test_frontier.py",
     "tests/rules/test_rules.py",
     "tests/like_redis/test_random.py",
 )

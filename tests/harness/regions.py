@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import hiredis
 
 from crdtstream.commands.reply import CommandError, Encoded, PerKey, Reply, RespMap, Status
-from crdtstream.core.effects import Record
+from crdtstream.core.effects import EffectBatch, Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
@@ -69,6 +69,11 @@ class Node:
     def end_tick(self) -> None:
         self.log += self.replica.take_records(Millis(self.now))
         self._database.note_sealed()
+
+    def batches(self) -> list[EffectBatch]:
+        """All that is in the log, of any region; the open tick ends."""
+        self.end_tick()
+        return [decode_batch(record.batch) for record in self.log if record.batch is not None]
 
     def take(self, record: Record) -> None:
         """Receive one batch, in a tick of its own."""

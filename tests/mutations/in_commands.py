@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 DATABASE: Final = "tests/database/test_database.py::"
+WAITING: Final = "tests/database/test_waiting.py::"
 TIME_IS_OVER: Final = "tests/database/test_time_is_over.py::"
 VERSIONS: Final = "tests/commands/test_stream_commands_8x.py::"
 NEVER_SKIP: Final = "tests/commands/test_never_skip.py::"
@@ -64,7 +65,7 @@ COMMANDS: Final = (
         "crdtstream/database/waiting.py",
         "return [found[seq] for seq in sorted(found)]",
         "return [found[seq] for seq in sorted(found, reverse=True)]",
-        (DATABASE + "test_one_entry_serves_the_group_reader_who_came_first",),
+        (WAITING + "test_one_entry_serves_the_group_reader_who_came_first",),
         "who waits longest gets nothing under load",
     ),
     Mutation(
@@ -88,7 +89,7 @@ COMMANDS: Final = (
         "crdtstream/database/database.py",
         "if waiter.handler.writes and self.fault is not None:",
         "if waiter.handler.writes and self.fault == b'':",
-        (DATABASE + "test_blocked_writers_hear_of_a_refusing_disk",),
+        (WAITING + "test_blocked_writers_hear_of_a_refusing_disk",),
         "entries are handed out that no disk knows to be pending",
     ),
     Mutation(

@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 RULES: Final = "tests/rules/test_rules.py::"
+FRONTIER: Final = "tests/rules/test_frontier.py::"
 TOMBSTONES: Final = "tests/rules/test_tombstones.py::"
 OBSERVED: Final = "tests/rules/test_observed_remove.py::"
 DIGEST: Final = "tests/rules/test_digest.py::test_the_digest_sees_every_replicated_fact"
@@ -26,7 +27,7 @@ CORE: Final = (
         "crdtstream/core/clock.py",
         "return vv.get(dot.region, 0) >= dot.n",
         "return vv.get(dot.region, 0) > dot.n",
-        (RULES + "test_frontier_is_sent_as_in_the_reference_table",),
+        (FRONTIER + "test_frontier_is_sent_as_in_the_reference_table",),
         "what was observed last counts as not observed",
     ),
     Mutation(

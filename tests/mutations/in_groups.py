@@ -6,6 +6,7 @@ from tests.mutations.mutation import Mutation
 
 PEL: Final = "tests/core/test_pel.py::"
 RULES: Final = "tests/rules/test_rules.py::"
+FRONTIER: Final = "tests/rules/test_frontier.py::"
 RUNS: Final = "tests/rules/test_acknowledged_runs.py::"
 MODES: Final = "tests/rules/test_group_modes.py::"
 TAKEOVER: Final = "tests/rules/test_mode_takeover.py::"
@@ -60,7 +61,7 @@ GROUPS: Final = (
         "            self.run_from = entry_id\n",
         "",
         (
-            RULES + "test_one_xack_after_a_hole_vouches_for_nothing_before_it"
+            FRONTIER + "test_one_xack_after_a_hole_vouches_for_nothing_before_it"
             "[XGROUP DELCONSUMER x g gone]",
         ),
         "rule 10: what a deleted consumer held counts as acknowledged",
@@ -118,7 +119,7 @@ GROUPS: Final = (
         "crdtstream/core/applying/apply_effect.py",
         "if stream is None or group is None or not group.creates.covers_any(context):",
         "if stream is None or group is None:",
-        (RULES + "test_a_frontier_that_arrives_after_the_destroy_changes_nothing",),
+        (FRONTIER + "test_a_frontier_that_arrives_after_the_destroy_changes_nothing",),
         "rule 12: a new group of the same name starts past entries it never had",
     ),
     Mutation(
@@ -151,7 +152,7 @@ GROUPS: Final = (
         "crdtstream/core/groups/reading.py",
         "            return\n        self.keep_as_handed_out(progress)\n",
         "            return\n",
-        (RULES + "test_what_is_pending_is_not_delivered_anew_when_the_start_moves_back",),
+        (FRONTIER + "test_what_is_pending_is_not_delivered_anew_when_the_start_moves_back",),
         "rule 10: an entry is pending with two consumers of a region",
     ),
     Mutation(
@@ -159,7 +160,7 @@ GROUPS: Final = (
         "crdtstream/core/groups/group.py",
         "            if new_start < old_start:\n",
         "            if new_start < old_start and not self.intervals:\n",
-        (RULES + "test_dollar_in_one_region_and_zero_in_another_skips_nothing",),
+        (FRONTIER + "test_dollar_in_one_region_and_zero_in_another_skips_nothing",),
         "rule 10: entries before the first create's start are handed out nowhere",
     ),
     Mutation(
@@ -167,7 +168,7 @@ GROUPS: Final = (
         "crdtstream/core/groups/reading.py",
         "                progress.ignore_until = intervals.end\n",
         "                pass\n",
-        (RULES + "test_a_region_set_back_ignores_intervals_until_it_has_passed_them",),
+        (FRONTIER + "test_a_region_set_back_ignores_intervals_until_it_has_passed_them",),
         "rule 11: XGROUP SETID back reads nothing again",
     ),
     Mutation(
