@@ -42,7 +42,8 @@ SESSION_CONF = TEST_CONF | {"spark.sql.adaptive.enabled": "false"}
 # Of these files the tests that want Spark are for `make test-long` and CI, but for those named.
 LONG_FILES: dict[str, frozenset[str]] = {
     "test_archive.py": frozenset(),
-    "test_archive_files.py": frozenset({"test_what_was_not_written_whole_is_not_published"}),
+    "test_archive_files.py": frozenset(),
+    "test_archive_publishing.py": frozenset({"test_what_was_not_written_whole_is_not_published"}),
     "test_audit.py": frozenset({"test_a_region_that_does_not_answer_is_named"}),
     "test_cluster.py": frozenset(),
     "test_databases.py": frozenset(),
