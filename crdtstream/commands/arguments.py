@@ -110,13 +110,13 @@ def ascending_ids(texts: list[bytes]) -> Ids:
     """
     if len(texts) == 1:
         return (strict_id(texts[0]),)
-    columns = _plain_ids(texts)
+    columns = plain_ids(texts)
     if columns is not None and columns.ascend():
         return columns
     return IdColumns.of(sorted(set(strict_ids(texts))))
 
 
-def _plain_ids(texts: list[bytes]) -> IdColumns | None:
+def plain_ids(texts: list[bytes]) -> IdColumns | None:
     """The IDs, if each is two plain numbers with a dash between; None: look closer."""
     joined = b" ".join(texts)
     # What no digit is: exactly one dash between one blank and the next, and no other blank.

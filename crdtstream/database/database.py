@@ -45,7 +45,7 @@ from crdtstream.database.dispatch import AnyCommand, Dispatch
 from crdtstream.database.pubsub import PubSub
 from crdtstream.database.reading import Reading
 from crdtstream.database.refusing import FOR_SUBSCRIBERS, NO_AUTH, NOT_IN_MULTI, Refusals
-from crdtstream.database.runs import XaddRuns
+from crdtstream.database.runs import Runs
 from crdtstream.database.serving import Served, Serving
 from crdtstream.database.session import RESP2, Handler, Session
 from crdtstream.database.statistics import SAMPLES_MAX, Statistics
@@ -119,7 +119,7 @@ class Database:
         self._serving = Serving(self, self._transactions)
         self._writes = OpenWrites(replica)
         self._note_write = self._writes.note
-        self.runs = XaddRuns(
+        self.runs = Runs(
             self,
             dispatch=self._dispatch,
             transactions=self._transactions,

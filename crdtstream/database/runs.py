@@ -1,4 +1,4 @@
-"""Runs of XADDs, called as one command where nobody could tell the difference.
+"""Runs of XADDs, and of XACKs, called as one command where nobody could tell the difference.
 
 Who looks at single commands - a transaction, MONITOR, a SLOWLOG of quick ones, a bound on what
 lags, clients who wait for the stream or watch it - has them called one by one.  What ``call`` of
@@ -6,8 +6,10 @@ the database checks and does for each of them is then the same for all, and done
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
+from crdtstream.commands.groups.pending import xack
+from crdtstream.commands.groups.xack_run import XackRun, xack_run
 from crdtstream.commands.streams.xadd import xadd
 from crdtstream.commands.streams.xadd_run import XaddRun, fits, xadd_run
 from crdtstream.core.ids import Millis
@@ -19,6 +21,8 @@ from crdtstream.database.session import Handler, Session, Talk
 from crdtstream.database.statistics import SAMPLES_MAX
 from crdtstream.database.transactions import Transactions
 from crdtstream.database.writes import OpenWrites
+
+Run: TypeAlias = XaddRun | XackRun
 
 # A run takes a millisecond or two.  Who wants to be told of commands that take no longer than this
 # has each of them measured.
@@ -47,14 +51,23 @@ class Host(Protocol):
         """Whether the open batch can take so many bytes without being closed."""
 
 
-class XaddRuns:
+class Runs:
     """See the module's text.
 
     Attributes:
-        called: how many runs were called since the start.
+        called: how many runs of XADDs were called since the start.
+        xacks_called: how many runs of XACKs.
     """
 
-    __slots__ = ("_dispatch", "_host", "_serving", "_transactions", "_writes", "called")
+    __slots__ = (
+        "_dispatch",
+        "_host",
+        "_serving",
+        "_transactions",
+        "_writes",
+        "called",
+        "xacks_called",
+    )
 
     def __init__(
         self,
@@ -71,8 +84,9 @@ class XaddRuns:
         self._serving = serving
         self._writes = writes
         self.called = 0
+        self.xacks_called = 0
 
-    def takes(self, session: Session, now: Millis, run: XaddRun) -> bool:
+    def takes(self, session: Session, now: Millis, run: Run) -> bool:
         """Whether the run may be called now as one command; else its commands are, one by one."""
         host = self._host
         replica = host.replica
@@ -81,12 +95,10 @@ class XaddRuns:
         handler = self._dispatch.spelled.get(run.name)
         return (
             handler is not None
-            and handler.on_replica is xadd
             # Nobody refuses it, or puts it off.
             and session.authenticated
             and not session.subscriptions
             and session.queue is None
-            and host.full is None
             and host.fault is None
             and host.pause is None
             and host.limit is None
@@ -94,14 +106,37 @@ class XaddRuns:
             and session.talk is Talk.ON
             and host.on_call is None
             and host.slow_ns >= SLOW_NS_MIN
+            and (
+                self._takes_xadds(handler, now, run)
+                if isinstance(run, XaddRun)
+                else self._takes_xacks(handler, run)
+            )
+        )
+
+    def _takes_xadds(self, handler: Handler, now: Millis, run: XaddRun) -> bool:
+        host = self._host
+        return (
+            handler.on_replica is xadd
+            and host.full is None
             and run.key not in self._transactions.watchers
             and not self._serving.waiting.has_any(run.key)
             # All of it is to be in one batch, and in the lane's end.
             and host.has_room_in_batch(run.batch_bytes)
-            and fits(replica, now, run)
+            and fits(host.replica, now, run)
         )
 
-    def call(self, session: Session, now: Millis, run: XaddRun) -> bytes:
+    def _takes_xacks(self, handler: Handler, run: XackRun) -> bool:
+        """Nobody waits for an acknowledgement, or watches one, and it takes no room."""
+        replica = self._host.replica
+        return (
+            handler.on_replica is xack
+            # A string may be there, or nothing.
+            and replica.stream(run.key) is not None
+            # It may need entries that are on disk only, to tell how far all is acknowledged.
+            and not replica.residency.absent_count
+        )
+
+    def call(self, session: Session, now: Millis, run: Run) -> bytes:
         """Call a run that is taken; its replies, one behind the other.
 
         What it took is shared out evenly.  If it was as long as a slow command takes, then for
@@ -109,8 +144,12 @@ class XaddRuns:
         """
         host = self._host
         started = host.clock()
-        replies = xadd_run(host.replica, now, run)
-        self.called += 1
+        if isinstance(run, XaddRun):
+            replies = xadd_run(host.replica, now, run)
+            self.called += 1
+        else:
+            replies = xack_run(host.replica, run)
+            self.xacks_called += 1
         self._writes.note(session)
         handler = self._dispatch.spelled[run.name]
         session.last_command = handler.name

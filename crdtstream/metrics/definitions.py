@@ -131,6 +131,9 @@ COMMANDS_REJECTED: Final = _counter(
 XADD_RUNS: Final = _counter(
     "xadd_runs", "Runs of XADDs, sent one behind the other to one stream, that were called as one."
 )
+XACK_RUNS: Final = _counter(
+    "xack_runs", "Runs of XACKs, sent one behind the other to one group, that were called as one."
+)
 ERRORS: Final = _counter(
     "errors", "Error replies by their first word; after 128 kinds no further one is told.", "kind"
 )
@@ -454,6 +457,7 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
         COMMANDS_FAILED,
         COMMANDS_REJECTED,
         XADD_RUNS,
+        XACK_RUNS,
         ERRORS,
         CLIENTS,
         CLIENTS_MAX,

@@ -166,6 +166,7 @@ class Figures:
             d.COMMANDS_FAILED: by_command(lambda calls: calls.failed),
             d.COMMANDS_REJECTED: by_command(lambda calls: calls.rejected),
             d.XADD_RUNS: lambda: [Reading(runs.called)],
+            d.XACK_RUNS: lambda: [Reading(runs.xacks_called)],
             d.ERRORS: lambda: [
                 Reading(count, (kind,)) for kind, count in statistics.errors_by_kind().items()
             ],

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import shown
+from crdtstream.commands.groups.xack_run import XackRun
 from crdtstream.commands.reply import CommandError, Pushes, Reply
 from crdtstream.commands.streams.xadd_run import XaddRun
 from crdtstream.core.ids import Millis
@@ -26,8 +27,8 @@ from crdtstream.region.fetching import Fetching
 from crdtstream.region.ready import Parcel, Receiver
 from crdtstream.region.tick import Tick
 
-# What is run next: a command, or many XADDs at once.
-Request: TypeAlias = list[bytes] | XaddRun
+# What is run next: a command, or many XADDs or XACKs at once.
+Request: TypeAlias = list[bytes] | XaddRun | XackRun
 Encode = Callable[[Reply, int, list[bytes]], None]
 
 # Replies are weighed after so many pieces, or when one is large.
@@ -138,7 +139,7 @@ class Client:
         """
         takes = self._database.runs.takes
         for request in requests:
-            if not isinstance(request, XaddRun) or takes(self.session, now, request):
+            if isinstance(request, list) or takes(self.session, now, request):
                 yield request
                 continue
             for count, argv in enumerate(request.requests(), 1):
@@ -170,7 +171,7 @@ class Client:
         self._is_running = True
         try:
             for request in requests:
-                if isinstance(request, XaddRun):
+                if not isinstance(request, list):
                     self.commands += len(request)
                     chunks.append(self._database.runs.call(session, now, request))
                     replies += len(request)

@@ -1,4 +1,4 @@
-"""Planted bugs in runs of XADDs."""
+"""Planted bugs in runs of XADDs and of XACKs."""
 
 from typing import Final
 
@@ -6,6 +6,7 @@ from tests.mutations.mutation import Mutation
 
 TESTS: Final = "tests/resp/test_xadd_runs.py::"
 STOPS: Final = TESTS + "test_what_stops_a_run"
+XACKS: Final = "tests/resp/test_xack_runs.py::"
 BYTES: Final = TESTS + "test_a_run_reads_as_it_does_byte_by_byte"
 
 RUNS: Final = (
@@ -82,5 +83,29 @@ RUNS: Final = (
         "    return True\n",
         (BYTES,),
         "a value that holds the head of the next command is taken apart",
+    ),
+    Mutation(
+        "xack-run-counts-an-id-twice",
+        "crdtstream/commands/groups/xack_run.py",
+        "counts.pop(entry_id, 0)",
+        "counts[entry_id]",
+        (XACKS + "test_an_id_that_is_named_twice_is_acknowledged_once",),
+        "a pipeline that names an ID twice is told that it was acknowledged twice",
+    ),
+    Mutation(
+        "xack-run-meets-a-string",
+        "crdtstream/database/runs.py",
+        "            and replica.stream(run.key) is not None\n",
+        "",
+        (XACKS + "test_what_stops_a_run",),
+        "WRONGTYPE of a pipeline ends the node",
+    ),
+    Mutation(
+        "xack-run-of-several-ids",
+        "crdtstream/resp/wire/xack_runs.py",
+        "len(same) > 1 and len(head) == _HEAD_WORDS and",
+        "len(same) > 1 and",
+        (XACKS + "test_what_is_a_run",),
+        "XACKs that share all IDs but the last end the connection",
     ),
 )

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtstream.commands.streams.xadd_run import XaddRun
 from crdtstream.resp.wire.parser import RequestError, RequestLimits, RequestParser, split_inline
 from tests.resp.node import request
 
@@ -44,7 +43,7 @@ def parse_all(*pieces: bytes, trusted: bool = True) -> tuple[list[list[bytes]], 
     try:
         for piece in pieces:
             for request in parser.parse(piece):
-                requests += request.requests() if isinstance(request, XaddRun) else [request]
+                requests += [request] if isinstance(request, list) else request.requests()
     except RequestError as error:
         return requests, error.text.removeprefix("ERR Protocol error: ")
     return requests, None

@@ -391,6 +391,7 @@ def parse(*pieces: bytes) -> tuple[list[list[bytes]], str | None, int]:
                     assert list(found.requests())[1:] == list(found.behind(1).requests())
                     requests += found.requests()
                 else:
+                    assert isinstance(found, list)
                     requests.append(found)
     except RequestError as error:
         return requests, error.text, in_runs

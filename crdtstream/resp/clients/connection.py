@@ -32,7 +32,8 @@ from crdtstream.region.region import Region
 from crdtstream.resp.clients.limits import ConnectionLimits
 from crdtstream.resp.clients.pubsub import UnreadBound
 from crdtstream.resp.wire.encode import encode_error
-from crdtstream.resp.wire.parser import Request, RequestError, RequestParser
+from crdtstream.resp.wire.parser import RequestError, RequestParser
+from crdtstream.resp.wire.xack_runs import Request
 
 logger = structlog.get_logger(__name__)
 

@@ -17,7 +17,7 @@ A short request that comes alone, as from a client that waits for each reply, is
 ends first, and is that request if all headers fit what they stand before (:func:`_alone`).
 
 Runs of XADDs at the beginning of the input are taken out first, and stay together
-(``xadd_runs.py``).
+(``xadd_runs.py``); runs of XACKs are found among the requests (``xack_runs.py``).
 
 Always so: hiredis is between two requests whenever ``parse`` has returned; memory grows with the
 bytes received, never with a number that a client wrote.
@@ -27,15 +27,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final
 
 import hiredis
 
 from crdtstream.commands.arguments import parse_i64
-from crdtstream.commands.streams.xadd_run import XaddRun
+from crdtstream.resp.wire.xack_runs import Request, with_xack_runs
 from crdtstream.resp.wire.xadd_runs import XaddRuns
-
-Request: TypeAlias = list[bytes] | XaddRun
 
 STAR: Final = ord("*")
 # A client that has not authenticated cannot make the server hold more than these (as in Redis).
@@ -129,7 +127,8 @@ class RequestParser:
                 data = data[end:]
                 if not data:
                     return runs
-        requests, rest = self._parse_plain(data)
+        parsed, rest = self._parse_plain(data)
+        requests = with_xack_runs(parsed)
         if not runs and not rest:
             return requests
         return chain(runs, requests, self._parse_exactly(rest) if rest else ())
