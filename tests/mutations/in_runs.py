@@ -67,6 +67,22 @@ RUNS: Final = (
         "WAIT does not wait for what a pipeline wrote",
     ),
     Mutation(
+        "a-value-stands-in-for-a-line-end",
+        "crdtstream/resp/wire/parser.py",
+        "len(arguments) + like_headers and",
+        "len(arguments) and",
+        ("tests/resp/test_parser.py::test_no_value_stands_in_for_a_line_end",),
+        "a request with a line end missing is carried out, where Redis closes the connection",
+    ),
+    Mutation(
+        "a-short-request-believes-its-lengths",
+        "crdtstream/resp/wire/parser.py",
+        "    return arguments if fit else None\n",
+        "    return arguments\n",
+        ("tests/resp/test_parser.py::test_malformed_input_ends_with_a_clear_error",),
+        "a value is cut where its length says nothing of the kind",
+    ),
+    Mutation(
         "run-believes-the-line-ends",
         "crdtstream/resp/wire/xadd_runs.py",
         "        return _begin_with(pieces, _LINES_OF_LAST) and all(\n"

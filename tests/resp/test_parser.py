@@ -68,6 +68,44 @@ def test_a_short_request_alone_with_a_mistake_reads_as_it_does_byte_by_byte(
     assert parse_all(bytes(sent)) == parse_all(*pieces)
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        # A value that looks like a header stands in for the line end that is missing elsewhere.
+        b"*3\r\n$0\r\n\r\n$0\r\n*\n$1\r\n$\r\n",
+        b"*2\r\n$2\r\n\r\n$a$1\r\nb\r\n",
+        # What stands for the line end of an empty value does, as it comes behind a header.
+        b"*1\r\n$0\r\n*\n*1\r\n$0\r\n\r\n",
+        b"*3\r\n$0\r\n$\n$0\r\n\r\n$0\r\n\r\n",
+        b"*2\r\n$2\r\na\r\n$$1\r\nb\r\n",
+        b"*2\r\n$4\r\nPING\r\n$1\r\n*ab*1\r\n$4\r\nPING\r\n",
+    ],
+)
+def test_no_value_stands_in_for_a_line_end(sent: bytes) -> None:
+    found = parse_all(sent)
+    assert found == parse_all(*(sent[at : at + 1] for at in range(len(sent))))
+    assert found[1] is not None
+
+
+@given(
+    st.lists(
+        st.lists(st.text("*$\r\n1a", max_size=4).map(str.encode), min_size=1, max_size=4),
+        min_size=1,
+        max_size=4,
+    ),
+    st.data(),
+)
+def test_mistakes_among_values_like_headers_read_as_they_do_byte_by_byte(
+    requests: list[list[bytes]], data: st.DataObject
+) -> None:
+    sent = bytearray(b"".join(request(*arguments) for arguments in requests))
+    for _ in range(data.draw(st.integers(0, 2), label="mistakes")):
+        at = data.draw(st.integers(0, len(sent) - 1), label="where")
+        sent[at] = data.draw(st.sampled_from(b"*$1\r\na"), label="what stands there instead")
+    pieces = [bytes(sent[at : at + 1]) for at in range(len(sent))]
+    assert parse_all(bytes(sent)) == parse_all(*pieces)
+
+
 @pytest.mark.parametrize("sent", [b"\r\n" * 256, b"*1\r\n" * 128, b"*127\r\n" + b"\r\n" * 253])
 def test_nothing_but_line_ends_is_no_short_request(sent: bytes) -> None:
     assert parse_all(sent) == parse_all(*(sent[at : at + 1] for at in range(len(sent))))
