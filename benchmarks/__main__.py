@@ -22,6 +22,7 @@ from benchmarks.parts.all import PARTS
 from benchmarks.parts.part import Options, Part
 from benchmarks.processes import machine
 from benchmarks.systems import is_there, version
+from crdtstream import compiled
 
 NEEDED = ("redis-server", "redis-benchmark")
 
@@ -88,7 +89,7 @@ def measured(part: Part, options: argparse.Namespace) -> Outcome:
         reference=part.reference,
         machine=machine(),
         load=load,
-        version=version(),
+        version=f"{version()}, {compiled.how()}",
         samples=found.samples,
         skipped=found.skipped,
     )
