@@ -5,6 +5,7 @@ import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 import redis
@@ -75,12 +76,16 @@ def test_maxmemory_stops_what_adds_until_something_is_deleted(node: Node) -> Non
 
 
 def test_maxdisk_stops_what_adds_until_it_is_raised(node: Node) -> None:
-    wait_until(lambda: node.client.info("persistence")["disk_bytes"], "the folder was measured")
-    info = node.client.info("persistence")
-    size = info["disk_bytes"]
-    assert 0 < info["wal_bytes"] < size
+    def folder_is_measured() -> bool:
+        info = node.client.info("persistence")
+        return 0 < info["wal_bytes"] < info["disk_bytes"]
+
+    # The folder is looked at now and then, and the write-ahead log is written in its full length.
+    wait_until(folder_is_measured, "the folder was measured with its write-ahead log")
+    size = node.client.info("persistence")["disk_bytes"]
     tune(node, "maxdisk", str(size + 4 * MIB))
-    fill(lambda _: node.client.xadd("s", {"f": TEXT}), redis.ResponseError)
+    # What can be packed would hardly fill a disk.
+    fill(lambda n: node.client.xadd("s", {"f": Random(n).randbytes(64 << 10)}), redis.ResponseError)
     with pytest.raises(redis.ResponseError, match=r"MISCONF the data folder takes .* maxdisk is"):
         node.client.xadd("s", {"f": "v"})
     assert node.client.delete("s") == 1, "deleting goes on"

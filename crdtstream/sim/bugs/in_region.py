@@ -348,8 +348,8 @@ IN_REGION: Final = (
         "a-cut-has-what-came-later",
         "a restart finds in its checkpoint what it reads in the log again",
         _a_cut_has_what_came_later,
-        frozenset({"I1", "I8", "I9", "error", "assertion"}),
-        35,
+        frozenset({"I1", "I8", "I9", "I18", "error", "assertion"}),
+        32,
     ),
     Bug(
         "a-checkpoint-covers-the-open-tick",
