@@ -78,7 +78,7 @@ def test_maxmemory_stops_what_adds_until_something_is_deleted(node: Node) -> Non
 def test_maxdisk_stops_what_adds_until_it_is_raised(node: Node) -> None:
     def folder_is_measured() -> bool:
         info = node.client.info("persistence")
-        return 0 < info["wal_bytes"] < info["disk_bytes"]
+        return bool(0 < info["wal_bytes"] < info["disk_bytes"])
 
     # The folder is looked at now and then, and the write-ahead log is written in its full length.
     wait_until(folder_is_measured, "the folder was measured with its write-ahead log")
