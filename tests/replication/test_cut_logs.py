@@ -35,8 +35,13 @@ async def cut(region: LiveRegion) -> int:
 
 
 @contextlib.asynccontextmanager
-async def third_was_away(*, cut_by: tuple[int, ...]) -> AsyncIterator[list[LiveRegion]]:
-    """Three regions of which the third was away when some of the others cut their logs."""
+async def third_was_away(
+    *, cut_by: tuple[int, ...], paused: tuple[RegionId, ...] = ()
+) -> AsyncIterator[list[LiveRegion]]:
+    """Three regions of which the third was away when some of the others cut their logs.
+
+    It comes back with its links to ``paused`` paused.
+    """
     where = addresses()
     async with live_regions(live(number, where) for number in (1, 2)) as (first, second):
         log = CuttingLog()
@@ -54,7 +59,11 @@ async def third_was_away(*, cut_by: tuple[int, ...]) -> AsyncIterator[list[LiveR
                 region.region.retention.backlog_bytes_max = 100
                 assert await cut(region) > 100
                 assert region.region.retention.held[R3].keeping is Keeping.GIVEN_UP
-        async with LiveRegion(3, where, log=log).running() as third:
+        third = LiveRegion(3, where, log=log)
+        await third.begin()
+        for peer in paused:
+            third.pause(peer)
+        async with third.running():
             yield [first, second, third]
 
 
@@ -77,8 +86,9 @@ async def converged_in(origin: RegionId, regions: list[LiveRegion]) -> None:
 
 
 async def test_a_peer_that_still_has_what_lacks_is_asked_for_it() -> None:
-    async with third_was_away(cut_by=(1,)) as (first, second, third):
+    async with third_was_away(cut_by=(1,), paused=(R2,)) as (first, second, third):
         await until(lambda: third.pulls[R1].link.state is LinkState.NEEDS_BOOTSTRAP)
+        third.resume(R2)
         await converged([first, second, third])
         await until(lambda: third.pulls[R1].link.state is LinkState.LIVE)
         first.add()
