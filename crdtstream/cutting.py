@@ -8,13 +8,11 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.region import Region
 from crdtstream.region.retention import Lack
 from crdtstream.store.errors import StoreError
-from crdtstream.store.layout import parse_vv
+from crdtstream.store.layout import ABSENCES_KEY, parse_vv
 from crdtstream.store.log import Log
 
 # Less than so many records is not worth a write to the disk.
 CUT_RECORDS_MIN: Final = 64
-# Since when members are away, so that a restart does not prolong it: milliseconds of each.
-ABSENCES_KEY: Final = "absences"
 
 
 async def read_absences(region: Region, log: Log) -> None:

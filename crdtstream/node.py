@@ -289,7 +289,7 @@ class Node:
                 version=version,
                 started_ms=started_ms,
                 clients=lambda: len(resp.connections),
-                log_bytes=log.bytes_on_disk,
+                log_bytes=log.record_bytes,
                 backup=lambda: cut_of_folder(
                     log.path, checkpoints.hold(), version=version, cut_ms=engine.now()
                 ),
@@ -301,7 +301,7 @@ class Node:
                 engine=engine,
                 version=version,
                 clients=lambda: _client_figures(resp),
-                log_bytes=log.bytes_on_disk,
+                log_bytes=log.record_bytes,
             )
         )
         pages = make_app(

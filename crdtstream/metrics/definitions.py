@@ -331,7 +331,7 @@ CONGESTED: Final = _gauge(
     "congested", "1 while so much waits for the disk that nothing new is taken from clients."
 )
 LOG_RECORDS: Final = _gauge("log_records", "The number of the log's last record.")
-LOG_BYTES: Final = _gauge("log_bytes", "Size of the log's files.")
+LOG_BYTES: Final = _gauge("log_bytes", "What the log's records take that were not cut.")
 LOG_FIRST_RECORD: Final = _gauge(
     "log_first_record", "The number of the log's first record: those before it were cut."
 )

@@ -72,7 +72,7 @@ class Snapshot:
 
     Attributes:
         found: by the last walk.
-        log_bytes: looked up in a thread.
+        log_bytes: what the log's records take.
         now_ns: by the walker's clock.
     """
 

@@ -59,8 +59,8 @@ class MetricsPage:
     async def _write(self) -> bytes:
         parts = self._parts
         found = await self.walker.fresh(WALK_WAIT_SECONDS)
-        log_bytes, process = await asyncio.to_thread(self._look_outside)
-        snapshot = Snapshot(parts.clients(), found, log_bytes, time.monotonic_ns())
+        process = await asyncio.to_thread(self._look_outside)
+        snapshot = Snapshot(parts.clients(), found, parts.log_bytes(), time.monotonic_ns())
         chunks: list[bytes] = []
         ends = time.perf_counter_ns() + SLICE_NS
         for chunk in self._chunks(self._figures.sources(snapshot), process):
@@ -70,9 +70,9 @@ class MetricsPage:
                 ends = time.perf_counter_ns() + SLICE_NS
         return b"".join(chunks)
 
-    def _look_outside(self) -> tuple[int, list[Metric]]:
-        """What stands in files, of the log and of the system; in a thread."""
-        return self._parts.log_bytes(), list(self._process.collect())
+    def _look_outside(self) -> list[Metric]:
+        """What stands in the system's files; in a thread."""
+        return list(self._process.collect())
 
     def _chunks(
         self, sources: dict[Definition, Source], process: Iterable[Metric]

@@ -38,7 +38,7 @@ class MetricsParts:
     Attributes:
         version: of this program.
         clients: asked at each scrape.
-        log_bytes: asked at each scrape, in a thread, as it looks at files.
+        log_bytes: what the log's records take; asked at each scrape.
     """
 
     settings: NodeSettings

@@ -28,6 +28,9 @@ LEAVE_TO: Final = (15, 16)
 FULL_FROM: Final = (33, 32)
 # What a checkpoint must let leave at the least, so that it is asked for at the bound.
 WORTH_A_CHECKPOINT: Final = (1, 32)
+# What a region needs beyond what cannot leave, to work at all: what commands have in hand, and what
+# the allocator cannot give back when data leave.
+SPARE_BYTES: Final = 16 << 20
 BOUND_BYTES_MAX: Final = 1 << 60
 # What is told apart: the process before it read its log, macro nodes, what else keys take, records
 # that are kept in memory, batches that wait to be applied, clients' requests and replies, and what
@@ -122,18 +125,19 @@ class MemoryBound:
         if self.is_full and not self.is_leaving and is_worth_it:
             self.wants_checkpoint()
 
-    def needs(self) -> int:
-        """The least ``maxmemory`` that would not refuse everything from now on."""
+    def fixed(self) -> int:
+        """What is taken by what cannot leave memory."""
         return max(0, self.used - self.account.may_leave)
 
     def refusal(self, maxmemory: int) -> str | None:
         """Why the bound cannot be set so low; None: it can."""
-        needs = self.needs()
-        if not maxmemory or maxmemory >= needs:
+        fixed = self.fixed()
+        least = fixed + SPARE_BYTES
+        if not maxmemory or maxmemory >= least:
             return None
         return (
-            f"{needs} bytes are taken by what cannot leave memory, so that nothing could be added "
-            "any more: set at least so much, or delete something first"
+            f"{fixed} bytes are taken by what cannot leave memory, and {SPARE_BYTES} more are "
+            f"needed to add anything: set at least {least}, or delete keys or groups first"
         )
 
 

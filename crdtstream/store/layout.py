@@ -88,6 +88,8 @@ CHECKPOINT_COLUMNS: Final = (
 )
 
 CHECKSUM_KEY: Final = "checksum"
+# Since when members are away, so that a restart does not prolong it: milliseconds of each.
+ABSENCES_KEY: Final = "absences"
 
 # By number; an index is quicker than a call of the class.
 KINDS: Final = tuple(Kind)

@@ -536,8 +536,15 @@ class SqliteLog:
 
     async def bytes_from(self, seq: int) -> int:
         """How many bytes the records from ``seq`` on take, as if all took the same."""
+        return self._bytes_from(seq)
+
+    def _bytes_from(self, seq: int) -> int:
         counted = self._last_seq - self._first_seq + 1 - len(self._older)
         return self._bytes * (self._last_seq - seq + 1) // counted if counted else 0
+
+    def record_bytes(self) -> int:
+        """How many bytes all records take; of the file, checkpoints and free space are the rest."""
+        return self._bytes_from(self._first_seq)
 
     async def sizes(self) -> tuple[int, int]:
         """Bytes of the rows of the log, and of free pages."""

@@ -26,7 +26,7 @@ from crdtstream.core.clock import format_vv
 from crdtstream.core.effects import record_bytes
 from crdtstream.store.checkpoints import Hold
 from crdtstream.store.errors import DAMAGED, StoreError
-from crdtstream.store.layout import CHECKSUM_KEY, ImageRow, StoredCheckpoint, Sums
+from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, ImageRow, StoredCheckpoint, Sums
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import record_crc
 from crdtstream.store.sqlite import LAST_KEY
@@ -43,7 +43,9 @@ from crdtstream.v1 import admin_pb2 as pb
 
 PIECE_BYTES: Final = 256 << 10
 # What only the folder itself can say, of itself.
-OF_THIS_FOLDER: Final = frozenset({"opening", "clean_shutdown", "fsync", LAST_KEY, CHECKSUM_KEY})
+OF_THIS_FOLDER: Final = frozenset(
+    {"opening", "clean_shutdown", "fsync", LAST_KEY, ABSENCES_KEY, CHECKSUM_KEY}
+)
 LENGTH: Final = struct.Struct("<I")
 _NO_BACKUP: Final = (
     "no backup can be made of it. Stop the node, and start this region again from an earlier "

@@ -26,7 +26,7 @@ from crdtstream.core.uid import parse_uid
 from crdtstream.store.acknowledged import read_acknowledged
 from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.errors import DAMAGED
-from crdtstream.store.layout import CHECKSUM_KEY, meta_checksum
+from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, meta_checksum, parse_vv
 from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import BEGINS_KEY, FIRST_KEY, LAST_KEY
@@ -276,8 +276,8 @@ def _lost_end(path: Path, meta: Mapping[str, str], connection: sqlite3.Connectio
 
 def _fits(name: str, value: str) -> bool:
     """Whether a setting may have this value."""
-    if name == BEGINS_KEY:
-        return True
+    if name in (BEGINS_KEY, ABSENCES_KEY):
+        return _is_vv(value)
     if name == "database_uid":
         return parse_uid(value) is not None
     if name.startswith("tune:"):
@@ -285,6 +285,14 @@ def _fits(name: str, value: str) -> bool:
         return tunable is None or tunable.takes(value)
     pattern = _SETTINGS.get(name)
     return pattern is not None and pattern.fullmatch(value) is not None
+
+
+def _is_vv(value: str) -> bool:
+    try:
+        parse_vv(value)
+    except ValueError:
+        return False
+    return True
 
 
 # --- The log --------------------------------------------------------------------------------

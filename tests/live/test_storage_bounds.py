@@ -13,6 +13,7 @@ import redis
 from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.store.claim import LOG_FILE
 from tests.live.cluster import Node, cluster_of, wait_until
+from tests.upkeep.folders import checked
 
 pytestmark = pytest.mark.live
 
@@ -177,3 +178,5 @@ def test_a_kill_does_not_prolong_how_long_a_region_is_waited_for(tmp_path: Path)
         node.start()
         node.client.xadd("s", {"f": "v"})
         wait_until(lambda: since_ms() == before, "region 2 is away since it went")
+        node.end(signal.SIGKILL)
+        assert checked(node.folder).is_sound

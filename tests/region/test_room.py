@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import decode_batch
-from crdtstream.region.room import OOM, Account, MemoryBound
+from crdtstream.region.room import OOM, SPARE_BYTES, Account, MemoryBound
 from crdtstream.region.tuning import tunables_of
 from tests.harness.driven import Driven, Told, make_region
 
@@ -159,15 +159,18 @@ def test_what_may_leave_is_never_why_something_is_refused(
     bound.maxmemory, bound.evict = maxmemory, lambda size: min(size, cold)
     bound.look(took(fixed + cold, cold))
     assert bound.is_full == (fixed > maxmemory)
-    assert (bound.refusal(maxmemory) is None) == (fixed <= maxmemory)
+    assert (bound.refusal(maxmemory + SPARE_BYTES) is None) == (fixed <= maxmemory)
 
 
 def test_a_bound_that_would_refuse_everything_cannot_be_set() -> None:
     region = Driven().region
     region.room.look(account=took(5_000, may_leave=3_000), disk_bytes=700)
     memory, disk = (tunables_of(region)[name] for name in ("maxmemory", "maxdisk"))
-    assert memory.refusal("2000") is None
-    assert "2000 bytes are taken by what cannot leave memory" in str(memory.refusal("1999"))
+    least = 2_000 + SPARE_BYTES
+    assert memory.refusal(str(least)) is None
+    refusal = str(memory.refusal(str(least - 1)))
+    assert "2000 bytes are taken by what cannot leave memory" in refusal
+    assert f"set at least {least}," in refusal
     assert memory.refusal("0") is None
     assert disk.refusal("1kb") is None
     assert "the folder takes 700 bytes already" in str(disk.refusal("699"))

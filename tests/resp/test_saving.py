@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from crdtstream.core.ids import Millis
-from crdtstream.region.room import Account
+from crdtstream.region.room import SPARE_BYTES, Account
 from tests.resp.node import Node, request, running
 from tests.resp.test_protocol import wait_until
 
@@ -124,11 +124,11 @@ def test_memory_is_told_by_the_account_that_maxmemory_goes_by(node: Node, r: Any
     assert stats["total.allocated"] == 1_000
     assert stats["crdtstream.nodes"] == 300
     with pytest.raises(redis.ResponseError, match="1000 bytes are taken by what cannot leave"):
-        r.config_set("maxmemory", "999")
-    assert r.config_set("maxmemory", "1kb")
+        r.config_set("maxmemory", str(SPARE_BYTES + 999))
+    assert r.config_set("maxmemory", "17mb")
     told = r.info("memory")
-    assert (told["maxmemory"], told["maxmemory_human"]) == (1024, "1.00K")
-    node.call(lambda: node.region.room.look(account=Account({"nodes": 1_025})))
+    assert (told["maxmemory"], told["maxmemory_human"]) == (17 << 20, "17.00M")
+    node.call(lambda: node.region.room.look(account=Account({"nodes": (17 << 20) + 1})))
     with pytest.raises(redis.exceptions.OutOfMemoryError, match="used memory > 'maxmemory'"):
         r.xadd("s", {"f": "v"})
     assert r.info("persistence")["maxmemory_refused_writes"] == 1

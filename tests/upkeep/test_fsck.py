@@ -13,14 +13,25 @@ from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.lanes.lane import LastId
 from crdtstream.core.wire.codec import decode_batch, encode_batch
 from crdtstream.store.claim import LOG_FILE
-from crdtstream.store.log import Logged
+from crdtstream.store.layout import ABSENCES_KEY
+from crdtstream.store.log import Fsync, Logged
 from crdtstream.store.rows import record_crc
+from crdtstream.store.sqlite import SqliteLog
 from crdtstream.upkeep.reading import UpkeepError
 from crdtstream.upkeep.report import Verdict
 from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
 from tests.harness.regions import Node
 from tests.store.test_folder_reader import make_folder
-from tests.upkeep.folders import GOLDEN_DIGEST, change, checked, found, golden, killed, stopped
+from tests.upkeep.folders import (
+    GOLDEN_DIGEST,
+    R1,
+    change,
+    checked,
+    found,
+    golden,
+    killed,
+    stopped,
+)
 
 
 def test_a_sound_folder_has_the_digest_of_its_state(tmp_path: Path) -> None:
@@ -75,6 +86,7 @@ def rewrite(folder: Path, seq: int, **columns: object) -> None:
         ("DELETE FROM log WHERE seq < 4", "rows without gaps", "rows 1 to 3 is missing"),
         ("UPDATE meta SET value = 'maybe' WHERE key = 'clean_shutdown'", "settings", "maybe"),
         ("INSERT INTO meta VALUES ('database_uid', 'xyz')", "settings", "xyz"),
+        ("INSERT INTO meta VALUES ('absences', '3:x')", "settings", "3:x"),
         ("DROP INDEX log_by_dot", "tables", "log_by_dot is missing"),
         ("CREATE TABLE another (x)", "tables", "another is none of this program's"),
     ],
@@ -85,6 +97,15 @@ def test_damage_is_found(tmp_path: Path, statement: str, check: str, text: str) 
     report = checked(folder)
     assert not report.is_sound
     assert text in found(report)[check]
+
+
+@pytest.mark.parametrize("absences", ["", "3:1795402802313", "2:1795402802313,3:1795402802313"])
+async def test_that_another_region_is_away_is_no_damage(tmp_path: Path, absences: str) -> None:
+    folder = await stopped(tmp_path)
+    log = await SqliteLog.open(folder, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
+    await log.set_meta(ABSENCES_KEY, absences)
+    await log.close()
+    assert checked(folder).is_sound
 
 
 def test_rows_that_do_not_follow_each_other_are_found(tmp_path: Path) -> None:
