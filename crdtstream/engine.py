@@ -446,7 +446,7 @@ class Engine:
         """
         while (change := self.region.opening.folder_change) is not None:
             await write_change(self.log, change)
-            self.region.note_folder(change)
+            self.region.note_folder(change, self.now())
 
     async def _follow_folder_for_ever(self) -> None:
         told = ""

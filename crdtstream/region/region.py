@@ -533,9 +533,11 @@ class Region:
             self._was_refused = True
             self.tick.open()
 
-    def note_folder(self, change: FolderChange) -> None:
+    def note_folder(self, change: FolderChange, now: Millis) -> None:
         """The folder says it, durably."""
         self.opening.note_folder(change)
+        # Its peers answered while it recovered: it may be level with them already.
+        self.opening.note_time(now)
         # It may have recovered.
         self._forget_stable()
         self.tick.open()

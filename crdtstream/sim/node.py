@@ -308,7 +308,7 @@ class SimNode:
             now(write_change(self.disk, change))
         except StoreError:
             return
-        self.region.note_folder(change)
+        self.region.note_folder(change, self.clock)
         self.end_tick()
 
     def apply(self) -> None:

@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
+LEVEL: Final = "tests/region/test_catching_up.py::"
 READY: Final = "tests/region/test_readiness.py::"
 RECOVERING: Final = "tests/replication/test_recovering.py::"
 OPENING: Final = "tests/store/test_opening.py::"
@@ -119,6 +120,15 @@ RECOVERIES: Final = (
         "        if True:\n",
         (READY + "test_a_region_that_learns_of_a_loss_asks_everybody_again",),
         "rule 18: a region goes on though peers have effects of it that it lacks",
+    ),
+    Mutation(
+        "a-recovered-region-waits-for-the-next-deadline",
+        "crdtstream/region/region.py",
+        "        # Its peers answered while it recovered: it may be level with them already.\n"
+        "        self.opening.note_time(now)\n",
+        "",
+        (LEVEL + "test_a_region_that_has_recovered_takes_writes_at_once",),
+        "a region whose end was not synced refuses writes for two seconds after each kill",
     ),
     # --- What peers do before they answer ---
     Mutation(

@@ -4,7 +4,10 @@ from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.catching_up import OFF, CatchingUp
 from crdtstream.region.limits import RegionLimits
-from tests.harness.driven import Driven, make_region
+from crdtstream.region.links.readiness import Answer, DatabaseIdentity
+from crdtstream.region.opening import FolderState
+from crdtstream.region.ready import Confirm
+from tests.harness.driven import UID, Driven, make_region
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 ANSWER_MS, STALL_MS = 2_000, 10_000
@@ -157,5 +160,24 @@ def test_a_region_refuses_writes_and_answers_reads_until_time_has_passed() -> No
     assert driven.last.deadline == 1_000 + ANSWER_MS
     driven.clock = driven.last.deadline
     driven.region.pass_time(driven.now)
+    driven.end_tick()
+    assert isinstance(driven.ask("XADD", "s", "*", "f", "v"), bytes)
+
+
+def test_a_region_that_has_recovered_takes_writes_at_once() -> None:
+    """It had waited out the time that peers have for their answers, though they had answered."""
+    folder = FolderState(is_proven=False, database=DatabaseIdentity(UID))
+    limits = RegionLimits(catch_up_answer_ms_max=ANSWER_MS, catch_up_stall_ms_max=STALL_MS)
+    driven = Driven(make_region(limits=limits, folder=folder))
+    region, opening = driven.region, driven.region.opening
+    for peer in (R2, R3):
+        opening.note_answer(peer, Answer(0))
+        opening.catching_up.note_answer(peer, 7, {})
+        opening.note_time(driven.now)
+        opening.look()
+    change = driven.end_tick().folder
+    assert change == Confirm()
+    assert "MISCONF" in str(driven.ask("XADD", "s", "*", "f", "v"))
+    region.note_folder(change, driven.now)
     driven.end_tick()
     assert isinstance(driven.ask("XADD", "s", "*", "f", "v"), bytes)
