@@ -73,6 +73,15 @@ class Checkpointing:
         return self.is_supported and is_coming and not self.failure
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether one has begun, or was asked for and is about to.
+
+        Whoever asks for one finds it under way at once.  One that is tried again after a failure
+        is not, until it has begun.
+        """
+        return self.began_ms is not None or self.is_coming
+
+    @property
     def is_late(self) -> bool:
         """Whether a restart would read much more of the log than it should."""
         return 0 < LATE * self.log_bytes < self.grown_bytes

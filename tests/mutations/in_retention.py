@@ -101,6 +101,14 @@ RETAINING: Final = (
         "a full disk stops replication too",
     ),
     Mutation(
+        "a-checkpoint-that-was-asked-for-is-not-in-progress",
+        "crdtstream/region/checkpointing.py",
+        "return self.began_ms is not None or self.is_coming",
+        "return self.began_ms is not None",
+        ("tests/resp/test_saving.py::test_bgsave_asks_for_a_checkpoint",),
+        "a backup script that waits for BGSAVE copies the folder before it has begun",
+    ),
+    Mutation(
         "links-outrun-checkpoints",
         "crdtstream/region/region.py",
         "return self.memory.holds_links or self.checkpointing.holds_links",

@@ -48,6 +48,8 @@ def test_bgsave_asks_for_a_checkpoint(node: Node, r: Any) -> None:
     checkpointing = node.region.checkpointing
     assert r.bgsave(schedule=False) is True
     assert checkpointing.is_due(Millis(0), seq=0, grown_bytes=0)
+    # It has not begun, but who waits until none is in progress waits for it.
+    assert r.info("persistence")["rdb_bgsave_in_progress"] == 1
     begin(node)
     with pytest.raises(redis.ResponseError, match="Background save already in progress"):
         r.bgsave(schedule=False)
@@ -113,6 +115,7 @@ def test_info_tells_of_checkpoints_and_log(node: Node, r: Any) -> None:
     fail(node)
     told = r.info("persistence")
     assert (told["rdb_last_bgsave_status"], told["checkpoint_failure"]) == ("err", "no space")
+    assert told["rdb_bgsave_in_progress"] == 0
 
 
 def test_memory_is_told_by_the_account_that_maxmemory_goes_by(node: Node, r: Any) -> None:

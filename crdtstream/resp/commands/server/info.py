@@ -207,7 +207,7 @@ class Info:
             "loading": 0,
             "async_loading": 0,
             "rdb_changes_since_last_save": max(0, outstanding.left_seq - checkpointing.seq),
-            "rdb_bgsave_in_progress": int(began_ms is not None),
+            "rdb_bgsave_in_progress": int(checkpointing.is_under_way),
             "rdb_last_save_time": self._saving.last_save_s,
             "rdb_last_bgsave_status": "err" if checkpointing.failure else "ok",
             "rdb_last_bgsave_time_sec": took_s,
