@@ -1,13 +1,19 @@
-"""A folder of format 3 stays readable as it was written: a checkpoint, a log cut behind it, a tail.
+"""Folders of formats 3 and 4 stay readable as they were written: a checkpoint, a cut log, a tail.
 
 ``format_3`` holds the records of ``format_2``, with three checkpoints that were written on the way.
-It is not written anew.
+``format_4`` begins with them and goes on with strings, and with batches that are packed in the log.
+Neither is written anew.
 """
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from crdtstream.core.checkpoint.parts import Kind
 from crdtstream.core.ids import Millis, RegionId
@@ -20,8 +26,22 @@ from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from tests.harness.regions import Node
 from tests.store.checkpointed import write_checkpoint
 
-FOLDER = Path(__file__).parent / "format_3"
-FACTS: Any = json.loads((FOLDER / "facts.json").read_text())
+
+@dataclass(frozen=True)
+class Golden:
+    """A folder as it was written, and what its node said then."""
+
+    path: Path
+    facts: Any
+
+    def copy_to(self, folder: Path) -> None:
+        shutil.copyfile(self.path / "log.sqlite", folder / "log.sqlite")
+
+
+@pytest.fixture(params=[3, 4])
+def golden(request: pytest.FixtureRequest) -> Golden:
+    path = Path(__file__).parent / f"format_{request.param}"
+    return Golden(path, json.loads((path / "facts.json").read_text()))
 
 
 async def opened(folder: Path) -> tuple[SqliteLog, SqliteCheckpoints]:
@@ -29,9 +49,9 @@ async def opened(folder: Path) -> tuple[SqliteLog, SqliteCheckpoints]:
     return log, await SqliteCheckpoints.open(log)
 
 
-async def recovered(log: SqliteLog, checkpoints: SqliteCheckpoints) -> Node:
-    """The region as the folder has it, and what was told when it was written."""
-    node = Node(1, now=FACTS["now"])
+async def recovered(log: SqliteLog, checkpoints: SqliteCheckpoints, *, now: int) -> Node:
+    """The region as the folder has it."""
+    node = Node(1, now=now)
 
     def empty() -> Replica:
         return node.replica
@@ -44,37 +64,43 @@ async def recovered(log: SqliteLog, checkpoints: SqliteCheckpoints) -> Node:
     return node
 
 
-def check(node: Node) -> None:
-    assert {str(region): n for region, n in node.replica.vv.items()} == FACTS["vv"]
-    assert node.replica.digest().decode() == FACTS["digest"]
+def check(node: Node, facts: Any) -> None:
+    """It says what the node said that wrote the folder."""
+    assert {str(region): n for region, n in node.replica.vv.items()} == facts["vv"]
+    assert node.replica.digest().decode() == facts["digest"]
     assert {
         key.decode(): node.replica.digest(key).decode() for key in sorted(node.replica)
-    } == FACTS["keys"]
-    for key, shown in FACTS["streams"].items():
+    } == facts["keys"]
+    for key, shown in facts["streams"].items():
         told: Any = node(f"XINFO STREAM {key} FULL")
         assert {**told, **LAYOUT} == {**shown, **LAYOUT}
+    for key, value in facts.get("strings", {}).items():
+        assert node(f"GET {key}") == value
 
 
 # How entries are spread over macro nodes is no promise.
 LAYOUT = {"radix-tree-keys": 0, "radix-tree-nodes": 0}
 
 
-async def test_the_folder_says_what_its_node_said_and_goes_on(tmp_path: Path) -> None:
-    shutil.copyfile(FOLDER / "log.sqlite", tmp_path / "log.sqlite")
+async def test_the_folder_says_what_its_node_said_and_goes_on(
+    golden: Golden, tmp_path: Path
+) -> None:
+    facts = golden.facts
+    golden.copy_to(tmp_path)
     log, checkpoints = await opened(tmp_path)
     try:
-        assert (log.first_seq, log.last_seq) == (FACTS["first_seq"], FACTS["last_seq"])
+        assert (log.first_seq, log.last_seq) == (facts["first_seq"], facts["last_seq"])
         newest = await checkpoints.newest()
         assert newest is not None
-        assert (newest.row.generation, newest.row.seq) == tuple(FACTS["checkpoint"].values())
+        assert (newest.row.generation, newest.row.seq) == tuple(facts["checkpoint"].values())
         kinds = set()
         async for images in checkpoints.heads(newest.row.generation):
             kinds |= {image.kind for image in images}
         assert kinds == set(Kind)
-        node = await recovered(log, checkpoints)
-        check(node)
+        node = await recovered(log, checkpoints, now=facts["now"])
+        check(node, facts)
         node.end_tick()
-        await write_checkpoint(node.replica, log, checkpoints, Millis(FACTS["now"]))
+        await write_checkpoint(node.replica, log, checkpoints, Millis(facts["now"]))
         await checkpoints.cut_log(log.last_seq)
     finally:
         await log.abandon()
@@ -82,6 +108,20 @@ async def test_the_folder_says_what_its_node_said_and_goes_on(tmp_path: Path) ->
     log, checkpoints = await opened(tmp_path)
     try:
         assert log.first_seq == log.last_seq + 1
-        check(await recovered(log, checkpoints))
+        check(await recovered(log, checkpoints, now=facts["now"]), facts)
     finally:
         await log.abandon()
+
+
+async def test_format_4_has_batches_that_are_packed_in_the_log(tmp_path: Path) -> None:
+    """Else the folder would say nothing of how they are kept."""
+    shutil.copyfile(Path(__file__).parent / "format_4" / "log.sqlite", tmp_path / "log.sqlite")
+    with closing(sqlite3.connect(tmp_path / "log.sqlite")) as database:
+        kept = dict(database.execute("SELECT seq, length(batch) FROM log"))
+    log, _ = await opened(tmp_path)
+    try:
+        rows = await log.read_from(log.first_seq, bytes_max=1 << 20)
+    finally:
+        await log.abandon()
+    batches = {row.seq: len(row.record.batch or b"") for row in rows}
+    assert any(kept[seq] and kept[seq] < size for seq, size in batches.items())
