@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("CRDTSTREAM_PURE", "1")
 
 from crdtstream import compiled
-from tests import dealing
+from tests import dealing, leftovers
 
 # How long an example takes says something of the machine, and nothing of the rule it proves.
 settings.register_profile(
@@ -99,6 +99,10 @@ def pytest_report_header() -> str:
 def pytest_configure() -> None:
     if os.environ["CRDTSTREAM_PURE"] == "0" and not compiled.is_compiled():
         pytest.exit("CRDTSTREAM_PURE=0 wants compiled code, of these very sources: make fast", 2)
+
+
+def pytest_unconfigure() -> None:
+    leftovers.end()
 
 
 @pytest.hookimpl(optionalhook=True)
