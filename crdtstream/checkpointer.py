@@ -16,11 +16,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Final, Protocol, TypeVar
 
 import structlog
 
-from crdtstream.core.checkpoint.parts import Cut, Image, Part
+from crdtstream.core.checkpoint.parts import NO_IMAGE, Cut, Image, Part
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.cutting import cut_log
@@ -45,6 +46,8 @@ RETRY_SECONDS_MAX: Final = 60.0
 
 # How often it looks whether a checkpoint is due, or the log may be cut.
 LOOK_SECONDS: Final = 1.0
+
+_HEAD_OF: Final = attrgetter("head")
 
 
 class Ticks(Protocol):
@@ -159,7 +162,8 @@ class Checkpointer:
             saved = await self._put(cut)
             await self._ticks.wait_logged(seq)
             row = CheckpointRow(generation, seq, vv, self._replica.images_made, made_ms)
-            await checkpoints.commit(row, [one async for one in self._in_turns(cut.replaced())])
+            replaced = self._in_turns(cut.replaced())
+            await checkpoints.commit(row, [one async for one in replaced if one != NO_IMAGE])
             self._unsound = generation
             await checkpoints.verify(generation)
         except BaseException:
@@ -212,7 +216,7 @@ class Checkpointer:
                     0 if self._hurries else min(PAUSE_SECONDS_MAX, took_s * PAUSE_PER_PUT)
                 )
             self.stats.parts += len(images)
-            self.stats.bytes += sum(map(len, packed)) + sum(len(image.head) for image in images)
+            self.stats.bytes += sum(map(len, packed)) + sum(map(len, map(_HEAD_OF, images)))
 
     @property
     def _hurries(self) -> bool:

@@ -282,7 +282,7 @@ class PelMachine(RuleBasedStateMachine):
         while (taken := self.cut.take()) is not None:
             self.taken.append(taken[1])
         self.images |= {image.number: image for image in self.taken}
-        for number in self.cut.replaced():
+        for number in filter(None, self.cut.replaced()):
             self.images.pop(number, None)
         self.cut.finish()
         self.cut = None
@@ -440,11 +440,11 @@ def test_chunks_of_a_group_that_is_gone_are_written_as_they_were() -> None:
     assert taken is not None
     assert taken[0].kind is Kind.PENDING
     assert cut.take() is None
-    assert list(cut.replaced()) == []
+    assert list(filter(None, cut.replaced())) == []
     cut.finish()
     again = changes.cut()
     assert again.take() is None
-    assert list(again.replaced()) == [taken[1].number]
+    assert list(filter(None, again.replaced())) == [taken[1].number]
 
 
 # --- Owners -------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Checkpoints:
         assert self._cut is not None
         while self._cut.left:
             self.write(1)
-        for number in self._cut.replaced():
+        for number in filter(None, self._cut.replaced()):
             del self.images[number]
         self.images |= self._written
         self.records = self._cut_records

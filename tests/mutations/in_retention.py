@@ -8,6 +8,7 @@ RETENTION: Final = "crdtstream/region/retention.py"
 TABLES: Final = "tests/region/test_retention.py::"
 LIVE: Final = "tests/replication/test_cut_logs.py::"
 
+TURN: Final = "tests/store/test_turns.py::test_a_turn_of_a_checkpoint_is_bounded"
 ROOM: Final = "tests/region/test_room.py::"
 ENGINE: Final = "tests/region/test_engine.py::"
 
@@ -107,6 +108,34 @@ RETAINING: Final = (
         "return self.began_ms is not None",
         ("tests/resp/test_saving.py::test_bgsave_asks_for_a_checkpoint",),
         "a backup script that waits for BGSAVE copies the folder before it has begun",
+    ),
+    Mutation(
+        "compaction-looks-at-all-streams-in-one-step",
+        "crdtstream/core/lanes/compaction.py",
+        "while limits.small and looked_at < LOOKED_AT_MAX:",
+        "while limits.small:",
+        (TURN,),
+        "a checkpoint of a million short streams holds the event loop for seconds",
+    ),
+    Mutation(
+        "new-parts-are-passed-over-in-one-step",
+        "crdtstream/core/checkpoint/parts.py",
+        "        yield from self._before.values()\n",
+        "        for number in self._before.values():\n"
+        "            if number:\n"
+        "                yield number\n",
+        (TURN,),
+        "the first checkpoint of many keys holds the event loop",
+    ),
+    Mutation(
+        "parts-are-taken-in-one-turn",
+        "crdtstream/checkpointer.py",
+        "            if turn.is_over():\n                self._note_turn(turn)\n"
+        "                await asyncio.sleep(0)\n                turn = Turn(self._timer_ns)\n"
+        "        self._note_turn(turn)\n        return images",
+        "        self._note_turn(turn)\n        return images",
+        (TURN,),
+        "a checkpoint holds the event loop for each mebibyte that it writes",
     ),
     Mutation(
         "links-outrun-checkpoints",

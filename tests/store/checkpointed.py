@@ -21,7 +21,7 @@ async def write_checkpoint(
         if isinstance(part, MacroNode):
             nodes.append((part, image.number))
     row = CheckpointRow(generation, log.last_seq, dict(replica.vv), replica.images_made, now)
-    await checkpoints.commit(row, list(cut.replaced()))
+    await checkpoints.commit(row, list(filter(None, cut.replaced())))
     await checkpoints.verify(generation)
     cut.finish()
     for node, number in nodes:

@@ -60,7 +60,7 @@ async def checkpoint(node: Node, log: SqliteLog, checkpoints: SqliteCheckpoints)
     await checkpoints.put(images)
     made = node.replica.images_made
     row = CheckpointRow(generation, log.last_seq, dict(node.replica.vv), made, 5)
-    await checkpoints.commit(row, list(cut.replaced()))
+    await checkpoints.commit(row, list(filter(None, cut.replaced())))
     await checkpoints.verify(generation)
     cut.finish()
     return generation

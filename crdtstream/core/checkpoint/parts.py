@@ -203,15 +203,13 @@ class Cut:
     def replaced(self) -> Iterator[int]:
         """All was taken: the earlier images that a checkpoint of this cut does not need.
 
-        The cut stays as it is from then on, so whoever goes through them may stop in between.
+        Of a part without one it is NO_IMAGE, so that no step goes over many parts.  The cut stays
+        as it is from then on, and whoever goes through them may stop in between.
         """
         assert not self.left
-        for number in self._before.values():
-            if number:
-                yield number
+        yield from self._before.values()
         for part in self._dropped:
-            if part.image:
-                yield part.image
+            yield part.image
 
     def finish(self) -> None:
         """The checkpoint is committed."""
