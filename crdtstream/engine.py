@@ -73,6 +73,8 @@ class Engine:
         now: this machine's clock, for whoever gives the region something.
         on_link: what to call when a link has something to do, by link.
         on_logged: told by how many bytes the log has grown.
+        standing_changed: set when the region takes writes, or knows its database, and did not
+            before, or the other way round.
     """
 
     def __init__(
@@ -109,6 +111,8 @@ class Engine:
         self._fsync_changed = asyncio.Event()
         region.durability.appendfsync = fsync.value
         region.durability.on_change = self._wake.set
+        self.standing_changed = asyncio.Event()
+        self._takes_writes = self._knows_database = False
         self._applies = False
         self._stopping = False
         self._crash: BaseException | None = None
@@ -154,9 +158,19 @@ class Engine:
                 self._hand_on(ready)
                 # What waited for a commit that was made at once is told by the next Ready.
                 goes_on = bool(ready.records) and self._log(ready.records)
+            self._look_at_standing()
         if self._stopping:
             # ``run`` waits for the tick that was open when it was told to end.
             self._wake.set()
+
+    def _look_at_standing(self) -> None:
+        """Whatever changes it happens within a tick."""
+        region = self.region
+        takes_writes = region.refuses_writes is None
+        knows_database = bool(region.replica.database_uid)
+        if takes_writes is not self._takes_writes or knows_database is not self._knows_database:
+            self._takes_writes, self._knows_database = takes_writes, knows_database
+            self.standing_changed.set()
 
     @contextlib.contextmanager
     def _stopping_on_bugs(self) -> Iterator[None]:

@@ -1,6 +1,5 @@
 """The standard gRPC health service of a node: what each of its services can be used for now."""
 
-import asyncio
 from typing import Final
 
 from grpc_health.v1 import health, health_pb2
@@ -8,7 +7,6 @@ from grpc_health.v1 import health, health_pb2
 from crdtstream.engine import Engine
 from crdtstream.v1 import admin_pb2, query_pb2, replication_pb2
 
-HEALTH_SECONDS: Final = 0.25
 REPLICATION: Final = replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name
 ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 QUERY: Final = query_pb2.DESCRIPTOR.services_by_name["Query"].full_name
@@ -26,6 +24,7 @@ async def tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> Non
     """
     told: dict[str, bool] = {}
     while True:
+        engine.standing_changed.clear()
         region = engine.region
         serves = {
             "": region.refuses_writes is None,
@@ -37,4 +36,4 @@ async def tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> Non
             if told.get(service) is not is_serving:
                 told[service] = is_serving
                 await healthy.set(service, SERVING if is_serving else NOT_SERVING)
-        await asyncio.sleep(HEALTH_SECONDS)
+        await engine.standing_changed.wait()

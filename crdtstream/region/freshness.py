@@ -13,7 +13,9 @@ it was last current, if that is long before: after a silence nobody knows when i
 long the line took counts as lag, both ways, so a lag is never told too small by that.
 
 Heartbeats come now and then, and a lag does not grow between two of them; it does once more than
-``QUIET_HEARTBEATS`` are due, as the line may be cut.
+``QUIET_HEARTBEATS`` are due, as the line may be cut.  A peer with nothing new to tell sends fewer,
+and says with each when the next one comes at the latest.  It tells at once of what is new, so
+nothing was new up to then.
 
 A lag of the region, not of one link: what a majority of the regions had, itself among them
 (``docs/decisions/lag-is-of-the-region.md``).
@@ -38,11 +40,15 @@ def to_ms(at: float) -> int:
 
 
 class Saying(NamedTuple):
-    """A peer had ``vv`` when this region's clock showed ``as_of_ms``; heard at ``heard_ms``."""
+    """A peer had ``vv`` when this region's clock showed ``as_of_ms``; heard at ``heard_ms``.
+
+    After ``silent_ms`` more without a word of it the line may be cut.
+    """
 
     vv: VersionVector
     as_of_ms: int
     heard_ms: int
+    silent_ms: int
 
 
 @dataclass(slots=True)
@@ -53,9 +59,11 @@ class _Heard:
         latest: of all that it said and is applied here, the latest.  It speaks in two ways, by
             its heartbeats and by its acks, and one may be faster than the other.
         ahead: what it said and is not all applied here, in the order in which it was heard.
+        due_ms: by when it speaks again, as it said last.
     """
 
     latest: Saying
+    due_ms: int = 0
     ahead: deque[Saying] = field(default_factory=deque)
 
 
@@ -95,23 +103,37 @@ class Lags:
         """``vv``: what is applied here."""
         self._peers = frozenset(peers)
         self._vv = vv
-        self._quiet_ms = QUIET_HEARTBEATS * heartbeat_interval_ms
+        self._interval_ms = heartbeat_interval_ms
         self._heard: dict[RegionId, _Heard] = {}
 
-    def note(self, peer: RegionId, vv: VersionVector, at_ms: int, echo_ms: int = 0) -> None:
+    def note(
+        self,
+        peer: RegionId,
+        vv: VersionVector,
+        at_ms: int,
+        echo_ms: int = 0,
+        *,
+        next_ms: int = 0,
+    ) -> None:
         """A peer said at ``at_ms`` what it has.
 
         Args:
             echo_ms: how much of this region's clock had passed when it was sent; 0: it does not
                 say, as of now.
+            next_ms: its next heartbeat comes after so long at the latest; 0: it does not say, so
+                what it said before holds.
         """
         # A peer cannot know of a time that is still to come.
         as_of_ms = min(echo_ms, at_ms) if echo_ms else at_ms
         heard = self._heard.get(peer)
         if heard is None:
             # Nothing is known of the time before.
-            heard = self._heard[peer] = _Heard(Saying({}, as_of_ms, at_ms))
-        saying = Saying(vv, as_of_ms, at_ms)
+            heard = self._heard[peer] = _Heard(Saying({}, as_of_ms, at_ms, 0))
+        if next_ms:
+            # As late as the second of frequent ones would be.
+            heard.due_ms = at_ms + next_ms + (QUIET_HEARTBEATS - 1) * self._interval_ms
+        silent_ms = max(QUIET_HEARTBEATS * self._interval_ms, heard.due_ms - at_ms)
+        saying = Saying(vv, as_of_ms, at_ms, silent_ms)
         if len(heard.ahead) < SAYINGS_MAX:
             heard.ahead.append(saying)
         else:
@@ -138,9 +160,9 @@ class Lags:
         latest = heard.latest
         if heard.ahead:
             lacks_ms = heard.ahead[0].as_of_ms
-            was_silent = lacks_ms - latest.as_of_ms > self._quiet_ms
+            was_silent = lacks_ms - latest.as_of_ms > latest.silent_ms
             return at_ms - (latest.as_of_ms if was_silent else lacks_ms)
-        is_quiet = at_ms - latest.heard_ms > self._quiet_ms
+        is_quiet = at_ms - latest.heard_ms > latest.silent_ms
         return (at_ms if is_quiet else latest.heard_ms) - latest.as_of_ms
 
     def freshness(self, linked: Iterable[RegionId], at_ms: int) -> Freshness:

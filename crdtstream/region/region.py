@@ -580,7 +580,7 @@ class Region:
         if records:
             self.staleness.lag.note_issued(now)
         self.staleness.look(now)
-        self.links.look_for_waiters()
+        self.links.look_for_news()
         parcels, woken, links, notices = self.tick.close()
         told, self._told = self._told, []
         if records:

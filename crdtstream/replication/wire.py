@@ -137,6 +137,7 @@ def encode_progress(progress: Progress) -> pb.Progress:
         stamp_ms=progress.stamp_ms,
         echo_ms=progress.echo_ms,
         acks_awaited=progress.acks_awaited,
+        next_ms=progress.next_ms,
     )
 
 
@@ -159,6 +160,7 @@ def decode_progress(region: RegionId, message: pb.Progress) -> Progress:
         stamp_ms=_checked_stamp(region, "stamp_ms", message.stamp_ms),
         echo_ms=_checked_stamp(region, "echo_ms", message.echo_ms),
         acks_awaited=message.acks_awaited,
+        next_ms=message.next_ms,
     )
 
 

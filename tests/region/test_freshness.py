@@ -48,6 +48,30 @@ def test_the_lag_grows_while_a_peer_is_silent() -> None:
     assert one.lags.lag_ms(R2, 9_000) == 10
 
 
+def test_a_peer_that_says_when_it_speaks_next_is_silent_from_then_on() -> None:
+    one = Behind(R2)
+    one.lags.note(R2, {}, 1_000, 990, next_ms=800)
+    # What comes the other way says nothing of that.
+    one.lags.note(R2, {}, 1_010, 1_000)
+    due_ms = 1_000 + 800 + HEARTBEAT_MS
+    assert one.lags.lag_ms(R2, due_ms) == 10
+    assert one.lags.lag_ms(R2, due_ms + 1) == due_ms + 1 - 1_000
+    # Its next heartbeat says that it speaks often again.
+    one.lags.note(R2, {}, 2_000, 1_990, next_ms=HEARTBEAT_MS)
+    assert one.lags.lag_ms(R2, 2_000 + QUIET_MS + 1) == 10 + QUIET_MS + 1
+
+
+def test_what_is_told_at_once_after_a_promised_silence_is_new_since_then() -> None:
+    one = Behind(R2)
+    one.lags.note(R2, {}, 1_000, 990, next_ms=800)
+    one.lags.note(R2, {R2: 1}, 1_700, 1_690, next_ms=HEARTBEAT_MS)
+    assert one.lags.lag_ms(R2, 1_750) == 1_750 - 1_690
+    two = Behind(R2)
+    two.lags.note(R2, {}, 1_000, 990, next_ms=800)
+    two.lags.note(R2, {R2: 1}, 3_000, 2_990)
+    assert two.lags.lag_ms(R2, 3_000) == 3_000 - 990, "that was longer than it promised"
+
+
 def test_a_silence_counts_until_what_happened_meanwhile_is_applied() -> None:
     """A line was cut for a minute: who is a minute behind is not current when it is mended."""
     one = Behind(R2)

@@ -16,6 +16,7 @@ from crdtstream.region.links.acks import ACK_BYTES_MAX, ACK_SECONDS_AWAITED, ACK
 from crdtstream.region.links.link import Failed, LinkState, Refused
 from crdtstream.region.links.messages import Open, Progress, Received, Standing, Welcome
 from crdtstream.region.links.pull import (
+    NEXT_MS_MAX,
     WATCH_SECONDS,
     Connect,
     HangUp,
@@ -394,3 +395,44 @@ def test_clocks_that_differ_much_are_told_once() -> None:
         puller.receive(Progress({}, Millis(NOW + skew), STANDING))
         told.append([n.text for n in puller.driven.end_tick().notices].count("clocks differ"))
     assert told == [0, 1, 0, 0, 1]
+
+
+def test_a_peer_may_be_silent_for_as_long_as_it_said() -> None:
+    """Its operator may have it speak less often than this region's would have it."""
+    puller = Puller()
+    puller.live()
+    puller.receive(Progress({}, puller.driven.now, STANDING, next_ms=5_000))
+    puller.at = 5.24
+    puller.acks()
+    assert puller.state() is LinkState.LIVE
+    puller.at = 5.26
+    puller.drain()
+    assert puller.pull.link.error == "region 2: silent for 5.25 s"
+
+
+def test_no_peer_is_waited_for_without_end() -> None:
+    puller = Puller()
+    puller.live()
+    puller.receive(Progress({}, puller.driven.now, STANDING, next_ms=(1 << 32) - 1))
+    puller.at = NEXT_MS_MAX / 1000 + 1
+    puller.drain()
+    assert puller.state() is LinkState.WAITING
+
+
+def test_a_link_looks_at_its_routes_only_while_time_can_change_them() -> None:
+    puller = Puller()
+    puller.live()
+    puller.pull.peer_pulls = True
+    now, other = puller.driven.now, puller.driven.region.links.pulls[R3]
+    while not isinstance(other.next(now, puller.at), Sleep):
+        pass
+    other.receive(Welcome(R3, 7, {}, STANDING, own_n=0), now, puller.at)
+    puller.driven.end_tick()
+    puller.acks()
+    sleep = puller.next()
+    assert isinstance(sleep, Sleep)
+    assert sleep.until is not None
+    assert sleep.until > puller.at + WATCH_SECONDS, "until it acknowledges"
+    other.lost(Failed("broken"), now)
+    assert puller.pull in puller.driven.end_tick().links
+    assert puller.next() == Sleep(puller.at + WATCH_SECONDS)

@@ -1,5 +1,6 @@
 """What a link sends to a puller: which action comes when, without any IO."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -120,6 +121,65 @@ def test_a_batch_is_sent_once_and_then_the_link_rests() -> None:
     assert serve.sent_vv == {R1: 4, R2: 4}
     assert serve.next(NOW, 0.0) == Sleep(SEND_SECONDS_MIN)
     assert serve.next(NOW, 0.1) == Sleep(1.0), "until the next heartbeat"
+
+
+def quiet_link() -> tuple[Driven, Serve]:
+    """A link whose puller has all there is, past the first heartbeat that says so; at 0.25 s."""
+    driven = Driven(make_region(limits=RegionLimits()))
+    driven.write("a")
+    driven.end_tick()
+    driven.commit()
+    serve = welcomed(driven, opening(R1, r1=1))
+    serve.receive(Progress(dict(driven.region.outstanding.durable_vv), NOW, STANDING), 0.1)
+    serve.next(NOW, 0.2)
+    told = sent(serve.next(NOW, 0.25))
+    assert isinstance(told, Progress)
+    assert told.next_ms == 1_000
+    driven.end_tick()
+    return driven, serve
+
+
+def test_a_link_with_nothing_to_tell_speaks_seldom_and_says_so_beforehand() -> None:
+    _, serve = quiet_link()
+    assert serve.next(NOW, 0.25) == Sleep(1.25)
+    told = sent(serve.next(NOW, 1.25))
+    assert isinstance(told, Progress)
+    assert told.next_ms == 1_000
+
+
+def _write(driven: Driven) -> None:
+    driven.write("b")
+    driven.end_tick()
+    driven.commit()
+
+
+def _learn(driven: Driven) -> None:
+    driven.region.learn(R2, {R1: 1})
+
+
+def _wait(driven: Driven) -> None:
+    driven.call("WAIT", "2", "0")
+
+
+@pytest.mark.parametrize("happens", [_write, _learn, _wait])
+def test_what_there_is_to_tell_ends_the_quiet_at_once(happens: Callable[[Driven], None]) -> None:
+    driven, serve = quiet_link()
+    happens(driven)
+    driven.end_tick()
+    told = sent(serve.next(NOW, 0.6))
+    assert isinstance(told, Progress)
+    assert told.durable_vv == driven.region.outstanding.durable_vv
+    assert told.next_ms == 250, "what comes next is looked for as often as under load"
+
+
+def test_a_link_whose_puller_lacks_something_is_not_quiet() -> None:
+    driven = Driven(make_region(limits=RegionLimits()))
+    _write(driven)
+    serve = welcomed(driven, opening(R1))
+    for at in (0.25, 0.5, 0.75):
+        heartbeat = sent(serve.next(NOW, at))
+        assert isinstance(heartbeat, Progress)
+        assert heartbeat.next_ms == 250
 
 
 def test_the_pause_behind_many_effects_is_longer_unless_somebody_waits() -> None:

@@ -25,6 +25,8 @@ def test_progress_survives_the_way_with_gossip() -> None:
         taken_publication_bytes=12,
         stamp_ms=13,
         echo_ms=14,
+        acks_awaited=True,
+        next_ms=15,
     )
     assert decode_progress(R2, encode_progress(progress)) == progress
 

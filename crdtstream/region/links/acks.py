@@ -1,4 +1,4 @@
-"""When a pulling link acknowledges, and how many bytes it says that it took."""
+"""When a link speaks: acks, how many bytes they say were taken, and heartbeats of a quiet link."""
 
 from typing import Final
 
@@ -13,6 +13,15 @@ ACK_BYTES_MAX: Final = 256 << 10
 # one in this time.
 ACKS_WITHIN_SILENCE: Final = 4
 ACK_SECONDS_QUIET: Final = 1.0
+# The same of heartbeats that have nothing new to tell.
+HEARTBEATS_WITHIN_SILENCE: Final = 3
+HEARTBEAT_SECONDS_QUIET: Final = 1.0
+
+
+def quiet_heartbeat_seconds(limits: RegionLimits) -> float:
+    """How long after a heartbeat the next one is sent at the latest while nothing happens."""
+    alive_seconds = limits.link_silence_ms_max / 1000 / HEARTBEATS_WITHIN_SILENCE
+    return max(limits.heartbeat_interval_ms / 1000, min(HEARTBEAT_SECONDS_QUIET, alive_seconds))
 
 
 def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool) -> float:

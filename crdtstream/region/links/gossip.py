@@ -31,6 +31,14 @@ class Gossip:
         # Before any time there is: the first message tells all.
         self._all_at = float("-inf")
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the next message has something to tell that was not told before."""
+        return any(
+            region != self._peer and self._told.get(region) is not vv
+            for region, vv in self._knowledge.counted.items()
+        )
+
     def take(self, at: float) -> dict[RegionId, VersionVector]:
         """What the message that is sent now is to tell: what counts for causal stability.
 

@@ -63,6 +63,7 @@ class Links:
         opening = own.opening
         opening.on_change.append(self._tell_standing)
         opening.on_recovering.append(self._reopen)
+        own.routes.on_change = self._look_at_routes
         opening.peer_runs.watch(pull.note_held for pull in self.pulls.values())
         if self.pulls:
             own.channels.forward = self._publish
@@ -78,6 +79,11 @@ class Links:
     def _reopen(self) -> None:
         for pull in self.pulls.values():
             pull.reopen()
+
+    def _look_at_routes(self) -> None:
+        """A link went down or came up: others ask for its origin, some time after."""
+        for pull in self.pulls.values():
+            self._own.tick.wake_link(pull)
 
     # --- Peers that pull ----------------------------------------------------------------------
 
@@ -182,8 +188,10 @@ class Links:
         for serve in self.serves.values():
             serve.note_listeners(kind, name)
 
-    def look_for_waiters(self) -> None:
-        """A tick ends: if somebody began to wait to hear what peers have, they are told."""
+    def look_for_news(self) -> None:
+        """A tick ends: peers are told what they should hear at once, also over quiet links."""
+        for serve in self.serves.values():
+            serve.look_for_news()
         if self._own.is_awaited():
             for serve in self.serves.values():
                 if not serve.told_awaited:
@@ -226,6 +234,9 @@ class Links:
             if not len(pull.inbox):
                 pull.waits_since = None
             elif pull.waits_since is None or id(pull) in progressed:
+                if pull.waits_since is None:
+                    # From now on it looks whether what is waited for comes.
+                    self._own.tick.wake_link(pull)
                 pull.waits_since = now
         return bool(applied)
 

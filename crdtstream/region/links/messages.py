@@ -88,6 +88,7 @@ class Progress:
         stamp_ms: the sender's clock that only goes forward; 0: unknown.
         echo_ms: the receiver's last stamp on this link and the time since then; 0: none came.
         acks_awaited: in heartbeats, somebody waits to hear what the puller has.
+        next_ms: in heartbeats, the next one comes after so long at the latest; 0: it does not say.
     """
 
     durable_vv: VersionVector
@@ -99,6 +100,7 @@ class Progress:
     stamp_ms: int = 0
     echo_ms: int = 0
     acks_awaited: bool = False
+    next_ms: int = 0
 
 
 class Stamps:

@@ -55,8 +55,11 @@ from crdtstream.region.links.publications import Arrived
 from crdtstream.region.links.readiness import Answer
 from crdtstream.region.links.stats import PullStats
 
-# How often a link looks at its routes, and whether what is waited for came, if nothing wakes it.
+# How often a link looks at its routes, and whether what is waited for came, while nothing wakes it
+# and time may change what it wants.
 WATCH_SECONDS: Final = 0.25
+# A peer that says that it will be silent for longer is not waited for any longer.
+NEXT_MS_MAX: Final = 10_000
 BETWEEN_ATTEMPTS: Final = (LinkState.WAITING, LinkState.REFUSED, LinkState.NEEDS_BOOTSTRAP)
 
 
@@ -141,6 +144,8 @@ class Pull:
         self._peer_run = 0
         self._acks = Acks(limits)
         self._heard_at: float | None = None
+        # How long the peer may be silent.
+        self._silence_seconds = limits.link_silence_ms_max / 1000
         self._stamps = Stamps()
         self._gossip = Gossip(peer, own.knowledge)
         self._untaken_bytes = 0
@@ -310,6 +315,7 @@ class Pull:
         self._untaken_bytes = 0
         self._acks.begin()
         self._heard_at = at
+        self._silence_seconds = self._own.limits.link_silence_ms_max / 1000
         self._stamps = Stamps()
         self._gossip = Gossip(self.peer, self._own.knowledge)
         self.inbox.discard()
@@ -386,7 +392,6 @@ class Pull:
     def _watch(self, now: Millis, at: float, *, may_send: bool) -> PullAction:
         """Acknowledge; end the call when the peer is silent, its batches are bad, or others are
         wanted."""
-        limits = self._own.limits
         if self._must_reopen:
             self._begin_again(now)
             return self.next(now, at)
@@ -395,8 +400,8 @@ class Pull:
             return self.next(now, at)
         if self._heard_at is None:
             self._heard_at = at
-        silence_seconds = limits.link_silence_ms_max / 1000
-        watch_at = at + WATCH_SECONDS
+        silence_seconds = self._silence_seconds
+        watch_at = at + (silence_seconds if self._is_calm else WATCH_SECONDS)
         if self.may_read:
             silent_at = self._heard_at + silence_seconds
             if at >= silent_at:
@@ -418,6 +423,16 @@ class Pull:
             self._acks.note_sent(at)
             return Send(self._ack(now, at))
         return Sleep(min(ack_at, watch_at))
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether time alone changes nothing but that it is time to speak, or to be heard."""
+        return (
+            self.link.state is LinkState.LIVE
+            and self.waits_since is None
+            and not self.unserved
+            and self._own.routes.are_usual
+        )
 
     def _can_be_served(self) -> bool:
         """Whether others brought what was left out of the link for want of it."""
@@ -502,7 +517,12 @@ class Pull:
         own = self._own
         self._stamps.note(progress, at)
         self._acks.is_awaited = progress.acks_awaited
-        own.lags.note(self.peer, progress.durable_vv, to_ms(at), progress.echo_ms)
+        # Nobody is waited for without end, whatever it promises.
+        next_ms = min(progress.next_ms, NEXT_MS_MAX)
+        own.lags.note(self.peer, progress.durable_vv, to_ms(at), progress.echo_ms, next_ms=next_ms)
+        limits = own.limits
+        promised_ms = next_ms + limits.heartbeat_interval_ms if next_ms else 0
+        self._silence_seconds = max(limits.link_silence_ms_max, promised_ms) / 1000
         self.stats.heard_ms = now
         self._note_skew(progress.now - now)
         self.stats.peer_vv = progress.durable_vv
@@ -532,7 +552,7 @@ class Pull:
         own = self._own
         readiness = own.opening.readiness
         readiness.note_known(self.peer, self.stats.peer_vv.get(own.identity.region, 0))
-        own.routes.own_lost = readiness.are_lost(own.replica.issued)
+        own.routes.note_own_lost(readiness.are_lost(own.replica.issued))
         own.opening.look()
 
     def _take_batches(self, batches: Sequence[tuple[EffectBatch, bytes]]) -> None:

@@ -37,7 +37,13 @@ class Route:
 
 
 class Routes:
-    """The links of one region."""
+    """The links of one region.
+
+    Attributes:
+        own_lost: effects of this very region are out there that it has lost.
+        on_change: called when what is ``wanted`` may change, now or as time passes; the region's
+            links set it.
+    """
 
     def __init__(
         self,
@@ -53,15 +59,33 @@ class Routes:
         self._routes = {peer: Route(down_since=now) for peer in sorted(peers)}
         self._is_held = is_held
         self.own_lost = False
+        self.on_change: Callable[[], None] = _nobody_looks
+
+    @property
+    def are_usual(self) -> bool:
+        """Whether what is ``wanted`` stays as it is until ``on_change`` or another region's run."""
+        return not self.own_lost and not any(
+            route.extras or (route.down_since is not None and not route.paused)
+            for route in self._routes.values()
+        )
+
+    def note_own_lost(self, lost: bool) -> None:
+        """Whether effects of this region are out there that it has lost."""
+        if lost is not self.own_lost:
+            self.own_lost = lost
+            self.on_change()
 
     def note(self, peer: RegionId, *, is_up: bool, paused: bool, now: Millis) -> None:
         """How the direct link to ``peer`` is at present."""
         route = self._routes[peer]
+        before = route.paused, route.down_since
         route.paused = paused
         if is_up:
             route.down_since = None
         elif route.down_since is None:
             route.down_since = now
+        if (route.paused, route.down_since) != before:
+            self.on_change()
 
     def ask(self, peer: RegionId, origins: Iterable[RegionId], now: Millis) -> bool:
         """Batches from ``peer`` wait for these origins; returns whether asking ``peer`` is new."""
@@ -105,3 +129,7 @@ class Routes:
     def _is_paused(self, origin: RegionId) -> bool:
         route = self._routes.get(origin)
         return route is not None and route.paused
+
+
+def _nobody_looks() -> None:
+    pass

@@ -13,6 +13,10 @@ A loop asks ``next`` and does what it says:
              Sleep   ask again when woken, or at this time
              End     the link is over, and why, if the puller is to hear that
 
+A heartbeat is due every ``heartbeat_interval_ms`` while something happens.  When it has nothing new
+to tell, and the puller durably has all that there is, the link is *quiet*: the next one may come
+later, and says so beforehand.  Whatever there is to tell ends the quiet at once.
+
 Publications, which are in no log, have a bounded outbox of their own in each link
 (``publications.py``), and take turns with the batches.
 """
@@ -21,11 +25,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, join
+from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.database.listening import Kind
 from crdtstream.region.freshness import to_ms
+from crdtstream.region.links.acks import quiet_heartbeat_seconds
 from crdtstream.region.links.beginning import cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.gossip import Gossip
@@ -134,6 +139,11 @@ class Serve:
         self._durable_vv: VersionVector = {}
         self._is_welcome = False
         self._heartbeat_at = at
+        # What the last heartbeat told, and when; nothing new comes of it while the link is quiet.
+        self._told_at = at
+        self._told_vv: VersionVector | None = None
+        self._told_standing: Standing | None = None
+        self._is_quiet = False
         self._send_at = at
         self._has_sent = False
         # Of the message that was sent last.
@@ -156,6 +166,25 @@ class Serve:
         """The puller should hear at once how this region stands."""
         self._heartbeat_at = 0.0
         self.wake()
+
+    def look_for_news(self) -> None:
+        """A tick ends: a link that is quiet has perhaps something to tell again."""
+        if self._is_quiet and self._has_something_to_tell:
+            self._is_quiet = False
+            due_at = self._told_at + self._own.limits.heartbeat_interval_ms / 1000
+            self._heartbeat_at = min(self._heartbeat_at, due_at)
+            self.wake()
+
+    @property
+    def _has_something_to_tell(self) -> bool:
+        """Whether a heartbeat now would say anything but the time that the last one did not."""
+        own = self._own
+        return (
+            own.outstanding.durable_vv != self._told_vv
+            or own.is_awaited() is not self.told_awaited
+            or own.standing() != self._told_standing
+            or self._gossip.has_news
+        )
 
     def publish(self, publication: Publication) -> bool:
         """Send a publication; returns whether there was room."""
@@ -211,7 +240,6 @@ class Serve:
             self.end()
             return End()
         if at >= self._heartbeat_at:
-            self._heartbeat_at = at + self._own.limits.heartbeat_interval_ms / 1000
             return Send(self._heartbeat(now, at))
         if self._batches:
             batches, self._batches = self._batches, []
@@ -366,13 +394,26 @@ class Serve:
 
     def _heartbeat(self, now: Millis, at: float) -> Progress:
         own = self._own
-        self.told_awaited = own.is_awaited()
+        durable_vv, is_awaited = own.outstanding.durable_vv, own.is_awaited()
+        # Who waits, or bounds what lags, wants to hear soon that a peer is gone.
+        self._is_quiet = (
+            not is_awaited
+            and not self._has_something_to_tell
+            and covers(self._durable_vv, durable_vv)
+        )
+        seconds = own.limits.heartbeat_interval_ms / 1000
+        if self._is_quiet:
+            seconds = quiet_heartbeat_seconds(own.limits)
+        self._told_at, self._heartbeat_at = at, at + seconds
+        self._told_vv, self._told_standing = durable_vv, own.standing()
+        self.told_awaited = is_awaited
         return Progress(
-            durable_vv=own.outstanding.durable_vv,
+            durable_vv=durable_vv,
             now=now,
-            standing=own.standing(),
+            standing=self._told_standing,
             others=self._gossip.take(at),
             stamp_ms=to_ms(at),
             echo_ms=self._stamps.echo_ms(at),
-            acks_awaited=self.told_awaited,
+            acks_awaited=is_awaited,
+            next_ms=round(seconds * 1000),
         )
