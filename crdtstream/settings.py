@@ -123,10 +123,11 @@ class Limits(BaseModel):
         backoff_ms_min: first wait before a lost link is tried again, in ms; it doubles with each
             failure, with jitter.  At least 1.  50 ms: a restart is not noticed.
         backoff_ms_max: longest such wait, in ms.  5 s: a healed network is used soon.
-        heartbeat_interval_ms: how often a server tells its pullers its versions and clock, in ms.
-            At least 10.  250 ms: lag is then fresh enough for failover decisions.
+        heartbeat_interval_ms: how often a server tells its pullers its versions and clock, in ms,
+            while something happens; else a third of link_silence_ms_max passes, but a second at
+            most.  At least 10.  250 ms: lag is then fresh enough for failover decisions.
         link_silence_ms_max: a link that has been silent this long counts as broken, in ms; more
-            than the heartbeat interval.  3 s: twelve heartbeats.
+            than the heartbeat interval.  3 s: twelve heartbeats, or three while nothing happens.
         shutdown_ms_max: what clients and links get to finish when the node stops, in ms.  0: none.
             5 s.
         skew_warning_ms: clocks further apart than this are reported, in ms.  0: never.  1 s.

@@ -15,7 +15,7 @@ from crdtstream.region.histogram import Histogram
 
 INTERVAL_SECONDS: Final = 0.02
 # The longest sleep; any stall as long as this is noticed, whatever went before.
-QUIET_SECONDS: Final = 0.16
+QUIET_SECONDS: Final = 0.64
 # The thread is busy above this share of the time; or if this task woke so late.
 BUSY_SHARE: Final = 0.05
 LATE_NS: Final = 2_000_000

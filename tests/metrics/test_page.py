@@ -431,8 +431,8 @@ async def test_a_stall_of_the_loop_is_noticed() -> None:
 
 def test_stalls_are_looked_for_less_often_while_nothing_happens() -> None:
     intervals = [INTERVAL_SECONDS]
-    for _ in range(5):
+    for _ in range(7):
         intervals.append(next_interval(intervals[-1], worked_ns=100_000, late_ns=200_000))
-    assert intervals == [0.02, 0.04, 0.08, 0.16, 0.16, 0.16]
+    assert intervals == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 0.64, 0.64]
     assert next_interval(QUIET_SECONDS, worked_ns=20_000_000, late_ns=0) == INTERVAL_SECONDS
     assert next_interval(QUIET_SECONDS, worked_ns=0, late_ns=30_000_000) == INTERVAL_SECONDS

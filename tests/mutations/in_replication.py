@@ -9,6 +9,10 @@ LINK: Final = "tests/region/test_link.py::"
 REFUSALS: Final = "tests/replication/test_refusals.py::"
 WIRE: Final = "tests/replication/test_wire.py::"
 DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
+TRAFFIC: Final = "tests/region/test_link_traffic.py::"
+SERVE: Final = "tests/region/test_serve.py::"
+PULL: Final = "tests/region/test_pull.py::"
+FRESHNESS: Final = "tests/region/test_freshness.py::"
 SESSION: Final = "tests/replication/test_session.py::"
 LISTENERS: Final = "tests/region/test_listeners.py::"
 PUBLICATIONS: Final = "tests/region/test_publications.py::"
@@ -34,8 +38,8 @@ REPLICATION: Final = (
     Mutation(
         "heartbeats-from-applied",
         "crdtstream/region/links/serve.py",
-        "durable_vv=own.outstanding.durable_vv,",
-        "durable_vv=own.replica.vv,",
+        "durable_vv, is_awaited = own.outstanding.durable_vv, own.is_awaited()",
+        "durable_vv, is_awaited = dict(own.replica.vv), own.is_awaited()",
         (DURABLE + "test_a_heartbeat_names_nothing_that_is_not_durable",),
         "rule 3: a power cut takes back what a heartbeat has told",
     ),
@@ -79,6 +83,77 @@ REPLICATION: Final = (
         "    if heartbeat_seconds:\n        return heartbeat_seconds\n",
         ("tests/region/test_link_traffic.py::test_messages_and_wakes_of_an_idle_minute",),
         "two idle regions tell each other everything twice",
+    ),
+    # --- Links that have nothing to tell ---
+    Mutation(
+        "no-link-is-quiet",
+        "crdtstream/region/links/serve.py",
+        "            seconds = quiet_heartbeat_seconds(own.limits)\n",
+        "            seconds = own.limits.heartbeat_interval_ms / 1000\n",
+        (
+            TRAFFIC + "test_messages_and_wakes_of_an_idle_minute",
+            SERVE + "test_a_link_with_nothing_to_tell_speaks_seldom_and_says_so_beforehand",
+        ),
+        "idle regions send each other four heartbeats a second that say nothing",
+    ),
+    Mutation(
+        "what-is-new-does-not-end-the-quiet",
+        "crdtstream/region/links/serve.py",
+        "if self._is_quiet and self._has_something_to_tell:",
+        "if self._is_quiet and self.told_awaited:",
+        (SERVE + "test_what_there_is_to_tell_ends_the_quiet_at_once",),
+        "a peer's durable effects, and who waits for them, are told up to a second late",
+    ),
+    Mutation(
+        "an-earlier-version-is-left-in-the-quiet",
+        "crdtstream/region/links/serve.py",
+        "            bool(self._next_ms)\n            and not is_awaited\n",
+        "            not is_awaited\n",
+        (SERVE + "test_a_puller_that_says_no_times_hears_no_link_be_quiet",),
+        "regions of an earlier version call themselves behind while nothing happens",
+    ),
+    Mutation(
+        "a-link-is-quiet-whatever-its-puller-lacks",
+        "crdtstream/region/links/serve.py",
+        "            and covers(self._durable_vv, durable_vv)\n",
+        "",
+        (SERVE + "test_a_link_whose_puller_lacks_something_is_not_quiet",),
+        "a puller that catches up hears too late that it has",
+    ),
+    Mutation(
+        "a-promised-silence-is-not-waited-for",
+        "crdtstream/region/links/acks.py",
+        "return max(limits.link_silence_ms_max, announced_ms) / 1000",
+        "return limits.link_silence_ms_max / 1000",
+        (PULL + "test_a_peer_may_be_silent_for_as_long_as_it_said",),
+        "links break again and again between nodes with different settings",
+    ),
+    Mutation(
+        "any-promised-silence-is-waited-for",
+        "crdtstream/region/links/acks.py",
+        "min(next_ms, NEXT_MS_MAX) + ",
+        "next_ms + ",
+        (PULL + "test_no_peer_is_waited_for_without_end",),
+        "a broken line is never noticed",
+    ),
+    Mutation(
+        "links-do-not-hear-that-another-is-down",
+        "crdtstream/region/links/routes.py",
+        "        if (route.paused, route.down_since) != before:\n",
+        "        if (route.paused, route.down_since) is before:\n",
+        (PULL + "test_a_link_looks_at_its_routes_only_while_time_can_change_them",),
+        "effects are relayed late",
+    ),
+    Mutation(
+        "a-promised-silence-is-a-lag",
+        "crdtstream/region/freshness.py",
+        "heard.due_ms = at_ms + next_ms + ",
+        "heard.due_ms = at_ms + ",
+        (
+            FRESHNESS + "test_a_peer_that_says_when_it_speaks_next_is_silent_from_then_on",
+            FRESHNESS + "test_what_is_told_at_once_after_a_promised_silence_is_new_since_then",
+        ),
+        "idle regions call themselves behind, and clients leave them",
     ),
     # --- What is asked for ---
     Mutation(

@@ -12,11 +12,15 @@ from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
 from crdtstream.region.limits import RegionLimits
-from crdtstream.region.links.acks import ACK_BYTES_MAX, ACK_SECONDS_AWAITED, ACK_SECONDS_MIN
+from crdtstream.region.links.acks import (
+    ACK_BYTES_MAX,
+    ACK_SECONDS_AWAITED,
+    ACK_SECONDS_MIN,
+    NEXT_MS_MAX,
+)
 from crdtstream.region.links.link import Failed, LinkState, Refused
 from crdtstream.region.links.messages import Open, Progress, Received, Standing, Welcome
 from crdtstream.region.links.pull import (
-    NEXT_MS_MAX,
     WATCH_SECONDS,
     Connect,
     HangUp,

@@ -123,20 +123,34 @@ def test_a_batch_is_sent_once_and_then_the_link_rests() -> None:
     assert serve.next(NOW, 0.1) == Sleep(1.0), "until the next heartbeat"
 
 
-def quiet_link() -> tuple[Driven, Serve]:
-    """A link whose puller has all there is, past the first heartbeat that says so; at 0.25 s."""
+def level_link(*, next_ms: int) -> tuple[Driven, Serve, int]:
+    """A link whose puller has all there is, and says so; and what its next heartbeat, at 0.25 s,
+    says of the one after it."""
     driven = Driven(make_region(limits=RegionLimits()))
     driven.write("a")
     driven.end_tick()
     driven.commit()
     serve = welcomed(driven, opening(R1, r1=1))
-    serve.receive(Progress(dict(driven.region.outstanding.durable_vv), NOW, STANDING), 0.1)
+    has = dict(driven.region.outstanding.durable_vv)
+    serve.receive(Progress(has, NOW, STANDING, next_ms=next_ms), 0.1)
     serve.next(NOW, 0.2)
     told = sent(serve.next(NOW, 0.25))
     assert isinstance(told, Progress)
-    assert told.next_ms == 1_000
     driven.end_tick()
+    return driven, serve, told.next_ms
+
+
+def quiet_link() -> tuple[Driven, Serve]:
+    driven, serve, next_ms = level_link(next_ms=1_500)
+    assert next_ms == 1_000
     return driven, serve
+
+
+def test_a_puller_that_says_no_times_hears_no_link_be_quiet() -> None:
+    """It is of an earlier version, and would take the silence for a line that is cut."""
+    _, serve, next_ms = level_link(next_ms=0)
+    assert next_ms == 250
+    assert serve.next(NOW, 0.25) == Sleep(0.5)
 
 
 def test_a_link_with_nothing_to_tell_speaks_seldom_and_says_so_beforehand() -> None:
@@ -176,6 +190,8 @@ def test_a_link_whose_puller_lacks_something_is_not_quiet() -> None:
     driven = Driven(make_region(limits=RegionLimits()))
     _write(driven)
     serve = welcomed(driven, opening(R1))
+    serve.receive(Progress({}, NOW, STANDING, next_ms=1_500), 0.1)
+    serve.next(NOW, 0.1)
     for at in (0.25, 0.5, 0.75):
         heartbeat = sent(serve.next(NOW, at))
         assert isinstance(heartbeat, Progress)

@@ -11,11 +11,23 @@ ACK_SECONDS_AWAITED: Final = 0.001
 ACK_BYTES_MAX: Final = 256 << 10
 # Of acks that only keep a link alive: so many within the silence that ends it, and no fewer than
 # one in this time.
-ACKS_WITHIN_SILENCE: Final = 4
-ACK_SECONDS_QUIET: Final = 1.0
+ACKS_WITHIN_SILENCE: Final = 2
+ACK_SECONDS_QUIET: Final = 1.5
 # The same of heartbeats that have nothing new to tell.
 HEARTBEATS_WITHIN_SILENCE: Final = 3
 HEARTBEAT_SECONDS_QUIET: Final = 1.0
+# An end that says that it will be silent for longer is not waited for any longer.
+NEXT_MS_MAX: Final = 10_000
+
+
+def silence_seconds(limits: RegionLimits, next_ms: int) -> float:
+    """How long the other end of a link may be silent before the link counts as broken.
+
+    Args:
+        next_ms: how long it may be, as it said itself; 0: it did not.
+    """
+    announced_ms = min(next_ms, NEXT_MS_MAX) + limits.heartbeat_interval_ms if next_ms else 0
+    return max(limits.link_silence_ms_max, announced_ms) / 1000
 
 
 def quiet_heartbeat_seconds(limits: RegionLimits) -> float:

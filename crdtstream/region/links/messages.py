@@ -88,7 +88,8 @@ class Progress:
         stamp_ms: the sender's clock that only goes forward; 0: unknown.
         echo_ms: the receiver's last stamp on this link and the time since then; 0: none came.
         acks_awaited: in heartbeats, somebody waits to hear what the puller has.
-        next_ms: in heartbeats, the next one comes after so long at the latest; 0: it does not say.
+        next_ms: the next one on this link comes after so long at the latest; 0: the sender is of a
+            version that does not say, nor look at it.
     """
 
     durable_vv: VersionVector

@@ -20,7 +20,7 @@ from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.inbox import Inbox
 from crdtstream.region.freshness import to_ms
-from crdtstream.region.links.acks import Acks
+from crdtstream.region.links.acks import NEXT_MS_MAX, Acks, quiet_seconds, silence_seconds
 from crdtstream.region.links.beginning import bootstrap_reason, cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.gossip import Gossip
@@ -58,8 +58,6 @@ from crdtstream.region.links.stats import PullStats
 # How often a link looks at its routes, and whether what is waited for came, while nothing wakes it
 # and time may change what it wants.
 WATCH_SECONDS: Final = 0.25
-# A peer that says that it will be silent for longer is not waited for any longer.
-NEXT_MS_MAX: Final = 10_000
 BETWEEN_ATTEMPTS: Final = (LinkState.WAITING, LinkState.REFUSED, LinkState.NEEDS_BOOTSTRAP)
 
 
@@ -145,7 +143,7 @@ class Pull:
         self._acks = Acks(limits)
         self._heard_at: float | None = None
         # How long the peer may be silent.
-        self._silence_seconds = limits.link_silence_ms_max / 1000
+        self._silence_seconds = silence_seconds(limits, 0)
         self._stamps = Stamps()
         self._gossip = Gossip(peer, own.knowledge)
         self._untaken_bytes = 0
@@ -315,7 +313,7 @@ class Pull:
         self._untaken_bytes = 0
         self._acks.begin()
         self._heard_at = at
-        self._silence_seconds = self._own.limits.link_silence_ms_max / 1000
+        self._silence_seconds = silence_seconds(self._own.limits, 0)
         self._stamps = Stamps()
         self._gossip = Gossip(self.peer, self._own.knowledge)
         self.inbox.discard()
@@ -400,12 +398,12 @@ class Pull:
             return self.next(now, at)
         if self._heard_at is None:
             self._heard_at = at
-        silence_seconds = self._silence_seconds
-        watch_at = at + (silence_seconds if self._is_calm else WATCH_SECONDS)
+        silent_after = self._silence_seconds
+        watch_at = at + (silent_after if self._is_calm else WATCH_SECONDS)
         if self.may_read:
-            silent_at = self._heard_at + silence_seconds
+            silent_at = self._heard_at + silent_after
             if at >= silent_at:
-                self._fail(str(PeerError(self.peer, f"silent for {silence_seconds:g} s")), now)
+                self._fail(str(PeerError(self.peer, f"silent for {silent_after:g} s")), now)
                 return self.next(now, at)
             watch_at = min(watch_at, silent_at)
         self._ask_for_what_is_waited_for(now)
@@ -467,6 +465,7 @@ class Pull:
             standing=own.standing(),
             stamp_ms=to_ms(at),
             echo_ms=self._stamps.echo_ms(at),
+            next_ms=round(quiet_seconds(own.limits, peer_pulls=self.peer_pulls) * 1000),
         )
 
     # --- Receiving ----------------------------------------------------------------------------
@@ -517,12 +516,9 @@ class Pull:
         own = self._own
         self._stamps.note(progress, at)
         self._acks.is_awaited = progress.acks_awaited
-        # Nobody is waited for without end, whatever it promises.
         next_ms = min(progress.next_ms, NEXT_MS_MAX)
         own.lags.note(self.peer, progress.durable_vv, to_ms(at), progress.echo_ms, next_ms=next_ms)
-        limits = own.limits
-        promised_ms = next_ms + limits.heartbeat_interval_ms if next_ms else 0
-        self._silence_seconds = max(limits.link_silence_ms_max, promised_ms) / 1000
+        self._silence_seconds = silence_seconds(own.limits, next_ms)
         self.stats.heard_ms = now
         self._note_skew(progress.now - now)
         self.stats.peer_vv = progress.durable_vv

@@ -15,7 +15,8 @@ A loop asks ``next`` and does what it says:
 
 A heartbeat is due every ``heartbeat_interval_ms`` while something happens.  When it has nothing new
 to tell, and the puller durably has all that there is, the link is *quiet*: the next one may come
-later, and says so beforehand.  Whatever there is to tell ends the quiet at once.
+later, and says so beforehand.  Whatever there is to tell ends the quiet at once.  A puller of an
+earlier version, which does not look at what is said there, hears no link be quiet.
 
 Publications, which are in no log, have a bounded outbox of their own in each link
 (``publications.py``), and take turns with the batches.
@@ -30,7 +31,7 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.database.listening import Kind
 from crdtstream.region.freshness import to_ms
-from crdtstream.region.links.acks import quiet_heartbeat_seconds
+from crdtstream.region.links.acks import quiet_heartbeat_seconds, silence_seconds
 from crdtstream.region.links.beginning import cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.gossip import Gossip
@@ -152,6 +153,8 @@ class Serve:
         self._sent_bytes = 0
         self._taken_bytes = 0
         self._heard_at = at
+        # What the puller said last of when it speaks next; 0: it does not say.
+        self._next_ms = 0
         self._stamps = Stamps()
         self._gossip = Gossip(region, own.knowledge)
         self.outbox = Outbox()
@@ -235,7 +238,7 @@ class Serve:
             self.end()
             return End(self._cut_off)
         assert self._seq is not None
-        if at - self._heard_at > self._own.limits.link_silence_ms_max / 1000:
+        if at - self._heard_at > silence_seconds(self._own.limits, self._next_ms):
             self._own.tick.notice("warning", "puller is silent: its link ends", peer=self.region)
             self.end()
             return End()
@@ -354,6 +357,7 @@ class Serve:
         own = self._own
         own.tick.open()
         self._heard_at = at
+        self._next_ms = ack.next_ms
         if ack.taken_bytes > self._taken_bytes:
             self._taken_bytes = ack.taken_bytes
             self.wake()
@@ -397,7 +401,8 @@ class Serve:
         durable_vv, is_awaited = own.outstanding.durable_vv, own.is_awaited()
         # Who waits, or bounds what lags, wants to hear soon that a peer is gone.
         self._is_quiet = (
-            not is_awaited
+            bool(self._next_ms)
+            and not is_awaited
             and not self._has_something_to_tell
             and covers(self._durable_vv, durable_vv)
         )
