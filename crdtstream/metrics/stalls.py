@@ -16,8 +16,9 @@ from crdtstream.region.histogram import Histogram
 INTERVAL_SECONDS: Final = 0.02
 # The longest sleep; any stall as long as this is noticed, whatever went before.
 QUIET_SECONDS: Final = 0.64
-# The thread is busy above this share of the time; or if this task woke so late.
+# The thread is busy above this share of the time, or above this time; or if this task woke so late.
 BUSY_SHARE: Final = 0.05
+BUSY_NS: Final = 8_000_000
 LATE_NS: Final = 2_000_000
 # The longest stall is told of for once to twice as long.
 WINDOW_NS: Final = 30_000_000_000
@@ -74,6 +75,6 @@ class StallWatch:
 
 def next_interval(seconds: float, worked_ns: int, late_ns: int) -> float:
     """How long to sleep after a sleep of ``seconds``, in which the loop's thread worked so long."""
-    if worked_ns > BUSY_SHARE * seconds * 1e9 or late_ns > LATE_NS:
+    if worked_ns > min(BUSY_SHARE * seconds * 1e9, BUSY_NS) or late_ns > LATE_NS:
         return INTERVAL_SECONDS
     return min(QUIET_SECONDS, 2 * seconds)

@@ -108,8 +108,8 @@ RECOVERIES: Final = (
     Mutation(
         "what-is-said-while-recovering-is-passed-on",
         "crdtstream/region/links/gossip.py",
-        "self._knowledge.counted.items()",
-        "self._knowledge.vvs.items()",
+        "self._knowledge.counted.items()\n            # A version",
+        "self._knowledge.vvs.items()\n            # A version",
         ("tests/region/test_gossip.py::test_what_was_said_while_recovering_is_not_passed_on",),
         "rule 3: a region without a link forgets what is still to be settled",
     ),
