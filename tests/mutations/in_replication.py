@@ -133,7 +133,7 @@ REPLICATION: Final = (
         "crdtstream/region/links/acks.py",
         "min(next_ms, NEXT_MS_MAX) + ",
         "next_ms + ",
-        (PULL + "test_no_peer_is_waited_for_without_end",),
+        (SERVE + "test_a_puller_is_waited_for_as_long_as_it_said_and_not_without_end",),
         "a broken line is never noticed",
     ),
     Mutation(

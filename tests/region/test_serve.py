@@ -146,6 +146,16 @@ def quiet_link() -> tuple[Driven, Serve]:
     return driven, serve
 
 
+@pytest.mark.parametrize(("next_ms", "seconds"), [(0, 3.0), (5_000, 5.25), (1 << 31, 10.25)])
+def test_a_puller_is_waited_for_as_long_as_it_said_and_not_without_end(
+    next_ms: int, seconds: float
+) -> None:
+    _, serve, _ = level_link(next_ms=next_ms)
+    serve.next(NOW, 0.1 + seconds - 0.01)
+    assert not serve.is_over
+    assert serve.next(NOW, 0.1 + seconds + 0.01) == End()
+
+
 def test_a_puller_that_says_no_times_hears_no_link_be_quiet() -> None:
     """It is of an earlier version, and would take the silence for a line that is cut."""
     _, serve, next_ms = level_link(next_ms=0)
