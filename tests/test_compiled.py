@@ -28,7 +28,6 @@ fast = _builder()
 # Another reason than those that `fast.LEFT_OUT` gives is a construct that mypyc gets wrong.
 NOT_COMPILED = {
     "crdtstream/core/checkpoint/contents.py",
-    "crdtstream/core/lanes/node.py",
     "crdtstream/core/tuning.py",
     "crdtstream/region/tuning.py",
     "crdtstream/resp/server.py",
@@ -108,6 +107,16 @@ def test_a_generator_beside_a_try_is_compiled(
     (tmp_path / "planted.py").write_text(text)
     monkeypatch.setattr(fast, "ROOT", tmp_path)
     assert fast.why_not("planted.py") is None
+
+
+def test_a_build_of_another_mypy_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """But not where there is none to do it."""
+    (tmp_path / fast.MYPY_OF_BUILD).write_text("2.3.0")
+    for version, is_of_it in (("2.3.0", True), ("2.4.0", False), ("", True)):
+        monkeypatch.setattr(fast, "_mypy", lambda version=version: version)
+        assert (fast._mypy_of(tmp_path) == fast._mypy()) == is_of_it
 
 
 # --- When it is used ------------------------------------------------------------------------------

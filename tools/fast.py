@@ -13,6 +13,7 @@ import argparse
 import ast
 import contextlib
 import importlib
+import importlib.metadata
 import io
 import os
 import shutil
@@ -34,10 +35,12 @@ from crdtstream import compiled  # noqa: E402
 # Shared objects of one build, and nothing else, have names that begin so.
 GROUP: Final = "crdtstream"
 
+# The file of a build that says which mypy made it.  It is not part of the fingerprint, which a node
+# computes at its start, also where there is no mypy.
+MYPY_OF_BUILD: Final = "mypy-version"
+
 # What mypyc would compile and Python could not import, or what would mean something else.
 LEFT_OUT: Final = {
-    "crdtstream/core/lanes/node.py": "a macro node that turns cold changes its class, and answers "
-    "for columns that are gone by __getattr__",
     "crdtstream/core/checkpoint/contents.py": "msgspec takes types from annotations, and those of "
     "compiled classes are `type`, whatever the sources say",
     "crdtstream/core/tuning.py": "a generic dataclass with slots fails when it is imported",
@@ -183,21 +186,41 @@ def _builds() -> list[Path]:
 
 def _compile_tree() -> None:
     build = compiled.build_of_now()
-    if build.is_dir():
+    if build.is_dir() and _mypy_of(build) == _mypy():
         print("compiled already, of the sources as they are")
         return
     compiled.BUILDS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="making-", dir=compiled.BUILDS) as folder:
         made = Path(folder) / build.name
         _compile_into(made)
+        (made / MYPY_OF_BUILD).write_text(_mypy())
         _try_out(made)
         if compiled.build_of_now() != build:
             raise CannotCompileError("the sources changed meanwhile; again: make fast")
+        if build.is_dir():
+            # What another mypy made of the same sources.
+            shutil.rmtree(build)
         made.rename(build)
     for other in _builds():
         if other != build:
             shutil.rmtree(other)
     print("crdtstream runs compiled from the next start on")
+
+
+def _mypy() -> str:
+    """The version of mypy, and so of mypyc, that compiles; empty without any."""
+    try:
+        return importlib.metadata.version("mypy")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _mypy_of(build: Path) -> str:
+    """The version that made a build; that of now where none could make another one."""
+    written = build / MYPY_OF_BUILD
+    if not _mypy():
+        return ""
+    return written.read_text() if written.is_file() else "unknown"
 
 
 def _try_out(build: Path) -> None:

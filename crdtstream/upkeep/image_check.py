@@ -151,8 +151,8 @@ def _wrong_in_node(image: Image) -> str:
     has_names = columns.idempotent is not None or columns.numbered is not None
     if has_names and not header.has_idempotent:
         return f"image {image.number}: idempotent ids are not as its head says"
-    if short_ends(node) != (header.first_short_n, header.last_short_n):
+    if short_ends(columns) != (header.first_short_n, header.last_short_n):
         return f"image {image.number}: short entries are not where its head says"
-    if sum_of(node) != header.digest:
+    if sum_of(columns) != header.digest:
         return f"image {image.number}: the digest of its entries is not that of its head"
     return ""

@@ -170,6 +170,14 @@ CORE: Final = (
         "XDEL spares the entry that it had observed last",
     ),
     Mutation(
+        "a-look-up-trusts-where-the-last-one-ended",
+        "crdtstream/core/lanes/lane.py",
+        "            and columns.seq[index] == entry_id & U64_MAX\n",
+        "",
+        (LANE + "test_every_entry_is_found_and_its_neighbours_are_told",),
+        "of entries of one millisecond another one is found",
+    ),
+    Mutation(
         "remove-by-id-alone",
         "crdtstream/core/lanes/lane.py",
         "        if n > n_max:\n            return 0\n",
@@ -287,8 +295,8 @@ CORE: Final = (
     Mutation(
         "equal-ms-looked-for-in-too-few",
         "crdtstream/core/lanes/node.py",
-        "high = bisect_right(self.ms, ms, low)",
-        "high = bisect_right(self.ms, ms - 1, low)",
+        "high = bisect_right(here.ms, ms, low)",
+        "high = bisect_right(here.ms, ms - 1, low)",
         (LANE + "test_every_entry_is_found_and_its_neighbours_are_told",),
         "of entries of one millisecond only the first is found",
     ),

@@ -14,8 +14,10 @@ from crdtstream.core.stream import Stream
 def encode_entry(entry_id: StreamId, node: MacroNode, index: int) -> bytes:
     """``[id, [field, value, …]]``."""
     text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & U64_MAX)
-    start = node.starts[index]
-    fields = node.fields[start : start + node.lengths[index]]
+    # Mostly here: the property is a call more for each entry.
+    columns = node.here or node.columns
+    start = columns.starts[index]
+    fields = columns.fields[start : start + columns.lengths[index]]
     return b"*2\r\n$%d\r\n%b\r\n" % (len(text), text) + fields
 
 
@@ -26,13 +28,15 @@ def encode_slices(slices: Iterable[Slice]) -> list[bytes]:
         if stop - start < FEW:
             parts += [encode_entry(node.id_at(at), node, at) for at in range(start, stop)]
             continue
-        starts, lengths = node.starts[start:stop], node.lengths[start:stop]
+        columns = node.columns
+        starts, lengths = columns.starts[start:stop], columns.lengths[start:stop]
         begin = starts[0]
-        with memoryview(node.fields) as column:
+        with memoryview(columns.fields) as column:
             # One copy, of which the entries' fields are cut: cheaper than as many bytearrays.
             fields = bytes(column[begin : starts[-1] + lengths[-1]])
         texts = [
-            b"%d-%d" % id_ for id_ in zip(node.ms[start:stop], node.seq[start:stop], strict=True)
+            b"%d-%d" % id_
+            for id_ in zip(columns.ms[start:stop], columns.seq[start:stop], strict=True)
         ]
         parts += [
             b"*2\r\n$%d\r\n%b\r\n%b" % (len(text), text, fields[at - begin : at - begin + length])

@@ -22,7 +22,7 @@ from itertools import accumulate
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crdtstream.core.lanes.columns import EntryColumns
+from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.wire.codec import pack
 
 BLOCK_BITS: Final = 8
@@ -44,7 +44,7 @@ def block_of(n: int) -> int:
     return n >> BLOCK_BITS
 
 
-def short_ends(node: EntryColumns) -> tuple[int, int]:
+def short_ends(node: NodeColumns) -> tuple[int, int]:
     """The dot numbers of a warm node's first and last entry with short fields; 0 without any."""
     lengths = node.lengths
     first = next((at for at, length in enumerate(lengths) if length < LONG), None)
@@ -54,13 +54,13 @@ def short_ends(node: EntryColumns) -> tuple[int, int]:
     return node.n[first], node.n[last]
 
 
-def sum_of(node: EntryColumns) -> int:
+def sum_of(node: NodeColumns) -> int:
     """The sum of a warm node's blocks, as if no other node had a part in them."""
     total = sum(_digest(b"block", [piece]) for _, piece in _short(node))
     return (total + sum(_digest(b"entry", [piece]) for piece in _long(node))) & DIGEST_MASK
 
 
-def sum_of_joined(nodes: Sequence[EntryColumns]) -> int:
+def sum_of_joined(nodes: Sequence[NodeColumns]) -> int:
     """The sum of neighbouring nodes' blocks, each of which shares a block with the next one."""
     total = 0
     open_block = -1
@@ -78,7 +78,7 @@ def sum_of_joined(nodes: Sequence[EntryColumns]) -> int:
     return total & DIGEST_MASK
 
 
-def _short(node: EntryColumns) -> Iterator[tuple[int, Piece]]:
+def _short(node: NodeColumns) -> Iterator[tuple[int, Piece]]:
     """The node's part in each block of short entries, ascending."""
     n, lengths = node.n, node.lengths
     if max(lengths) < LONG:
@@ -111,7 +111,7 @@ def _short(node: EntryColumns) -> Iterator[tuple[int, Piece]]:
         yield block, _piece(node, indexes)
 
 
-def _long(node: EntryColumns) -> Iterator[Piece]:
+def _long(node: NodeColumns) -> Iterator[Piece]:
     if max(node.lengths) < LONG:
         return
     for at, length in enumerate(node.lengths):
@@ -119,7 +119,7 @@ def _long(node: EntryColumns) -> Iterator[Piece]:
             yield _piece(node, range(at, at + 1))
 
 
-def _piece(node: EntryColumns, at: Sequence[int]) -> Piece:
+def _piece(node: NodeColumns, at: Sequence[int]) -> Piece:
     """The entries at these indexes."""
     has_names = node.idempotent is not None or node.numbered is not None
     if isinstance(at, range):
@@ -153,7 +153,7 @@ def _piece(node: EntryColumns, at: Sequence[int]) -> Piece:
     )
 
 
-def _names(node: EntryColumns, at: Sequence[int]) -> Iterator[bytes]:
+def _names(node: NodeColumns, at: Sequence[int]) -> Iterator[bytes]:
     ns, names = node.n, node.idempotent or {}
     for index in at:
         n = ns[index]

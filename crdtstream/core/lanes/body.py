@@ -19,28 +19,14 @@ from array import array
 from collections.abc import Sequence
 from itertools import accumulate, islice, pairwise
 from operator import sub
-from typing import Final, NamedTuple
+from typing import Final
 
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import SEQ_BITS, U64_MAX
-from crdtstream.core.lanes.columns import EntryColumns, Names, NumberedRuns
+from crdtstream.core.lanes.columns import Names, NodeColumns, NumberedRuns
 from crdtstream.core.lanes.header import Header
 
 _CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
-
-class NodeColumns(NamedTuple):
-    """The columns of a closed macro node, as its slots have them, each as small as it can be."""
-
-    ms: "array[int]"
-    seq: "array[int]"
-    n: Sequence[int]
-    starts: "array[int]"
-    lengths: "array[int]"
-    fields: bytearray
-    arrivals: "array[int]"
-    idempotent: Names | None
-    numbered: NumberedRuns | None
 
 
 def narrow(values: Sequence[int]) -> "array[int]":
@@ -55,20 +41,20 @@ def _width(value: int) -> int:
 # --- Writing ------------------------------------------------------------------------------------
 
 
-def encode_body(node: EntryColumns) -> bytes:
-    """The columns of a warm node."""
+def encode_body(columns: NodeColumns) -> bytes:
+    """The entries of a warm columns."""
     parts: list[bytes | bytearray] = []
-    if node.n[-1] - node.n[0] + 1 != len(node.n):
-        _put(parts, _distances(node.n))
-    _put(parts, _distances(node.ms))
-    _put(parts, node.seq)
-    _put(parts, node.lengths)
-    arrivals = node.arrivals
+    if columns.n[-1] - columns.n[0] + 1 != len(columns.n):
+        _put(parts, _distances(columns.n))
+    _put(parts, _distances(columns.ms))
+    _put(parts, columns.seq)
+    _put(parts, columns.lengths)
+    arrivals = columns.arrivals
     _put_count(parts, len(arrivals) // 2)
     for column in (arrivals[::2], arrivals[1::2]):
         _put_ascending(parts, column)
-    _put_names(parts, node.idempotent or {}, node.numbered or [])
-    parts.append(node.live_fields())
+    _put_names(parts, columns.idempotent or {}, columns.numbered or [])
+    parts.append(columns.live_fields())
     return b"".join(parts)
 
 
@@ -127,7 +113,7 @@ def _put(parts: list[bytes | bytearray], values: Sequence[int]) -> None:
 
 
 def decode_body(body: bytes, header: Header) -> NodeColumns:
-    """The columns of a macro node, from its body and what its head tells.
+    """The columns of a closed macro node, each as small as it can be, from its body and its head.
 
     Raises:
         ValueError: the body is none, or not this node's.

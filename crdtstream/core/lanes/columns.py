@@ -1,10 +1,18 @@
-"""The columns of a macro node, for what reads them and does not know nodes; see ``lane.py``."""
+"""The columns of a macro node: its entries, while they are in memory; see ``lane.py``.
+
+The arrays may be changed in place, by who knows that the node is open.  Of a closed one they are as
+small as they can be: numbers of other types than an open node has, a range of dot numbers.
+"""
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from operator import itemgetter
+from typing import Final, TypeAlias
 
 from crdtstream.core.effects import IdempotentId, Numbered
+from crdtstream.core.id_columns import IdColumns, Ids
+from crdtstream.core.ids import SEQ_BITS, Millis, StreamId
 
 # By dot number what an entry's producer calls it.
 Names: TypeAlias = dict[int, IdempotentId]
@@ -12,27 +20,150 @@ Names: TypeAlias = dict[int, IdempotentId]
 NumberedRuns: TypeAlias = list[tuple[int, int, Numbered]]
 
 
-class EntryColumns(Protocol):
-    """Entries of a lane, column by column; there is at least one."""
+class NodeColumns:
+    """Entries of a lane, column by column.
 
-    ms: "array[int]"
-    seq: "array[int]"
-    n: Sequence[int]
-    starts: "array[int]"
-    lengths: "array[int]"
-    fields: bytearray
-    arrivals: "array[int]"
-    idempotent: Names | None
-    numbered: NumberedRuns | None
+    Attributes:
+        holes_bytes: bytes of ``fields`` that no entry has any more.
+        growing_n: the column ``n`` itself while the node is open.  That of a closed node may be a
+            range, which takes no memory; nobody appends to it.
+    """
+
+    __slots__ = (
+        "arrivals",
+        "fields",
+        "growing_n",
+        "holes_bytes",
+        "idempotent",
+        "lengths",
+        "ms",
+        "n",
+        "numbered",
+        "seq",
+        "starts",
+    )
+
+    def __init__(
+        self,
+        ms: "array[int]",
+        seq: "array[int]",
+        n: Sequence[int],
+        starts: "array[int]",
+        lengths: "array[int]",
+        fields: bytearray,
+        arrivals: "array[int]",
+        idempotent: Names | None,
+        numbered: NumberedRuns | None,
+    ) -> None:
+        self.ms = ms
+        self.seq = seq
+        self.n = n
+        self.starts = starts
+        self.lengths = lengths
+        self.fields = fields
+        self.arrivals = arrivals
+        self.idempotent = idempotent
+        self.numbered = numbered
+        self.holes_bytes = 0
+        self.growing_n = NEVER_GROWS
+
+    @staticmethod
+    def opened() -> "NodeColumns":
+        """Empty ones, to which entries are appended."""
+        n = array("Q")
+        columns = NodeColumns(
+            array("Q"),
+            array("Q"),
+            n,
+            array("I"),
+            array("I"),
+            bytearray(),
+            array("Q"),
+            None,
+            None,
+        )
+        columns.growing_n = n
+        return columns
+
+    # --- Reading ------------------------------------------------------------------------------
+
+    def id_at(self, index: int) -> StreamId:
+        return StreamId(self.ms[index] << SEQ_BITS | self.seq[index])
 
     def fields_at(self, index: int) -> bytearray:
-        """The fields of one entry."""
+        start = self.starts[index]
+        return self.fields[start : start + self.lengths[index]]
 
-    def live_fields(self) -> bytes | bytearray:
-        """The fields of all entries without holes, in order."""
+    def matching(self, index: int, ids: Ids, at: int) -> int:
+        """How many of the IDs from ``at`` on stand here, one after the other, from ``index`` on."""
+        most = min(len(self.ms) - index, len(ids) - at)
+        if (
+            isinstance(ids, IdColumns)
+            # With gaps the last one differs, and nothing is copied to find that out.
+            and self.seq[index + most - 1] == ids.seq[at + most - 1]
+            and self.ms[index : index + most] == ids.ms[at : at + most]
+            and self.seq[index : index + most] == ids.seq[at : at + most]
+        ):
+            return most
+        count = 0
+        while count < most and self.id_at(index + count) == ids[at + count]:
+            count += 1
+        return count
+
+    def arrived_at(self, index: int) -> Millis:
+        """When the entry came to this region, by its clock; 0 if that is not known."""
+        at = bisect_right(self.arrivals[::2], self.n[index])
+        return Millis(self.arrivals[2 * at - 1]) if at else Millis(0)
 
     def idempotent_at(self, index: int) -> IdempotentId | None:
         """What the producer of an entry calls it."""
+        n = self.n[index]
+        if self.numbered is not None:
+            at = bisect_right(self.numbered, n, key=itemgetter(0)) - 1
+            if at >= 0:
+                first_n, count, first = self.numbered[at]
+                if n < first_n + count:
+                    return first.name(n - first_n)
+        return None if self.idempotent is None else self.idempotent.get(n)
+
+    def live_fields(self) -> bytes | bytearray:
+        """The fields of all entries without holes, in order."""
+        if not self.holes_bytes:
+            return self.fields
+        return b"".join(map(self.fields_at, range(len(self.ms))))
+
+    # --- Removing -----------------------------------------------------------------------------
+
+    def remove(self, start: int, stop: int) -> None:
+        """Remove the entries of a slice; the fields' bytes go once half of them are holes."""
+        if self.idempotent is not None:
+            for n in self.n[start:stop]:
+                self.idempotent.pop(n, None)
+        self.holes_bytes += sum(self.lengths[start:stop])
+        del self.ms[start:stop], self.seq[start:stop]
+        self._remove_n(start, stop)
+        del self.starts[start:stop], self.lengths[start:stop]
+        if 2 * self.holes_bytes > len(self.fields):
+            self._close_holes()
+
+    def _remove_n(self, start: int, stop: int) -> None:
+        if self.n is self.growing_n:
+            del self.growing_n[start:stop]
+        elif not start:
+            # Of a range both ends may go, and it is still one.
+            self.n = self.n[stop:]
+        elif stop == len(self.n):
+            self.n = self.n[:start]
+        else:
+            self.n = array("Q", [*self.n[:start], *self.n[stop:]])
+
+    def _close_holes(self) -> None:
+        self.fields = bytearray(self.live_fields())
+        self.holes_bytes = 0
+        end = 0
+        for index, length in enumerate(self.lengths):
+            self.starts[index] = end
+            end += length
 
 
 def widened(typecode: str, column: Sequence[int]) -> "array[int]":
@@ -40,3 +171,6 @@ def widened(typecode: str, column: Sequence[int]) -> "array[int]":
     if isinstance(column, array) and column.typecode == typecode:
         return column
     return array(typecode, column)
+
+
+NEVER_GROWS: Final = array("Q")

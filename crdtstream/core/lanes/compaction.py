@@ -22,8 +22,8 @@ from typing import Final
 
 from crdtstream.core.ids import SEQ_BITS, StreamId
 from crdtstream.core.lanes.blocks import LONG, block_of
-from crdtstream.core.lanes.body import NodeColumns, narrow
-from crdtstream.core.lanes.columns import Names, NumberedRuns, widened
+from crdtstream.core.lanes.body import narrow
+from crdtstream.core.lanes.columns import Names, NodeColumns, NumberedRuns, widened
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import NO_EPOCH, MacroNode, State
 from crdtstream.core.lanes.rax import KEY_BYTES
@@ -182,15 +182,16 @@ def _joined(stretch: list[MacroNode]) -> NodeColumns:
     idempotent: Names = {}
     numbered: NumberedRuns = []
     for node in stretch:
-        ms += node.ms
-        seq += widened("Q", node.seq)
-        n += widened("Q", node.n)
-        lengths += widened("I", node.lengths)
-        fields += node.live_fields()
+        columns = node.columns
+        ms += columns.ms
+        seq += widened("Q", columns.seq)
+        n += widened("Q", columns.n)
+        lengths += widened("I", columns.lengths)
+        fields += columns.live_fields()
         # At the seam the time may be the same; then it stands there once.
-        arrivals += node.arrivals[2 * (arrivals[-1:] == node.arrivals[1:2]) :]
-        idempotent |= node.idempotent or {}
-        numbered += node.numbered or []
+        arrivals += columns.arrivals[2 * (arrivals[-1:] == columns.arrivals[1:2]) :]
+        idempotent |= columns.idempotent or {}
+        numbered += columns.numbered or []
     starts = array("Q", accumulate(chain((0,), lengths)))
     return NodeColumns(ms, seq, n, starts, lengths, fields, arrivals, idempotent, numbered)
 

@@ -82,12 +82,14 @@ class Lane(NodeChain):
         max_deleted_id: the greatest ID removed by XDEL; local, for XINFO.
     """
 
-    __slots__ = ("entries_added", "max_deleted_id")
+    __slots__ = ("_found_at", "entries_added", "max_deleted_id")
 
     def __init__(self, region: RegionId, limits: NodeLimits, owner: int = 0) -> None:
         super().__init__(region, limits, owner)
         self.entries_added = 0
         self.max_deleted_id = ID_MIN
+        # The index in its node that a look-up found last; who uses it looks what stands there.
+        self._found_at = 0
 
     @property
     def first_id(self) -> StreamId:
@@ -107,15 +109,16 @@ class Lane(NodeChain):
         length = len(fields)
         if node is None or not self._has_room(node, length):
             node = self._open_node(entry_id)
-        column = node.fields
-        node.ms.append(entry_id >> SEQ_BITS)
-        node.seq.append(entry_id & U64_MAX)
-        node.growing_n.append(n)
-        node.starts.append(len(column))
-        node.lengths.append(length)
+        columns = node.columns
+        column = columns.fields
+        columns.ms.append(entry_id >> SEQ_BITS)
+        columns.seq.append(entry_id & U64_MAX)
+        columns.growing_n.append(n)
+        columns.starts.append(len(column))
+        columns.lengths.append(length)
         column += fields
         node.added += 1
-        arrivals = node.arrivals
+        arrivals = columns.arrivals
         if not arrivals or arrivals[-1] != now:
             arrivals.append(n)
             arrivals.append(now)
@@ -149,21 +152,23 @@ class Lane(NodeChain):
             if node is None or not self._has_room(node, lengths[at]):
                 node = self._open_node(StreamId(ms[at] << SEQ_BITS | seq[at]))
             # As many as fit; one at least, which may be larger than a node.
-            shift = len(node.fields) - offsets[at]
+            columns = node.columns
+            shift = len(columns.fields) - offsets[at]
             stop = min(count, at + entries_max - node.added)
             if offsets[stop] + shift > bytes_max:
                 stop = max(at + 1, bisect_right(offsets, bytes_max - shift, at, stop) - 1)
             starts = offsets[at:stop]
-            node.starts.extend([start + shift for start in starts] if shift else starts)
-            node.ms += ms[at:stop]
-            node.seq += seq[at:stop]
-            node.growing_n.extend(range(first_n + at, first_n + stop))
-            node.lengths += lengths[at:stop]
-            node.fields += fields[offsets[at] : offsets[stop]]
+            columns.starts.extend([start + shift for start in starts] if shift else starts)
+            columns.ms += ms[at:stop]
+            columns.seq += seq[at:stop]
+            columns.growing_n.extend(range(first_n + at, first_n + stop))
+            columns.lengths += lengths[at:stop]
+            columns.fields += fields[offsets[at] : offsets[stop]]
             node.added += stop - at
-            if not node.arrivals or node.arrivals[-1] != now:
-                node.arrivals.append(first_n + at)
-                node.arrivals.append(now)
+            arrivals = columns.arrivals
+            if not arrivals or arrivals[-1] != now:
+                arrivals.append(first_n + at)
+                arrivals.append(now)
             self.length += stop - at
             at = stop
         self.entries_added += count
@@ -175,9 +180,10 @@ class Lane(NodeChain):
         node = found[0]
         self._note(node)
         node.digest = None
-        if node.idempotent is None:
-            node.idempotent = {}
-        node.idempotent[n] = idempotent
+        columns = node.columns
+        if columns.idempotent is None:
+            columns.idempotent = {}
+        columns.idempotent[n] = idempotent
 
     def mark_numbered(self, first_n: int, count: int, first: Numbered) -> None:
         """Say of entries, just added, with consecutive dots, which rows of a producer they are."""
@@ -185,10 +191,11 @@ class Lane(NodeChain):
         for node, start, stop in self.slices(within, entries_max=count):
             self._note(node)
             node.digest = None
-            if node.numbered is None:
-                node.numbered = []
-            n = node.n[start]
-            node.numbered.append((n, stop - start, first.behind(n - first_n)))
+            columns = node.columns
+            if columns.numbered is None:
+                columns.numbered = []
+            n = columns.n[start]
+            columns.numbered.append((n, stop - start, first.behind(n - first_n)))
 
     def remove_dots(self, first_n: int, count: int) -> list[StreamId]:
         """Remove the entries with these dot numbers that are there; tell which."""
@@ -284,12 +291,13 @@ class Lane(NodeChain):
                 at += 1
                 continue
             node, index = found
-            stop = index + node.matching(index, ids, at)
+            columns = node.columns
+            stop = index + columns.matching(index, ids, at)
             at += stop - index
-            if node.n[stop - 1] > n_max:
+            if columns.n[stop - 1] > n_max:
                 stop = max(index, min(stop, node.index_above(n_max)))
             if index < stop:
-                last = Removed(node.id_at(stop - 1), node.n[stop - 1])
+                last = Removed(columns.id_at(stop - 1), columns.n[stop - 1])
                 self._cut_out(node, index, stop)
         return last
 
@@ -373,9 +381,23 @@ class Lane(NodeChain):
         if node is None:
             return None
         node.used = True
+        columns, index = node.here, self._found_at
+        if (
+            columns is not None
+            and index < len(columns.ms)
+            and columns.seq[index] == entry_id & U64_MAX
+            and columns.ms[index] == entry_id >> SEQ_BITS
+        ):
+            # Where the last look-up ended: a command looks for what it then changes, and who
+            # deletes one by one finds the next entry where the last one was.
+            return node, index
         index = node.index_from(entry_id)
-        if index == len(node) or node.id_at(index) != entry_id:
+        if index == len(node):
             return None
+        columns = node.here or node.columns
+        if (columns.ms[index] << SEQ_BITS | columns.seq[index]) != entry_id:
+            return None
+        self._found_at = index
         return node, index
 
     def among(self, ids: Ids) -> Ids:
@@ -386,7 +408,7 @@ class Lane(NodeChain):
         at = 0
         while at < len(ids):
             found = self.find(ids[at])
-            count = 1 if found is None else found[0].matching(found[1], ids, at)
+            count = 1 if found is None else found[0].columns.matching(found[1], ids, at)
             if found is not None:
                 rows.append((at, count))
             at += count
@@ -426,8 +448,9 @@ class Lane(NodeChain):
         The lane must not change until the last one is taken.
         """
         for node, first, stop in self.scan_nodes(start, end):
+            columns = node.columns
             for index in range(first, stop):
-                yield StreamId(node.ms[index] << SEQ_BITS | node.seq[index]), node, index
+                yield StreamId(columns.ms[index] << SEQ_BITS | columns.seq[index]), node, index
 
     def scan_nodes(self, start: StreamId, end: StreamId) -> Iterator[Slice]:
         """As :meth:`scan`, a macro node at a time; no slice is empty."""
@@ -453,8 +476,11 @@ class Lane(NodeChain):
         first = 0 if node is None else node.index_above(above_n)
         while node is not None:
             node.used = True
-            for index in range(first, len(node)):
-                yield StreamId(node.ms[index] << SEQ_BITS | node.seq[index]), node, index
+            stop = len(node)
+            if first < stop:
+                columns = node.columns
+                for index in range(first, stop):
+                    yield StreamId(columns.ms[index] << SEQ_BITS | columns.seq[index]), node, index
             node = node.next
             first = 0
 
@@ -516,8 +542,10 @@ class Lane(NodeChain):
                 if node.last_id < start:
                     return
                 node.warm(back=True)
+            if stop:
+                columns = node.columns
             for index in range(stop - 1, -1, -1):
-                entry_id = StreamId(node.ms[index] << SEQ_BITS | node.seq[index])
+                entry_id = StreamId(columns.ms[index] << SEQ_BITS | columns.seq[index])
                 if entry_id < start:
                     return
                 yield entry_id, node, index

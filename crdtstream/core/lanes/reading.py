@@ -20,7 +20,7 @@ from crdtstream.core.effects import IdempotentId
 from crdtstream.core.id_columns import FEW, Ids, from_columns
 from crdtstream.core.ids import U64_MAX, StreamId
 from crdtstream.core.lanes.blocks import DIGEST_MASK, block_of, sum_of_joined
-from crdtstream.core.lanes.columns import widened
+from crdtstream.core.lanes.columns import NodeColumns, widened
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.slices import Slice, Within
@@ -116,11 +116,12 @@ def ids_of(slices: Sequence[Slice]) -> Ids:
     if len(slices) == 1:
         node, start, stop = slices[0]
         if stop - start < FEW:
-            return tuple(map(node.id_at, range(start, stop)))
+            return tuple(map(node.columns.id_at, range(start, stop)))
     ms, seq = array("Q"), array("Q")
     for node, start, stop in slices:
-        ms += node.ms[start:stop]
-        seq += widened("Q", node.seq[start:stop])
+        columns = node.columns
+        ms += columns.ms[start:stop]
+        seq += widened("Q", columns.seq[start:stop])
     return from_columns(ms, seq)
 
 
@@ -182,34 +183,42 @@ def digest_of(lane: Lane) -> int:
 
 
 def _digest_of(joined: list[MacroNode]) -> int:
-    return sum_of_joined(joined) if len(joined) > 1 else joined[0].own_digest()
+    return (
+        sum_of_joined([node.columns for node in joined])
+        if len(joined) > 1
+        else joined[0].own_digest()
+    )
 
 
 def _fields(node: MacroNode, start: int, stop: int) -> bytes | bytearray:
     """The fields of some entries without the holes between them."""
-    begin, end = node.starts[start], node.starts[stop - 1] + node.lengths[stop - 1]
-    if sum(node.lengths[start:stop]) == end - begin:
-        return node.fields if end - begin == len(node.fields) else node.fields[begin:end]
-    return b"".join(map(node.fields_at, range(start, stop)))
+    columns = node.columns
+    starts, lengths, fields = columns.starts, columns.lengths, columns.fields
+    begin, end = starts[start], starts[stop - 1] + lengths[stop - 1]
+    if sum(lengths[start:stop]) == end - begin:
+        return fields if end - begin == len(fields) else fields[begin:end]
+    return b"".join(map(columns.fields_at, range(start, stop)))
 
 
 def _names_in(node: MacroNode, start: int, stop: int) -> Iterator[tuple[Rows | Names, int]]:
     at = start
-    for first_n, length, first in node.numbered or ():
-        begin = bisect_left(node.n, first_n, at, stop)
-        end = bisect_left(node.n, first_n + length, begin, stop)
+    columns = node.columns
+    for first_n, length, first in columns.numbered or ():
+        begin = bisect_left(columns.n, first_n, at, stop)
+        end = bisect_left(columns.n, first_n + length, begin, stop)
         if at < begin < end:
-            yield _idempotent(node, at, begin), begin - at
+            yield _idempotent(columns, at, begin), begin - at
         if begin < end < begin + SHORT:
-            names: Names = [first.name(n - first_n) for n in node.n[begin:end]]
+            names: Names = [first.name(n - first_n) for n in columns.n[begin:end]]
             yield names, end - begin
             at = end
         elif begin < end:
             yield Rows(first.producer, first.batch, first.row - first_n), end - begin
             at = end
     if at < stop:
-        yield _idempotent(node, at, stop), stop - at
+        yield _idempotent(columns, at, stop), stop - at
 
 
-def _idempotent(node: MacroNode, start: int, stop: int) -> Names:
-    return [node.idempotent.get(n) for n in node.n[start:stop]] if node.idempotent else []
+def _idempotent(columns: NodeColumns, start: int, stop: int) -> Names:
+    names = columns.idempotent
+    return [names.get(n) for n in columns.n[start:stop]] if names else []

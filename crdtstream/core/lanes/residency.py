@@ -32,12 +32,14 @@ AHEAD_BYTES_MAX: Final = 16 << 20
 # Scans whose place is remembered, so that the next fetch of theirs is larger.
 SCANS_REMEMBERED: Final = 64
 # A macro node's object and its share of the rax, as measured in CPython 3.11 on a 64-bit machine.
-NODE_BYTES: Final = 480
+NODE_BYTES: Final = 400
+# The object that has a warm node's columns.
+COLUMNS_BYTES: Final = 120
 HEADER_BYTES: Final = 500
 COLD: Final = (State.PACKED, State.ABSENT)
 _WARM: Final = State.WARM
 # An empty node's columns besides.
-OPENED_BYTES: Final = NODE_BYTES + 620
+OPENED_BYTES: Final = NODE_BYTES + COLUMNS_BYTES + 620
 # A run of numbered rows: two tuples and their numbers.
 RUN_BYTES: Final = 300
 
@@ -222,10 +224,11 @@ class Residency:
         How much the columns of numbers could still grow is guessed here, 1/32 of them, and
         measured when it is encoded: nodes are closed by XADD.
         """
-        if node.cold is not None or node.idempotent is not None or node.numbered is not None:
+        columns = node.here
+        if columns is None or columns.idempotent is not None or columns.numbered is not None:
             self.measure(node)
             return
-        size = OPENED_BYTES + 33 * len(node.ms) + getsizeof(node.fields)
+        size = OPENED_BYTES + 33 * len(columns.ms) + getsizeof(columns.fields)
         self._bytes[node.counted_as] -= node.bytes_counted
         self._bytes[_WARM] += size
         node.bytes_counted = size
@@ -321,7 +324,7 @@ class Residency:
 
     def _pack(self, node: MacroNode) -> None:
         self._warm.pop(node, None)
-        body = encode_body(node)
+        body = encode_body(node.columns)
         node.take_columns(node.header(body_bytes=len(body)), pack(body))
         self._packed[node] = None
         self.measure(node)
@@ -363,21 +366,26 @@ class _Passing:
 
 
 def _state(node: MacroNode) -> State:
-    if node.cold is None:
+    if node.here is not None:
         return State.WARM
     return State.ABSENT if node.packed is None else State.PACKED
 
 
 def memory_of(node: MacroNode) -> int:
     """Bytes of memory that a macro node takes, its share of the rax included."""
-    if node.cold is not None:
+    columns = node.here
+    if columns is None:
         return NODE_BYTES + HEADER_BYTES + (0 if node.packed is None else getsizeof(node.packed))
-    columns = (node.ms, node.seq, node.n, node.starts, node.lengths, node.fields, node.arrivals)
-    size = NODE_BYTES + sum(map(getsizeof, columns))
-    if node.idempotent is not None:
-        size += getsizeof(node.idempotent)
-        for name in node.idempotent.values():
+    numbers = (columns.ms, columns.seq, columns.n, columns.starts, columns.lengths)
+    size = (
+        NODE_BYTES
+        + COLUMNS_BYTES
+        + sum(map(getsizeof, (*numbers, columns.fields, columns.arrivals)))
+    )
+    if columns.idempotent is not None:
+        size += getsizeof(columns.idempotent)
+        for name in columns.idempotent.values():
             size += getsizeof(name) + getsizeof(name.producer) + getsizeof(name.id)
-    if node.numbered is not None:
-        size += RUN_BYTES * len(node.numbered)
+    if columns.numbered is not None:
+        size += RUN_BYTES * len(columns.numbered)
     return size
