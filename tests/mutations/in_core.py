@@ -8,6 +8,7 @@ RULES: Final = "tests/rules/test_rules.py::"
 FRONTIER: Final = "tests/rules/test_frontier.py::"
 TOMBSTONES: Final = "tests/rules/test_tombstones.py::"
 OBSERVED: Final = "tests/rules/test_observed_remove.py::"
+REMOVES: Final = "tests/rules/test_removes_of_a_tick.py::"
 DIGEST: Final = "tests/rules/test_digest.py::test_the_digest_sees_every_replicated_fact"
 ROWS: Final = "tests/rules/test_rows_until_stable.py::"
 NUMBERED: Final = "tests/rules/test_numbered.py::"
@@ -168,6 +169,30 @@ CORE: Final = (
         "            n_max = context.get(region, 0) - 1\n",
         (OBSERVED + "test_xdel_takes_the_last_entry_it_had_observed",),
         "XDEL spares the entry that it had observed last",
+    ),
+    Mutation(
+        "removes-join-across-an-append",
+        "crdtstream/core/issuing/open_batch.py",
+        "if at != self.count - 1 or not isinstance(last, Remove)",
+        "if not isinstance(last, Remove)",
+        (REMOVES + "test_an_entry_that_came_between_is_taken_by_its_own_effect",),
+        "an entry is deleted by an effect that has not observed it, so other regions keep it",
+    ),
+    Mutation(
+        "removes-join-across-a-delivery",
+        "crdtstream/core/issuing/section.py",
+        "return not self.changes or self.changes[-1][0] < batch.first_n + batch.count - 1",
+        "return True",
+        (REMOVES + "test_a_delivery_between_stays_between",),
+        "I8: a replayed record deletes before it delivers, and did the other way round",
+    ),
+    Mutation(
+        "removes-join-though-ids-descend",
+        "crdtstream/core/issuing/open_batch.py",
+        "ids[0] <= before[-1] or len(before)",
+        "len(before)",
+        (REMOVES + "test_what_descends_is_another_effect",),
+        "peers refuse a batch whose Remove names IDs that do not ascend, and the link stands",
     ),
     Mutation(
         "a-look-up-trusts-where-the-last-one-ended",

@@ -2,7 +2,8 @@
 
     append, append_run,   entries: straight into this region's lane
     append_rows
-    issue                 any other effect: ``apply_effect``, as in every region
+    issue                 any other effect: ``apply_effect``, as in every region; a Remove may
+                          become part of the one before it
     note                  a local change: ``apply_change``
     see_consumer          no record, but for a consumer that is new
 
@@ -34,6 +35,7 @@ from crdtstream.core.effects import (
     LocalChange,
     Numbered,
     RareEffect,
+    Remove,
     SetGroupMode,
     SetStringExpiry,
 )
@@ -251,9 +253,15 @@ class Issuer:
         assert self.may_issue, "rule 18: its dot may be in use"
         read_for_effect(self._state, effect, self._vv)
         self.changes += 1
-        n = self._state.issued + 1
-        apply_effect(self._state, effect, Dot(self._region, n), self._vv)
-        self._vv[self._region] = n
+        issued = self._state.issued
+        if isinstance(effect, Remove) and self.section.takes_in(effect):
+            # Clients who delete one by one make one effect of a tick, and not one each: it is
+            # applied now all the same, and it is told with the dot that is there.
+            apply_effect(self._state, effect, Dot(self._region, issued), self._vv)
+            self.section.batch.take_in(effect)
+            return
+        apply_effect(self._state, effect, Dot(self._region, issued + 1), self._vv)
+        self._vv[self._region] = issued + 1
         self.section.batch.add(effect)
 
     def note(self, change: LocalChange) -> None:

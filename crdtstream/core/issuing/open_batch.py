@@ -11,12 +11,16 @@ from crdtstream.core.effects import (
     Numbered,
     NumberedRun,
     RareEffect,
+    Remove,
     SetString,
 )
+from crdtstream.core.id_columns import IdColumns
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
 
 # What an append takes beside its fields: key index, the halves of the ID, length.
 COLUMN_BYTES: Final = 4 + 8 + 8 + 4
+# IDs of a lane up to which a Remove takes in what comes behind it.
+REMOVE_IDS_MAX: Final = 1024
 
 
 class OpenBatch:
@@ -30,6 +34,7 @@ class OpenBatch:
 
     __slots__ = (
         "_fields",
+        "_growing",
         "_idempotent",
         "_key_index",
         "_keys",
@@ -54,6 +59,8 @@ class OpenBatch:
         self._lengths = array("I")
         self._fields: list[bytes] = []
         self.others: list[tuple[int, RareEffect]] = []
+        # The IDs of the last effect, if it is a Remove that has taken in another one.
+        self._growing: dict[RegionId, IdColumns] | None = None
         self._idempotent: dict[int, IdempotentId] = {}
         self._numbered: list[NumberedRun] = []
 
@@ -113,8 +120,47 @@ class OpenBatch:
     def add(self, effect: RareEffect) -> None:
         if isinstance(effect, SetString):
             self.value_bytes += len(effect.key) + len(effect.value)
+        self._growing = None
         self.others.append((self.count, effect))
         self.count += 1
+
+    def takes_in(self, effect: Remove) -> bool:
+        """Whether a Remove may become part of the last effect, as if one command had named all.
+
+        Both have observed the same, as nothing lies between them: the last effect is a plain Remove
+        of the same key, and the IDs go on behind its own.
+        """
+        if not self.others or effect.with_references or effect.trims:
+            return False
+        at, last = self.others[-1]
+        if at != self.count - 1 or not isinstance(last, Remove) or last.key != effect.key:
+            return False
+        if last.with_references or last.trims:
+            return False
+        for lane, ids in effect.ids.items():
+            before = last.ids.get(lane)
+            if before is not None and (
+                ids[0] <= before[-1] or len(before) + len(ids) > REMOVE_IDS_MAX
+            ):
+                return False
+        return True
+
+    def take_in(self, effect: Remove) -> None:
+        """Make it part of the last effect, which ``takes_in`` it."""
+        growing = self._growing
+        if growing is None:
+            at, last = self.others[-1]
+            assert isinstance(last, Remove)
+            # Copies: they grow in place, and who made the effects has those IDs too.
+            growing = self._growing = {lane: IdColumns.of(ids) for lane, ids in last.ids.items()}
+            self.others[-1] = at, Remove(last.key, growing)
+        for lane, ids in effect.ids.items():
+            columns = growing.get(lane)
+            if columns is None:
+                growing[lane] = IdColumns.of(ids)
+            else:
+                columns.ms.extend([entry_id >> SEQ_BITS for entry_id in ids])
+                columns.seq.extend([entry_id & U64_MAX for entry_id in ids])
 
     def close(self, origin: RegionId, context: VersionVector, now: Millis) -> EffectBatch:
         """The batch, under the context of other origins that all its effects share."""

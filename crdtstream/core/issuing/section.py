@@ -9,7 +9,7 @@ record applies it in its place.
 """
 
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import IdempotentId, LocalChange, Record
+from crdtstream.core.effects import IdempotentId, LocalChange, Record, Remove
 from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.issuing.open_batch import OpenBatch
 from crdtstream.core.wire.codec import encode_batch
@@ -49,6 +49,14 @@ class OpenSection:
     def note(self, change: LocalChange, *, after_n: int) -> None:
         """Add a local change, made when ``after_n`` effects had been issued."""
         self.changes.append((after_n, change))
+
+    def takes_in(self, effect: Remove) -> bool:
+        """Whether a Remove may become part of the last effect: ``OpenBatch`` says so, and no local
+        change stands between them, which would come behind both when the record is replayed."""
+        batch = self.batch
+        if not batch.takes_in(effect):
+            return False
+        return not self.changes or self.changes[-1][0] < batch.first_n + batch.count - 1
 
     def seal(self, region: RegionId, context: VersionVector, now: Millis) -> Record:
         """The record of what there is; the next section begins behind it."""

@@ -133,6 +133,14 @@ def encode_lane_ids(ids: Mapping[RegionId, Ids]) -> list[effects_pb2.LaneIds]:
 
 
 def _encode_ids(lane: RegionId, ids: Ids) -> effects_pb2.LaneIds:
+    if len(ids) == 1:
+        # Most clients name one; columns of one number take longer to make than the message.
+        entry_id = ids[0]
+        return effects_pb2.LaneIds(
+            lane=lane,
+            ms=id_ms(entry_id).to_bytes(8, "little"),
+            seq=id_seq(entry_id).to_bytes(8, "little"),
+        )
     columns = ids if isinstance(ids, IdColumns) else IdColumns.of(ids)
     return effects_pb2.LaneIds(lane=lane, ms=pack(columns.ms), seq=pack(columns.seq))
 
