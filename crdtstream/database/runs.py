@@ -55,7 +55,7 @@ class Runs:
     """See the module's text.
 
     Attributes:
-        called: how many runs of XADDs were called since the start.
+        xadds_called: how many runs of XADDs were called since the start.
         xacks_called: how many runs of XACKs.
     """
 
@@ -65,8 +65,8 @@ class Runs:
         "_serving",
         "_transactions",
         "_writes",
-        "called",
         "xacks_called",
+        "xadds_called",
     )
 
     def __init__(
@@ -83,7 +83,7 @@ class Runs:
         self._transactions = transactions
         self._serving = serving
         self._writes = writes
-        self.called = 0
+        self.xadds_called = 0
         self.xacks_called = 0
 
     def takes(self, session: Session, now: Millis, run: Run) -> bool:
@@ -146,7 +146,7 @@ class Runs:
         started = host.clock()
         if isinstance(run, XaddRun):
             replies = xadd_run(host.replica, now, run)
-            self.called += 1
+            self.xadds_called += 1
         else:
             replies = xack_run(host.replica, run)
             self.xacks_called += 1

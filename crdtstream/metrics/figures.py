@@ -165,7 +165,7 @@ class Figures:
             d.COMMAND_DURATION_SECONDS: by_command(_durations),
             d.COMMANDS_FAILED: by_command(lambda calls: calls.failed),
             d.COMMANDS_REJECTED: by_command(lambda calls: calls.rejected),
-            d.XADD_RUNS: lambda: [Reading(runs.called)],
+            d.XADD_RUNS: lambda: [Reading(runs.xadds_called)],
             d.XACK_RUNS: lambda: [Reading(runs.xacks_called)],
             d.ERRORS: lambda: [
                 Reading(count, (kind,)) for kind, count in statistics.errors_by_kind().items()

@@ -289,11 +289,11 @@ async def both_do(steps: Sequence[Step]) -> tuple[Side, Side]:
 def check_same(steps: Sequence[Step]) -> int:
     """The two sides cannot be told apart; returns how many runs there were."""
     piped, single = asyncio.run(both_do(steps))
-    assert single.database.runs.called == 0
+    assert single.database.runs.xadds_called == 0
     left, right = piped.state(), single.state()
     for name, found in left.items():
         assert found == right[name], name
-    return piped.database.runs.called
+    return piped.database.runs.xadds_called
 
 
 @settings(max_examples=examples(300))
