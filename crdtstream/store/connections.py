@@ -65,6 +65,43 @@ ADVICE: Final = (
     "Keep the folder as it is for inspection, and start this region again from a backup of the "
     "folder, or with an empty folder under a new region id; the other regions have its effects"
 )
+# A disk with less room than that is full: files grow by some pages at a time.
+FULL_BYTES: Final = 1 << 20
+
+
+# What SQLite tells where a file cannot grow; of one beside the database it says no more.
+_WITHOUT_ROOM: Final = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+)
+
+
+def wal_of(path: Path) -> Path:
+    """The write-ahead log of a database's file."""
+    return path.with_name(path.name + "-wal")
+
+
+def is_full(path: Path, error: Exception) -> bool:
+    """Whether an error comes of a disk that has no room."""
+    # Its last byte is the kind of error, what is before it says more.
+    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if kind not in _WITHOUT_ROOM:
+        return False
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(path.parent)
+        return kind == sqlite3.SQLITE_FULL or disk.f_bavail * disk.f_frsize < FULL_BYTES
+    return kind == sqlite3.SQLITE_FULL
+
+
+def unusable(path: Path, error: Exception) -> str:
+    """Which file cannot be used, why, and what to do."""
+    if not is_full(path, error):
+        return f"{path}: {error}. {ADVICE}"
+    wal = wal_of(path)
+    needs = (wal.stat().st_size if wal.exists() else 0) + FULL_BYTES
+    return (
+        f"{path}: {error}, as the disk has no room. Nothing is damaged or lost by that: make room "
+        f"- {needs} bytes are enough - and start again"
+    )
 
 
 class Connections:
@@ -100,7 +137,7 @@ class Connections:
         try:
             return list(await connection.execute_fetchall(query, values))
         except DAMAGED as error:
-            raise StoreError(f"{self.path}: cannot read: {error}. {ADVICE}") from error
+            raise StoreError(f"cannot read {unusable(self.path, error)}") from error
 
     def read_at_once(self, query: str, values: Sequence[object]) -> Any | None:
         """The first row of a query, read by the thread that asks; None if there is none.
@@ -113,7 +150,7 @@ class Connections:
                 self._at_once = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
             return self._at_once.execute(query, values).fetchone()
         except DAMAGED as error:
-            raise StoreError(f"{self.path}: cannot read: {error}. {ADVICE}") from error
+            raise StoreError(f"cannot read {unusable(self.path, error)}") from error
 
     async def write(self, statement: str, values: Sequence[object], *, what: str) -> None:
         """A small transaction in the background.
@@ -224,7 +261,7 @@ class Connections:
 
     @property
     def wal_path(self) -> Path:
-        return self.path.with_name(self.path.name + "-wal")
+        return wal_of(self.path)
 
     async def close(self) -> None:
         if self._moving is not None:

@@ -36,7 +36,9 @@ from crdtstream.store.connections import (
     PAGE_BYTES,
     WAL_BYTES_COMMITS_MAX,
     Connections,
+    is_full,
     open_connections,
+    unusable,
 )
 from crdtstream.store.errors import DAMAGED, LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
@@ -67,9 +69,6 @@ ROWS_PER_STATEMENT_MAX: Final = 4_000
 # A commit that is made at once: packing and SQLite take a few milliseconds for either.
 AT_ONCE_ROWS_MAX: Final = 1_000
 AT_ONCE_BYTES_MAX: Final = 256 << 10
-
-# A disk with less room than that is full: files grow by some pages at a time.
-FULL_BYTES: Final = 1 << 20
 
 
 class SqliteLog:
@@ -149,7 +148,7 @@ class SqliteLog:
                     f"{folder}: {error.strerror or error}; check path and rights"
                 ) from error
             except DAMAGED as error:
-                raise StoreError(f"{path}: {error}. {ADVICE}") from error
+                raise StoreError(unusable(path, error)) from error
             # From here on closing is the log's business.
             opened.pop_all()
             return log
@@ -354,10 +353,8 @@ class SqliteLog:
 
     def _if_full(self, error: Exception) -> str:
         """What SQLite does not say when it is a file beside the log that cannot grow."""
-        with contextlib.suppress(OSError):
-            disk = os.statvfs(self.path.parent)
-            if disk.f_bavail * disk.f_frsize < FULL_BYTES and "full" not in str(error):
-                return ", and the disk is full"
+        if is_full(self.path, error) and "full" not in str(error):
+            return ", and the disk is full"
         return ""
 
     def _note_appended(self, logged: Sequence[Logged], size: int) -> None:

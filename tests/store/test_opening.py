@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -176,3 +178,31 @@ async def test_a_folder_that_cannot_be_confirmed_says_why(tmp_path: Path) -> Non
     with pytest.raises(StoreError, match=r"opened: Is a directory; check space and rights"):
         await log.confirm()
     await log.abandon()
+
+
+@contextlib.contextmanager
+def files_bounded(size: int) -> Iterator[None]:
+    """No file of this process grows beyond a size: SQLite finds that as it finds a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "text"), [(4096, "Nothing is damaged.*make room"), (1 << 30, "for inspection")]
+)
+async def test_a_disk_without_room_is_told_from_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, text: str
+) -> None:
+    disk = os.statvfs(tmp_path)
+    blocks = free_bytes // disk.f_frsize
+    shown = os.statvfs_result((*disk[:3], blocks, blocks, *disk[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda _path: shown)
+    with files_bounded(8 << 10), pytest.raises(StoreError, match=text):
+        await open_log(tmp_path)
+    log = await open_log(tmp_path)
+    assert log.fresh
+    await log.close()
