@@ -251,6 +251,14 @@ async def test_a_peer_of_another_number_than_expected_is_refused() -> None:
         assert "is region 2, not region 1; correct the peer's address" in link.error
 
 
+async def test_a_peer_that_is_not_there_is_told_of_in_few_words() -> None:
+    """gRPC says it four times over, with the address, and `status` has a line for each link."""
+    async with LiveRegion(1, addresses(2)).running() as first:
+        link = first.pulls[R2].link
+        await until(lambda: link.error)
+        assert link.error == "UNAVAILABLE: Connection refused"
+
+
 async def test_a_region_that_lost_its_log_takes_its_effects_back_before_issuing() -> None:
     """Rule 18: dots are never reused with other content."""
     where = addresses(2)
