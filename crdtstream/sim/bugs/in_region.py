@@ -337,6 +337,7 @@ IN_REGION: Final = (
         "a restart has entries pending that were acknowledged",
         _not_noted(Kind.PENDING),
         frozenset({"I8", "I9", "I18", "error", "assertion"}),
+        seed=50,
     ),
     Bug(
         "a-node-that-is-gone-stays",
