@@ -103,6 +103,8 @@ class Checkpointer:
         self._sleep = sleep
         # The generation that is committed, and not known to be readable.
         self._unsound: int | None = None
+        # Why the log could not be cut when that was tried last.
+        self._uncut_reason = ""
         self._asked = asyncio.Event()
         region.checkpointing.on_wanted = self._asked.set
         region.checkpointing.is_supported = True
@@ -264,7 +266,12 @@ class Checkpointer:
         try:
             await cut_log(self._region, self._log, cut, self._now())
         except StoreError as error:
-            logger.error("the log cannot be cut; it is tried again", reason=str(error))
+            # It is tried each second, and told of once.
+            if str(error) != self._uncut_reason:
+                self._uncut_reason = str(error)
+                logger.error("the log cannot be cut; it is tried again", reason=str(error))
+        else:
+            self._uncut_reason = ""
 
     @property
     def _spare_bytes(self) -> int:

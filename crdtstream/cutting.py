@@ -51,7 +51,8 @@ async def look_at_log(region: Region, log: Log, now: Millis) -> int:
         seq = log.first_seq
         if covers(durable_vv, log.begins):
             seq = await log.seek(durable_vv, origins)
-        size = await log.bytes_from(seq) if seq <= log.last_seq else 0
+        # Of who lacks something it is never 0, which would say that he has all.
+        size = max(1, await log.bytes_from(seq)) if seq <= log.last_seq else 0
         lacks[member] = Lack(seq, size)
     retention.log_bytes = await log.bytes_from(log.first_seq)
     return retention.cut_upto(lacks, region.links.serves, now)

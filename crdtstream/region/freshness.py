@@ -140,6 +140,17 @@ class Lags:
             heard.ahead[-1] = saying
         self._pass_applied(heard)
 
+    def forget_announced(self, peer: RegionId) -> None:
+        """Its link ended: it could not tell of what came since, so its silence is none that it
+        announced."""
+        heard = self._heard.get(peer)
+        if heard is None:
+            return
+        silent_ms = QUIET_HEARTBEATS * self._interval_ms
+        heard.due_ms = 0
+        heard.latest = heard.latest._replace(silent_ms=silent_ms)
+        heard.ahead = deque(saying._replace(silent_ms=silent_ms) for saying in heard.ahead)
+
     def _pass_applied(self, heard: _Heard) -> None:
         """Leave behind what is all applied by now."""
         applied = self._vv()

@@ -134,8 +134,10 @@ class Outstanding:
         return Mark(self.logged_seq, dict(self.logged_vv))
 
     def note_durable(self, mark: Mark) -> None:
-        """A sync that began at ``mark`` is done."""
-        assert self.durable_seq <= mark.seq <= self.logged_seq
+        """A sync that began at ``mark`` is done; one that began later may have been quicker."""
+        assert mark.seq <= self.logged_seq
+        if mark.seq < self.durable_seq:
+            return
         self.durable_seq = mark.seq
         self.durable_vv = dict(mark.vv)
 

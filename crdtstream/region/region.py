@@ -154,7 +154,7 @@ class Region:
         self.durability = Durability()
         self.memory = MemoryBound()
         self.disk = DiskBound(self.tick)
-        self.disk.wants_checkpoint = self.checkpointing.want
+        self.disk.wants_checkpoint = self._want_checkpoint_of_news
         self.memory.wants_checkpoint = self.checkpointing.want_an_end
         self.memory.checkpoint_comes = lambda: self.checkpointing.is_coming
         self.room = Room(self.memory, self.disk)
@@ -475,11 +475,20 @@ class Region:
         self._settle_acks(now)
         self.tick.open()
 
+    def _want_checkpoint_of_news(self) -> None:
+        """The folder is full: one lets the log be cut, unless the last one has all there is."""
+        if self.outstanding.logged_seq > self.checkpointing.seq:
+            self.checkpointing.want()
+
     def note_synced(self, mark: Mark, now: Millis) -> None:
-        """As ``note_durable``, and links are told of it."""
+        """As ``note_durable``, and links are told of it, both ends: who waits there need not wait
+        for what comes next on a quiet link."""
+        before = self.outstanding.durable_vv
         self.note_durable(mark, now)
         self.opening.note_logged()
         self.links.wake_serves_with_news()
+        if self.outstanding.durable_vv != before:
+            self.links.ack_soon()
 
     def note_beginning(self, first_seq: int, begins: VersionVector) -> None:
         """The log begins there: it was opened, or cutting it came to an end."""

@@ -69,9 +69,17 @@ ADVICE: Final = (
 FULL_BYTES: Final = 1 << 20
 
 
-# What SQLite tells where a file cannot grow; of one beside the database it says no more.
-_WITHOUT_ROOM: Final = frozenset(
-    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+# What SQLite tells where a file beside the database cannot be made, or cannot grow.
+_CANNOT_GROW: Final = frozenset(
+    {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_IOERR_WRITE,
+        sqlite3.SQLITE_IOERR_FSYNC,
+        sqlite3.SQLITE_IOERR_TRUNCATE,
+        sqlite3.SQLITE_IOERR_SHMOPEN,
+        sqlite3.SQLITE_IOERR_SHMSIZE,
+        sqlite3.SQLITE_IOERR_SHMMAP,
+    }
 )
 
 
@@ -82,14 +90,16 @@ def wal_of(path: Path) -> Path:
 
 def is_full(path: Path, error: Exception) -> bool:
     """Whether an error comes of a disk that has no room."""
-    # Its last byte is the kind of error, what is before it says more.
-    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if kind not in _WITHOUT_ROOM:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    if code == sqlite3.SQLITE_FULL:
+        return True
+    if code not in _CANNOT_GROW:
         return False
-    with contextlib.suppress(OSError):
+    try:
         disk = os.statvfs(path.parent)
-        return kind == sqlite3.SQLITE_FULL or disk.f_bavail * disk.f_frsize < FULL_BYTES
-    return kind == sqlite3.SQLITE_FULL
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < FULL_BYTES
 
 
 def unusable(path: Path, error: Exception) -> str:

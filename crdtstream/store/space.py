@@ -20,7 +20,8 @@ async def give_back(connections: Connections, *, spare_bytes: int = 0) -> None:
     """Give free pages back to the file system, but for some that will be written again soon.
 
     Args:
-        spare_bytes: of rows that the log will take; there are pages for them and their index.
+        spare_bytes: of rows that the log will take; there are pages for them and their index.  0:
+            the folder is bounded, and free pages count.
 
     Raises:
         StoreError: the disk refused.
@@ -30,7 +31,9 @@ async def give_back(connections: Connections, *, spare_bytes: int = 0) -> None:
         return
     pages, free = await pages_and_free(connections)
     spare_pages = spare_bytes * SPACE_PER_BYTES[0] // SPACE_PER_BYTES[1] // PAGE_BYTES
-    kept = max(FREE_PAGES_KEPT_MIN, (pages - free) // 8, spare_pages)
+    kept = FREE_PAGES_KEPT_MIN
+    if spare_bytes:
+        kept = max(kept, (pages - free) // 8, spare_pages)
     if free <= kept:
         return
     for left in range(free - kept, 0, -VACUUM_PAGES):

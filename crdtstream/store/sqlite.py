@@ -532,7 +532,13 @@ class SqliteLog:
         self._tail.bound(TAIL_BYTES_SHORT if is_short else TAIL_BYTES_MAX)
 
     async def bytes_from(self, seq: int) -> int:
-        """How many bytes the records from ``seq`` on take, as if all took the same."""
+        """How many bytes the records from ``seq`` on take, as if all took the same.
+
+        Raises:
+            StoreError: rows are missing, or cannot be read.
+        """
+        # What a log is kept for goes by this: before all were counted it would be a guess, or 0.
+        await self.count_older()
         return self._bytes_from(seq)
 
     def _bytes_from(self, seq: int) -> int:
@@ -546,7 +552,7 @@ class SqliteLog:
     async def sizes(self) -> tuple[int, int]:
         """Bytes of the rows of the log, and of free pages."""
         _, free = await pages_and_free(self.connections)
-        return await self.bytes_from(self._first_seq), free * PAGE_BYTES
+        return self.record_bytes(), free * PAGE_BYTES
 
     async def _fetch(self, query: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
         return await self.connections.fetch(self.connections.reader, query, values)

@@ -44,6 +44,21 @@ def test_what_is_known_without_entries_needs_none(lane: Lane, limits: NodeLimits
     assert limits.residency.absent_count == 5
 
 
+def test_who_is_gone_from_the_front_of_a_node_is_known_without_it(
+    lane: Lane, limits: NodeLimits
+) -> None:
+    """Two regions delete the same entries: the second Remove needs nothing, and reads nothing."""
+    for n in (5, 6):
+        lane.remove(make_id(n, 1), n_max=COUNT)
+    freeze(limits)
+    gone = (make_id(5, 1), make_id(6, 1))
+    assert lane.needs_for_remove(gone) == []
+    assert lane.find(make_id(5, 1)) is None
+    assert not lane.among(gone)
+    lane.remove_all(gone, n_max=COUNT)
+    assert limits.residency.absent_count == 5
+
+
 def test_what_needs_entries_tells_which_images(lane: Lane, limits: NodeLimits) -> None:
     images = freeze(limits)
     with pytest.raises(ColdError) as raised:

@@ -155,6 +155,38 @@ def test_used_memory_follows_what_the_system_counts(node: Node) -> None:
     wait_until(follows, "a walk has found the entries")
 
 
+def test_a_restart_keeps_the_log_for_a_region_that_is_away(tmp_path: Path) -> None:
+    """Also when a checkpoint has all of it, so that no row has to be read to start."""
+    with cluster_of(2, tmp_path) as regions:
+        regions.configure()
+        regions.start()
+        node, away = regions[1], regions[2]
+        node.client.xadd("s", {"f": "v"})
+        regions.converge()
+        away.end(signal.SIGKILL)
+        for _ in range(10):
+            pipe = node.client.pipeline(transaction=False)
+            for _ in range(100):
+                pipe.xadd("s", {"f": TEXT[:300]})
+            pipe.execute()
+        node.client.bgsave()
+
+        def is_saved() -> bool:
+            info = node.client.info("persistence")
+            return not info["rdb_bgsave_in_progress"] and not info["rdb_changes_since_last_save"]
+
+        wait_until(is_saved, "a checkpoint has all")
+        assert node.end() == 0
+        node.start()
+        wait_until(lambda: node.status().storage.kept[0].bytes, "it was seen what region 2 lacks")
+        (kept,) = node.status().storage.kept
+        assert kept.bytes > 300, "what is packed takes less than its 300 kB"
+        assert node.status().storage.first_seq == 1
+        away.start()
+        regions.converge()
+        assert away.client.xlen("s") == 1_001
+
+
 def test_a_kill_does_not_prolong_how_long_a_region_is_waited_for(tmp_path: Path) -> None:
     with cluster_of(2, tmp_path) as regions:
         regions.configure()

@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 COLD: Final = "tests/region/test_cold_entries.py::"
+COLD_NODES: Final = "tests/core/test_cold_nodes.py::"
 UNREADABLE: Final = "tests/region/test_unreadable.py::"
 QUERY: Final = "tests/query/test_cold_queries.py::"
 
@@ -16,6 +17,14 @@ COLD_BUGS: Final = (
         "                    if tried is None:\n                        stop = Stop.BLOCKED\n",
         (COLD + "test_a_command_waits_for_its_entries_and_those_behind_it_too",),
         "a command whose entries are on disk is never answered",
+    ),
+    Mutation(
+        "what-is-gone-from-a-node-s-front-is-read",
+        "crdtstream/core/lanes/lane.py",
+        "        if columns is None and entry_id < node.first_id:\n",
+        "        if columns is None and entry_id < node.key_id:\n",
+        (COLD_NODES + "test_who_is_gone_from_the_front_of_a_node_is_known_without_it",),
+        "I10: a Remove reads from disk while it is applied, and a damaged image ends the node",
     ),
     Mutation(
         "cold-transaction-half-run",

@@ -123,10 +123,26 @@ REPLICATION: Final = (
     Mutation(
         "a-promised-silence-is-not-waited-for",
         "crdtstream/region/links/acks.py",
-        "return max(limits.link_silence_ms_max, announced_ms) / 1000",
-        "return limits.link_silence_ms_max / 1000",
+        "    if next_ms:\n        # What is",
+        "    if not next_ms:\n        # What is",
         (PULL + "test_a_peer_may_be_silent_for_as_long_as_it_said",),
         "links break again and again between nodes with different settings",
+    ),
+    Mutation(
+        "an-ack-comes-later-than-announced",
+        "crdtstream/region/links/acks.py",
+        "min(quiet_seconds, self._announced_seconds)",
+        "quiet_seconds",
+        (PULL + "test_a_puller_never_speaks_later_than_it_announced",),
+        "idle links break again and again between nodes with different settings",
+    ),
+    Mutation(
+        "an-announcement-outlives-its-link",
+        "crdtstream/region/freshness.py",
+        "        heard.latest = heard.latest._replace(silent_ms=silent_ms)\n",
+        "",
+        ("tests/region/test_freshness.py::test_what_was_announced_holds_no_longer_than_the_link",),
+        "a region that comes back calls itself current before it is",
     ),
     Mutation(
         "any-promised-silence-is-waited-for",

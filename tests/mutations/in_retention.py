@@ -6,6 +6,7 @@ from tests.mutations.mutation import Mutation
 
 RETENTION: Final = "crdtstream/region/retention.py"
 TABLES: Final = "tests/region/test_retention.py::"
+STORED: Final = "tests/store/test_checkpoints.py::"
 LIVE: Final = "tests/replication/test_cut_logs.py::"
 
 TURN: Final = "tests/store/test_turns.py::test_a_turn_of_a_checkpoint_is_bounded"
@@ -36,6 +37,23 @@ RETAINING: Final = (
         "if not covers",
         (TABLES + "test_who_has_said_nothing_since_the_start_may_lack_all_that_the_log_has",),
         "after each restart the log is cut before anybody has said what it has",
+    ),
+    Mutation(
+        "uncounted-rows-take-nothing",
+        "crdtstream/store/sqlite.py",
+        "        await self.count_older()\n        return self._bytes_from(seq)\n",
+        "        return self._bytes_from(seq)\n",
+        (STORED + "test_what_the_log_takes_is_known_before_its_rows_were_counted",),
+        "rules 17: after a restart the log that is kept for a member that is away is cut",
+    ),
+    Mutation(
+        "an-earlier-sync-that-ends-later-ends-the-node",
+        "crdtstream/region/outstanding.py",
+        "        assert mark.seq <= self.logged_seq\n        if mark.seq < self.durable_seq:\n"
+        "            return\n",
+        "        assert self.durable_seq <= mark.seq <= self.logged_seq\n",
+        (ENGINE + "test_of_two_syncs_the_one_that_began_first_may_end_last",),
+        "a node ends when appendfsync becomes always while a sync is under way",
     ),
     Mutation(
         "a-gap-is-served",

@@ -382,6 +382,36 @@ async def test_always_begins_with_a_sync_of_what_was_committed_without_one() -> 
         assert region.engine.fsync is Fsync.ALWAYS
 
 
+async def test_of_two_syncs_the_one_that_began_first_may_end_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(SYNC_SECONDS, Fsync.EVERYSEC, 0.01)
+    async with running(Region1(Fsync.EVERYSEC)) as region:
+        sync, slow = region.log.sync, asyncio.Event()
+
+        async def slow_sync() -> None:
+            monkeypatch.setattr(region.log, "sync", sync)
+            await slow.wait()
+
+        monkeypatch.setattr(region.log, "sync", slow_sync)
+        region.write("a")
+        await settled(region)
+        async with asyncio.timeout(10):
+            while region.log.sync == slow_sync:
+                await asyncio.sleep(0.001)
+        region.write("b")
+        await settled(region)
+        region.region.durability.tune("always")
+        async with asyncio.timeout(10):
+            while region.durable_vv != {R1: 2}:
+                await asyncio.sleep(0.001)
+        slow.set()
+        await ticks()
+        region.write("c")
+        await settled(region)
+        assert region.durable_vv == {R1: 3}
+
+
 async def test_commits_are_synced_now_and_then_from_everysec_on(
     region: Region1, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,15 @@ def test_a_peer_that_says_when_it_speaks_next_is_silent_from_then_on() -> None:
     assert one.lags.lag_ms(R2, 2_000 + QUIET_MS + 1) == 10 + QUIET_MS + 1
 
 
+def test_what_was_announced_holds_no_longer_than_the_link() -> None:
+    """It could not tell of what came after it was cut, so that may be as old as the cut."""
+    one = Behind(R2)
+    one.lags.note(R2, {}, 1_000, 1_000, next_ms=2_000)
+    one.lags.forget_announced(R2)
+    one.lags.note(R2, {R2: 1}, 2_200)
+    assert one.lags.lag_ms(R2, 2_210) == 2_210 - 1_000
+
+
 def test_what_is_told_at_once_after_a_promised_silence_is_new_since_then() -> None:
     one = Behind(R2)
     one.lags.note(R2, {}, 1_000, 990, next_ms=800)

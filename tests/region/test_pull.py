@@ -406,19 +406,41 @@ def test_a_peer_may_be_silent_for_as_long_as_it_said() -> None:
     puller = Puller()
     puller.live()
     puller.receive(Progress({}, puller.driven.now, STANDING, next_ms=5_000))
-    puller.at = 5.24
+    puller.at = 5.99
     puller.acks()
     assert puller.state() is LinkState.LIVE
-    puller.at = 5.26
+    puller.at = 6.01
     puller.drain()
-    assert puller.pull.link.error == "region 2: silent for 5.25 s"
+    assert puller.pull.link.error == "region 2: silent for 6 s"
+
+
+def test_a_puller_never_speaks_later_than_it_announced() -> None:
+    """An Open announces nothing, and a peer that does not look at announcements goes by its own
+    silence."""
+    puller = Puller()
+    puller.live()
+    puller.pull.peer_pulls = True
+    puller.at = 0.25
+    (first,) = puller.acks()
+    assert first.next_ms == 750, "of a peer of an earlier version"
+    puller.receive(Progress({}, puller.driven.now, STANDING, next_ms=1_000))
+    puller.at = 0.25 + 0.75
+    (second,) = puller.acks()
+    assert second.next_ms == 1_500
+    puller.pull.peer_pulls = False
+    puller.at += 0.25
+    (third,) = puller.acks()
+    puller.pull.peer_pulls = True
+    assert third.next_ms == 250
+    puller.at += 0.25
+    assert puller.acks()
 
 
 def test_no_peer_is_waited_for_without_end() -> None:
     puller = Puller()
     puller.live()
     puller.receive(Progress({}, puller.driven.now, STANDING, next_ms=(1 << 32) - 1))
-    puller.at = NEXT_MS_MAX / 1000 + 1
+    puller.at = NEXT_MS_MAX / 1000 + 1.01
     puller.drain()
     assert puller.state() is LinkState.WAITING
 
@@ -432,7 +454,8 @@ def test_a_link_looks_at_its_routes_only_while_time_can_change_them() -> None:
         pass
     other.receive(Welcome(R3, 7, {}, STANDING, own_n=0), now, puller.at)
     puller.driven.end_tick()
-    puller.acks()
+    puller.at = 0.25
+    assert puller.acks(), "from here on it has said when it speaks"
     sleep = puller.next()
     assert isinstance(sleep, Sleep)
     assert sleep.until is not None

@@ -193,6 +193,13 @@ def replies_to(requests: list[bytes]) -> bytes:
     return asyncio.run(send())
 
 
+def test_a_run_is_not_longer_than_what_others_can_wait_for() -> None:
+    requests = [[b"XACK", b"s", b"g", b"%d-1" % n] for n in range(1_025)]
+    *runs, last = with_xack_runs(requests)
+    assert [len(run) for run in runs] == [512, 512]
+    assert last == requests[-1]
+
+
 def test_an_id_that_is_named_twice_is_acknowledged_once() -> None:
     assert replies_to(pipeline(2, 1, 2, 9, 1)) == b":1\r\n:1\r\n:0\r\n:0\r\n:0\r\n"
 

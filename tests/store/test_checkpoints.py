@@ -370,6 +370,18 @@ async def test_a_body_is_checked_when_it_is_read_back(tmp_path: Path) -> None:
         assert await checkpoints.newest() is None
 
 
+async def test_what_the_log_takes_is_known_before_its_rows_were_counted(tmp_path: Path) -> None:
+    """Of a log that a checkpoint has, a start reads nothing; whom it is kept for goes by this."""
+    async with opened(tmp_path) as (log, checkpoints):
+        await log.append([Record(R1, n, n, data(n)[:1_000], None) for n in range(1, 11)])
+        generation = await checkpoints.begin()
+        await checkpoints.commit(CheckpointRow(generation, log.last_seq, {R1: 10}, 0, 5), [])
+        await checkpoints.verify(generation)
+    async with opened(tmp_path) as (log, _):
+        assert await log.bytes_from(6) == 5_000
+        assert log.record_bytes() == 10_000
+
+
 async def test_space_goes_back_to_the_file_system(tmp_path: Path) -> None:
     async with opened(tmp_path) as (log, checkpoints):
         for n in range(1, 41):

@@ -118,8 +118,11 @@ def _is_small(node: MacroNode) -> bool:
 
 
 def _stretch(node: MacroNode) -> list[MacroNode]:
-    """The small nodes around one, in order."""
-    while (before := node.prev) is not None and _is_small(before):
+    """The small nodes around one, in order; of very many, some."""
+    for _ in range(STRETCH_NODES_MAX):
+        before = node.prev
+        if before is None or not _is_small(before):
+            break
         node = before
     stretch = [node]
     weight = _weight(node)

@@ -391,6 +391,9 @@ class Lane(NodeChain):
             # Where the last look-up ended: a command looks for what it then changes, and who
             # deletes one by one finds the next entry where the last one was.
             return node, index
+        if columns is None and entry_id < node.first_id:
+            # It was in front of what is left of the node, which need not be read to tell that.
+            return None
         index = node.index_from(entry_id)
         if index == len(node):
             return None

@@ -154,7 +154,7 @@ class Residency:
         if loader is None or not self.reads_in_place:
             raise ColdError(images)
         for image in images:
-            node = self._wanted.get(image)
+            node = self._wanted.pop(image, None)
             if node is not None and node.is_absent:
                 self.loaded_inline += 1
                 self._put(node, loader(image))
@@ -229,6 +229,7 @@ class Residency:
             self.measure(node)
             return
         size = OPENED_BYTES + 33 * len(columns.ms) + getsizeof(columns.fields)
+        size += 8 * len(columns.arrivals)
         self._bytes[node.counted_as] -= node.bytes_counted
         self._bytes[_WARM] += size
         node.bytes_counted = size

@@ -13,6 +13,10 @@ ACK_BYTES_MAX: Final = 256 << 10
 # one in this time.
 ACKS_WITHIN_SILENCE: Final = 2
 ACK_SECONDS_QUIET: Final = 1.5
+# The same for a peer of an earlier version, which goes by its own silence and not by what it is
+# told.
+ACKS_WITHIN_SILENCE_UNTOLD: Final = 4
+ACK_SECONDS_QUIET_UNTOLD: Final = 1.0
 # The same of heartbeats that have nothing new to tell.
 HEARTBEATS_WITHIN_SILENCE: Final = 3
 HEARTBEAT_SECONDS_QUIET: Final = 1.0
@@ -26,8 +30,12 @@ def silence_seconds(limits: RegionLimits, next_ms: int) -> float:
     Args:
         next_ms: how long it may be, as it said itself; 0: it did not.
     """
-    announced_ms = min(next_ms, NEXT_MS_MAX) + limits.heartbeat_interval_ms if next_ms else 0
-    return max(limits.link_silence_ms_max, announced_ms) / 1000
+    silence_ms = limits.link_silence_ms_max
+    if next_ms:
+        # What is announced may come a little late.
+        grace_ms = max(limits.heartbeat_interval_ms, silence_ms // HEARTBEATS_WITHIN_SILENCE)
+        silence_ms = max(silence_ms, min(next_ms, NEXT_MS_MAX) + grace_ms)
+    return silence_ms / 1000
 
 
 def quiet_heartbeat_seconds(limits: RegionLimits) -> float:
@@ -36,17 +44,22 @@ def quiet_heartbeat_seconds(limits: RegionLimits) -> float:
     return max(limits.heartbeat_interval_ms / 1000, min(HEARTBEAT_SECONDS_QUIET, alive_seconds))
 
 
-def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool) -> float:
+def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool, peer_announces: bool) -> float:
     """How long after an ack the next one is sent if there is nothing new to tell.
 
     Such an ack tells the peer how this region stands, and keeps its end of the link alive.  To a
     peer that pulls from here too the heartbeats tell the same, so the second is all that is left.
+
+    Args:
+        peer_announces: the peer says when it speaks next, and goes by what it is told of that.
     """
     heartbeat_seconds = limits.heartbeat_interval_ms / 1000
     if not peer_pulls:
         return heartbeat_seconds
-    alive_seconds = limits.link_silence_ms_max / 1000 / ACKS_WITHIN_SILENCE
-    return max(heartbeat_seconds, min(ACK_SECONDS_QUIET, alive_seconds))
+    within, most = ACKS_WITHIN_SILENCE, ACK_SECONDS_QUIET
+    if not peer_announces:
+        within, most = ACKS_WITHIN_SILENCE_UNTOLD, ACK_SECONDS_QUIET_UNTOLD
+    return max(heartbeat_seconds, min(most, limits.link_silence_ms_max / 1000 / within))
 
 
 class Acks:
@@ -57,10 +70,18 @@ class Acks:
         is_awaited: somebody waits at the peer to hear what this region has.
     """
 
-    __slots__ = ("_acked_at", "_acked_bytes", "_is_due", "_limits", "is_awaited", "taken_bytes")
+    __slots__ = (
+        "_acked_at",
+        "_acked_bytes",
+        "_announced_seconds",
+        "_is_due",
+        "_soon_seconds",
+        "is_awaited",
+        "taken_bytes",
+    )
 
     def __init__(self, limits: RegionLimits) -> None:
-        self._limits = limits
+        self._soon_seconds = limits.heartbeat_interval_ms / 1000
         self._acked_at = 0.0
         self.begin()
 
@@ -68,6 +89,8 @@ class Acks:
         """A call begins: nothing is to be told, nothing was taken."""
         self._is_due = self.is_awaited = False
         self.taken_bytes = self._acked_bytes = 0
+        # The call's first message announces nothing.
+        self._announced_seconds = self._soon_seconds
 
     def want(self) -> bool:
         """There is something to tell; returns whether that may be due earlier than it was."""
@@ -85,10 +108,10 @@ class Acks:
     def _are_many_taken(self) -> bool:
         return self.taken_bytes - self._acked_bytes >= ACK_BYTES_MAX
 
-    def next_at(self, *, peer_pulls: bool) -> float:
-        """When the next ack is to be sent."""
+    def next_at(self, quiet_seconds: float) -> float:
+        """When the next ack is to be sent, never later than the last one announced."""
         if not self._is_due:
-            return self._acked_at + quiet_seconds(self._limits, peer_pulls=peer_pulls)
+            return self._acked_at + min(quiet_seconds, self._announced_seconds)
         if self._are_many_taken:
             return self._acked_at
         return self._acked_at + (ACK_SECONDS_AWAITED if self.is_awaited else ACK_SECONDS_MIN)
@@ -97,8 +120,9 @@ class Acks:
         """The call's first message, which tells as much as an ack, is sent now."""
         self._acked_at = at
 
-    def note_sent(self, at: float) -> None:
-        """An ack is sent now, with all that was taken."""
+    def note_sent(self, at: float, announced_seconds: float) -> None:
+        """An ack is sent now, with all that was taken; it says when the next one comes."""
         self._is_due = False
+        self._announced_seconds = announced_seconds
         self._acked_at = at
         self._acked_bytes = self.taken_bytes

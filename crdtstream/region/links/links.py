@@ -285,6 +285,11 @@ class Links:
             if serve.has_news:
                 serve.wake()
 
+    def ack_soon(self) -> None:
+        """What peers sent is durable: they are told."""
+        for pull in self.pulls.values():
+            pull.ack_soon()
+
     def wake_serves(self) -> None:
         for serve in self.serves.values():
             serve.wake()

@@ -144,6 +144,8 @@ class Pull:
         self._heard_at: float | None = None
         # How long the peer may be silent.
         self._silence_seconds = silence_seconds(limits, 0)
+        # Of the call that goes on; it says so with its first heartbeat.
+        self._peer_announces = False
         self._stamps = Stamps()
         self._gossip = Gossip(peer, own.knowledge)
         self._untaken_bytes = 0
@@ -314,6 +316,7 @@ class Pull:
         self._acks.begin()
         self._heard_at = at
         self._silence_seconds = silence_seconds(self._own.limits, 0)
+        self._peer_announces = False
         self._stamps = Stamps()
         self._gossip = Gossip(self.peer, self._own.knowledge)
         self.inbox.discard()
@@ -326,6 +329,7 @@ class Pull:
         if self._has_call:
             self._has_call = False
             self._must_hang_up = True
+            self._own.lags.forget_announced(self.peer)
             # Who waits for room in the inbox waits no longer.
             self._untaken_bytes = 0
         self._own.tick.wake_link(self)
@@ -416,11 +420,17 @@ class Pull:
             return self.next(now, at)
         if not may_send:
             return Sleep(watch_at)
-        ack_at = self._acks.next_at(peer_pulls=self.peer_pulls)
+        ack_at = self._acks.next_at(self._quiet_seconds)
         if at >= ack_at:
-            self._acks.note_sent(at)
+            self._acks.note_sent(at, self._quiet_seconds)
             return Send(self._ack(now, at))
         return Sleep(min(ack_at, watch_at))
+
+    @property
+    def _quiet_seconds(self) -> float:
+        return quiet_seconds(
+            self._own.limits, peer_pulls=self.peer_pulls, peer_announces=self._peer_announces
+        )
 
     @property
     def _is_calm(self) -> bool:
@@ -465,7 +475,7 @@ class Pull:
             standing=own.standing(),
             stamp_ms=to_ms(at),
             echo_ms=self._stamps.echo_ms(at),
-            next_ms=round(quiet_seconds(own.limits, peer_pulls=self.peer_pulls) * 1000),
+            next_ms=round(self._quiet_seconds * 1000),
         )
 
     # --- Receiving ----------------------------------------------------------------------------
@@ -519,6 +529,7 @@ class Pull:
         next_ms = min(progress.next_ms, NEXT_MS_MAX)
         own.lags.note(self.peer, progress.durable_vv, to_ms(at), progress.echo_ms, next_ms=next_ms)
         self._silence_seconds = silence_seconds(own.limits, next_ms)
+        self._peer_announces = bool(next_ms)
         self.stats.heard_ms = now
         self._note_skew(progress.now - now)
         self.stats.peer_vv = progress.durable_vv

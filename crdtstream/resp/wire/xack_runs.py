@@ -14,6 +14,8 @@ from crdtstream.commands.streams.xadd_run import XaddRun
 
 Request: TypeAlias = list[bytes] | XaddRun | XackRun
 
+# A run is not interrupted, and IDs in any order cost some microseconds each.
+COMMANDS_MAX: Final = 512
 # How clients spell it; any other spelling is called one by one.
 _NAMES: Final = frozenset({b"XACK", b"xack"})
 # Name, key and group stand before the ID.
@@ -36,12 +38,23 @@ def with_xack_runs(requests: list[list[bytes]]) -> list[Request]:
     # Neighbours with the same words but for the last one.
     for head, neighbours in groupby(requests, _ALL_BUT_LAST):
         same = list(neighbours)
-        if len(same) > 1 and len(head) == _HEAD_WORDS and head[0] in _NAMES:
-            texts = list(map(_LAST_OF, same))
-            ids = plain_ids(texts)
-            if ids is not None:
-                name, key, group = head
-                result.append(XackRun(name, key, group, texts, ids))
-                continue
-        result += same
+        for at in range(0, len(same), COMMANDS_MAX):
+            some = same[at : at + COMMANDS_MAX]
+            run = _run_of(head, some)
+            if run is None:
+                result += some
+            else:
+                result.append(run)
     return result
+
+
+def _run_of(head: list[bytes], same: list[list[bytes]]) -> XackRun | None:
+    """The run of requests that begin with the same words, if they make one."""
+    if len(same) < 2 or len(head) != _HEAD_WORDS or head[0] not in _NAMES:
+        return None
+    texts = list(map(_LAST_OF, same))
+    ids = plain_ids(texts)
+    if ids is None:
+        return None
+    name, key, group = head
+    return XackRun(name, key, group, texts, ids)
