@@ -35,7 +35,7 @@ STREAMS: Final = (1, 1_000, 100_000, 1_000_000)
 GROUPS: Final = (1, 10, 100, 1_000)
 CONSUMERS: Final = (1, 10, 100, 1_000, 10_000)
 BLOCKED: Final = (0, 100, 1_000, 10_000)
-LENGTHS: Final = (10_000, 1_000_000, 10_000_000, 100_000_000)
+LENGTHS: Final = (10_000, 100_000, 1_000_000, 10_000_000)
 
 # Brings a system to a point, for as long as it is entered.
 Prepare = Callable[[System, int], AbstractContextManager[None]]
