@@ -260,7 +260,9 @@ def _lost_end(path: Path, meta: Mapping[str, str], connection: sqlite3.Connectio
     """Rows that were acknowledged, and that the log does not have."""
     told = read_acknowledged(path.parent, meta.get("opening", ""))
     was_clean = meta.get("clean_shutdown") == "yes"
-    expected = int(meta.get(LAST_KEY, "0")) if was_clean else 0
+    last_row = meta.get(LAST_KEY, "0")
+    # What is no number was told of among the settings.
+    expected = int(last_row) if was_clean and last_row.isdecimal() else 0
     # Without fsync a power cut may take rows, and nothing else may.
     may_not = was_clean or meta.get("fsync") == Fsync.ALWAYS.value
     if told is not None and (may_not or told.is_same_boot):

@@ -87,6 +87,7 @@ def rewrite(folder: Path, seq: int, **columns: object) -> None:
         ("UPDATE meta SET value = 'maybe' WHERE key = 'clean_shutdown'", "settings", "maybe"),
         ("INSERT INTO meta VALUES ('database_uid', 'xyz')", "settings", "xyz"),
         ("INSERT INTO meta VALUES ('absences', '3:x')", "settings", "3:x"),
+        ("INSERT OR REPLACE INTO meta VALUES ('log_last', '\"')", "settings", "log_last"),
         ("DROP INDEX log_by_dot", "tables", "log_by_dot is missing"),
         ("CREATE TABLE another (x)", "tables", "another is none of this program's"),
     ],
