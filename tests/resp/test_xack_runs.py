@@ -29,7 +29,7 @@ def check_same(steps: Sequence[Step]) -> int:
 
     Records differ in one thing: one local change of a run stands for those of its commands.
     """
-    piped, single = asyncio.run(both_do(steps))
+    piped, single = both_do(steps)
     assert single.database.runs.xacks_called == 0
     left, right = piped.state(), single.state()
     for state, side in ((left, piped), (right, single)):
@@ -176,6 +176,19 @@ def test_what_stops_a_run(happened: str) -> None:
     steps += [Step(3, lines("PING"), ms=10), Step(0, pipeline(*range(1, 9)))]
     steps += [Step(2, lines("MULTI", "EXEC"))]
     assert check_same(steps) == runs
+
+
+def test_a_pause_that_ends_within_a_tick() -> None:
+    """The postponed go on before the tick ends, or after it, but the same way on both sides."""
+    postponed = lines(
+        "XACK s g 1000-1", "CLIENT PAUSE 1000000 WRITE", "XREADGROUP GROUP g c STREAMS s >"
+    )
+    steps = [
+        Step(2, postponed, ends_tick=False),
+        Step(1, lines("XACK s g 1000-1"), ends_tick=False),
+        Step(0, lines("CLIENT UNPAUSE"), ends_tick=False),
+    ]
+    check_same([*beginning(), *steps])
 
 
 def replies_to(requests: list[bytes]) -> bytes:

@@ -264,31 +264,40 @@ def steps(draw: st.DrawFn) -> Step:
     )
 
 
-async def both_do(steps: Sequence[Step]) -> tuple[Side, Side]:
-    """Two sides that got the same, one of them each command by itself."""
-    piped, single = Side(), Side()
+async def do(steps: Sequence[Step], *, in_pieces: bool) -> Side:
+    """A side that got all that, as it comes over TCP or each command by itself."""
+    side = Side()
     for step in steps:
-        sent = b"".join(step.requests)
-        for start, stop in pairwise([0, *step.cuts, len(sent)]):
-            if start < stop:
-                piped.send(step.client, sent[start:stop])
-        for one in step.requests:
-            single.send(step.client, one)
-        for side in (piped, single):
-            if step.ends_tick:
-                await side.end_tick()
-            if step.ms:
-                await side.pass_time(step.ms)
-    for side in (piped, single):
-        side.send(3, request(b"CLIENT", b"UNPAUSE"))
-        await side.end_tick()
-        await side.pass_time(1_000)
+        requests = b"".join(step.requests)
+        pieces = (
+            [requests[start:stop] for start, stop in pairwise([0, *step.cuts, len(requests)])]
+            if in_pieces
+            else step.requests
+        )
+        for piece in filter(None, pieces):
+            side.send(step.client, piece)
+        if step.ends_tick:
+            await side.end_tick()
+        if step.ms:
+            await side.pass_time(step.ms)
+    side.send(3, request(b"CLIENT", b"UNPAUSE"))
+    await side.end_tick()
+    await side.pass_time(1_000)
+    return side
+
+
+def both_do(steps: Sequence[Step]) -> tuple[Side, Side]:
+    """Two sides that got the same, one of them each command by itself.
+
+    Each has a loop of its own: what one waits for must not let the other one's callbacks run.
+    """
+    piped, single = (asyncio.run(do(steps, in_pieces=one)) for one in (True, False))
     return piped, single
 
 
 def check_same(steps: Sequence[Step]) -> int:
     """The two sides cannot be told apart; returns how many runs there were."""
-    piped, single = asyncio.run(both_do(steps))
+    piped, single = both_do(steps)
     assert single.database.runs.xadds_called == 0
     left, right = piped.state(), single.state()
     for name, found in left.items():

@@ -26,6 +26,7 @@ from tests.store.test_checkpoints import images, seen, write
 
 R1 = RegionId(1)
 ROWS: Final = 30
+PAGE: Final = 4096
 # What the folder says of itself, and which of it a start writes anew.
 OWN_SETTINGS: Final = ("checksum", "clean_shutdown", "fsync", "log_last", "opening")
 FILES: Final = (LOG_FILE, f"{LOG_FILE}-wal", f"{LOG_FILE}-shm", "acknowledged", OPENED_FILE)
@@ -111,10 +112,13 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def positions(content: bytes, rng: random.Random, per_page: int) -> list[int]:
-    """Some of each page, the first bytes of the file, where headers are, among them."""
-    chosen = set(rng.sample(range(min(100, len(content))), min(per_page, len(content))))
-    for page in range(0, len(content), 4096):
-        end = min(page + 4096, len(content))
+    """Some of each page, the first bytes of the file, where headers are, among them; or all."""
+    if per_page == PAGE:
+        return [*range(len(content))]
+    headers = range(min(100, len(content)))
+    chosen = set(rng.sample(headers, min(per_page, len(headers))))
+    for page in range(0, len(content), PAGE):
+        end = min(page + PAGE, len(content))
         chosen |= {rng.randrange(page, end) for _ in range(per_page)}
         chosen |= {rng.randrange(page, min(page + 60, end)) for _ in range(per_page)}
     return sorted(chosen)
@@ -125,7 +129,7 @@ def positions(content: bytes, rng: random.Random, per_page: int) -> list[int]:
     [
         pytest.param(1, id="some"),
         pytest.param(40, id="many", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
-        pytest.param(4096, id="all", marks=[pytest.mark.soak, pytest.mark.timeout(0)]),
+        pytest.param(PAGE, id="all", marks=[pytest.mark.soak, pytest.mark.timeout(0)]),
     ],
 )
 async def test_a_changed_byte_is_harmless_or_noticed(folder: Path, per_page: int) -> None:
