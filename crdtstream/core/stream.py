@@ -6,12 +6,14 @@ effect or a local change (``applying``); the methods here know one key and nothi
 
 from collections.abc import Iterator, Mapping
 from heapq import merge
+from itertools import chain, islice
 
 from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.groups.group import Group
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
+from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.lane import Lane, LastId
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.slices import Found
@@ -61,12 +63,31 @@ class Stream:
     def scan(self, start: StreamId = ID_MIN, end: StreamId = ID_MAX) -> Iterator[Found]:
         """Entries of all lanes from ``start`` to ``end``, both included, ascending."""
         sources = [_tagged(lane, start, end) for lane in self._filled_lanes()]
-        return sources[0] if len(sources) == 1 else merge(*sources)
+        return sources[0] if len(sources) == 1 else merge(*self._begun(sources))
 
     def scan_back(self, start: StreamId = ID_MIN, end: StreamId = ID_MAX) -> Iterator[Found]:
         """As :meth:`scan`, descending."""
         sources = [_tagged_back(lane, start, end) for lane in self._filled_lanes()]
-        return sources[0] if len(sources) == 1 else merge(*sources, reverse=True)
+        return sources[0] if len(sources) == 1 else merge(*self._begun(sources), reverse=True)
+
+    def _begun(self, sources: list[Iterator[Found]]) -> list[Iterator[Found]]:
+        """The same, but what several lanes need to begin is asked for at once, not lane by lane.
+
+        Raises:
+            ColdError: entries are needed that are on disk only.
+        """
+        if not self._limits.residency.absent_count:
+            return sources
+        begun: list[Iterator[Found]] = []
+        images: list[int] = []
+        for source in sources:
+            try:
+                begun += [chain((first,), source) for first in islice(source, 1)]
+            except ColdError as cold:
+                images += cold.images
+        if images:
+            raise ColdError(images)
+        return begun
 
     def _filled_lanes(self) -> list[Lane]:
         return [lane for lane in self.lanes.values() if lane.length]

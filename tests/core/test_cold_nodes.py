@@ -87,6 +87,26 @@ def test_reading_goes_on_where_it_was_refused(lane: Lane, limits: NodeLimits) ->
     assert fetches == 1
 
 
+def test_who_reads_on_is_read_more_and_more_ahead() -> None:
+    """Who comes to a place gets little besides: most read no more there."""
+    limits = NodeLimits(entries_max=1)
+    lane = Lane(RegionId(1), limits)
+    for n in range(1, 401):
+        lane.append(make_id(n, 1), n, b"x" * 4096, Millis(n))
+    images = freeze(limits)
+    asked: list[int] = []
+    read = 0
+    while read < 400:
+        try:
+            for _ in lane.scan(make_id(read + 1, 1), ID_MAX):
+                read += 1
+        except ColdError as cold:
+            asked.append(len(cold.images))
+            for image in cold.images:
+                limits.residency.arrive(image, images[image])
+    assert asked == [16, 32, 64, 128, 160]
+
+
 def test_whole_nodes_are_trimmed_without_being_read(lane: Lane, limits: NodeLimits) -> None:
     freeze(limits)
     assert lane.needs_for_prefix(up_to=make_id(8, 1), n_max=COUNT) == []

@@ -27,6 +27,22 @@ COLD_BUGS: Final = (
         "I10: a Remove reads from disk while it is applied, and a damaged image ends the node",
     ),
     Mutation(
+        "lanes-read-one-by-one",
+        "crdtstream/core/stream.py",
+        "                images += cold.images\n",
+        "                raise ColdError(cold.images) from None\n",
+        (COLD + "test_what_several_lanes_need_to_begin_is_read_at_once",),
+        "whoever seeks in a stream of nine lanes waits for the disk nine times",
+    ),
+    Mutation(
+        "a-megabyte-read-for-an-entry",
+        "crdtstream/core/lanes/residency.py",
+        "AHEAD_BYTES: Final = 64 << 10\n",
+        "AHEAD_BYTES: Final = 1 << 20\n",
+        (COLD_NODES + "test_who_reads_on_is_read_more_and_more_ahead",),
+        "a read of one entry unpacks forty macro nodes",
+    ),
+    Mutation(
         "cold-transaction-half-run",
         "crdtstream/database/database.py",
         "        if not replica.residency.absent_count:\n            return\n        images: dict",

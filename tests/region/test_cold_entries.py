@@ -128,6 +128,24 @@ def test_an_image_is_read_once_however_many_wait_for_it(driven: ColdDriven) -> N
     assert [len(client.replies) for client in clients] == [1] * 5
 
 
+@pytest.mark.parametrize("line", ["XRANGE s - +", "XREVRANGE s + -"])
+def test_what_several_lanes_need_to_begin_is_read_at_once(driven: ColdDriven, line: str) -> None:
+    driven.fill(count=2)
+    from_peer(driven, "XADD s 5000-2 f v", "XADD s 5001-2 f v")
+    driven.commit()
+    driven.freeze()
+    client = driven.client_of()
+    client.send(line)
+    driven.end_tick()
+    assert [len(request) for request in driven.asked] == [2]
+    driven.fetch()
+    driven.end_tick()
+    (entries,) = client.replies
+    assert isinstance(entries, list)
+    assert len(entries) == 4
+    assert not driven.asked
+
+
 def test_clients_go_on_in_the_order_in_which_they_began_to_wait(driven: ColdDriven) -> None:
     driven.fill()
     driven.call("XGROUP", "CREATE", "s", "g", "0")

@@ -25,9 +25,10 @@ from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.node import MacroNode, State
 from crdtstream.core.lanes.packing import pack
 
-# What is read ahead of the node that is needed, in bytes of fields: at first, and at most when a
-# reader goes on and on.
-AHEAD_BYTES: Final = 1 << 20
+# What is read with the node that is needed, in bytes of fields: at first, and at most when a reader
+# goes on and on.  Most who come to a place read little there, and each node that they do not read
+# makes them wait; who does go on has the most of it after some steps.
+AHEAD_BYTES: Final = 64 << 10
 AHEAD_BYTES_MAX: Final = 16 << 20
 # Scans whose place is remembered, so that the next fetch of theirs is larger.
 SCANS_REMEMBERED: Final = 64
