@@ -207,22 +207,27 @@ class Stream:
         if group is not None:
             group.drop()
 
-    def remove(self, ids: Mapping[RegionId, Ids], context: VersionVector, *, trims: bool) -> None:
-        """Remove: of the named entries those whose dot the context covers."""
+    def remove(self, ids: Mapping[RegionId, Ids], context: VersionVector, *, trims: bool) -> bool:
+        """Remove: of the named entries those whose dot the context covers; did any go?"""
         self._demand(self.needs_for_remove(ids))
+        any_went = False
         for region, lane_ids in ids.items():
             lane = self.lanes.get(region)
             if lane is None:
                 continue
             n_max = context.get(region, 0)
             if trims:
-                self._note_lost(region, lane.remove_all(lane_ids, n_max=n_max).n)
+                highest_n = lane.remove_all(lane_ids, n_max=n_max).n
+                self._note_lost(region, highest_n)
+                any_went |= highest_n > 0
             elif len(lane_ids) == 1:
                 # Most clients delete one by one.
-                _remove(lane, lane_ids[0], n_max)
+                any_went |= _remove(lane, lane_ids[0], n_max)
             else:
                 last_id = lane.remove_all(lane_ids, n_max=n_max).id
                 lane.max_deleted_id = max(lane.max_deleted_id, last_id)
+                any_went |= last_id > ID_MIN
+        return any_went
 
     def remove_entry(self, entry_id: StreamId, dot: Dot) -> None:
         """Remove one entry by its dot, if it is still there."""
@@ -237,26 +242,31 @@ class Stream:
         if lane is not None and removed:
             lane.max_deleted_id = max(lane.max_deleted_id, removed[-1])
 
-    def trim(self, up_to: Mapping[RegionId, StreamId], context: VersionVector) -> None:
-        """Trim: per lane what is not above the ID and covered by the context."""
+    def trim(self, up_to: Mapping[RegionId, StreamId], context: VersionVector) -> bool:
+        """Trim: per lane what is not above the ID and covered by the context; did any go?"""
         self._demand(self.needs_for_trim(up_to, context))
+        any_went = False
         for region, limit in up_to.items():
             lane = self.lanes.get(region)
             if lane is not None:
-                self._remove_prefix(lane, limit, context)
+                any_went |= self._remove_prefix(lane, limit, context)
+        return any_went
 
-    def _remove_prefix(self, lane: Lane, up_to: StreamId, context: VersionVector) -> None:
+    def _remove_prefix(self, lane: Lane, up_to: StreamId, context: VersionVector) -> bool:
         highest_n = lane.remove_prefix(up_to=up_to, n_max=context.get(lane.region, 0))
         self._note_lost(lane.region, highest_n)
+        return highest_n > 0
 
     def _note_lost(self, region: RegionId, n: int) -> None:
         if n > self.lost.get(region, 0):
             self.lost[region] = n
 
 
-def _remove(lane: Lane, entry_id: StreamId, n_max: int) -> None:
-    if lane.remove(entry_id, n_max=n_max) and entry_id > lane.max_deleted_id:
-        lane.max_deleted_id = entry_id
+def _remove(lane: Lane, entry_id: StreamId, n_max: int) -> bool:
+    if not lane.remove(entry_id, n_max=n_max):
+        return False
+    lane.max_deleted_id = max(lane.max_deleted_id, entry_id)
+    return True
 
 
 def _tagged(lane: Lane, start: StreamId, end: StreamId) -> Iterator[Found]:

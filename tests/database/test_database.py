@@ -209,6 +209,20 @@ def test_watch_trips_on_a_replicated_change(clients: Clients) -> None:
     assert clients.say("a", "EXEC") is Null.ARRAY
 
 
+def test_watch_does_not_trip_on_acknowledgements_here_or_elsewhere(clients: Clients) -> None:
+    """Nor on the effects that tell other regions of them, which are issued later."""
+    clients.say("b", "XADD s * f v")
+    clients.say("b", "XGROUP CREATE s g 0")
+    clients.say("b", "XREADGROUP GROUP g c STREAMS s >")
+    clients.say("a", "WATCH s")
+    clients.say("b", "XACK s g 1000-1")
+    clients.replica.issue_frontiers()
+    assert clients.replica.frontier_count == 1
+    clients.settle()
+    clients.say("a", "MULTI")
+    assert clients.say("a", "EXEC") == []
+
+
 def test_watch_does_not_trip_on_other_keys_nor_on_earlier_changes(clients: Clients) -> None:
     clients.say("b", "XADD s * f v")
     clients.say("a", "WATCH s")

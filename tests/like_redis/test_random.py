@@ -452,7 +452,7 @@ class OneRegion(RuleBasedStateMachine):
 
 def _is_unsignalled(line: str) -> bool:
     """Whether Redis does not tell watchers of it (watch-sees-groups)."""
-    return line.startswith(("XSETID", "XGROUP CREATE ", "XGROUP SETID", "XGROUP DESTROY"))
+    return line.startswith(("XSETID", "XGROUP CREATE ", "XGROUP DESTROY"))
 
 
 def _exact_minid(options: list[str]) -> str | None:

@@ -23,6 +23,22 @@ COMMANDS: Final = (
         "a transaction overwrites what another client wrote meanwhile",
     ),
     Mutation(
+        "watch-sees-acknowledgements",
+        "crdtstream/core/applying/apply_effect.py",
+        "            touches = False\n            _ack_frontier",
+        "            _ack_frontier",
+        (DATABASE + "test_watch_does_not_trip_on_acknowledgements_here_or_elsewhere",),
+        "nobody can run a transaction on a stream that others consume",
+    ),
+    Mutation(
+        "watch-sees-what-deletes-nothing",
+        "crdtstream/core/applying/apply_effect.py",
+        "            touches = _remove(state, effect, context)\n",
+        "            _remove(state, effect, context)\n",
+        ("tests/like_redis/test_scripts.py",),
+        "XDELEX DELREF of an entry that is not there has a transaction of others refused",
+    ),
+    Mutation(
         "watch-sleeps-through-expiry",
         "crdtstream/database/database.py",
         "as EXEC has to know.\n            self._transactions.note_changed(self.replica.touched)\n",

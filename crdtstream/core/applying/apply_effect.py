@@ -44,11 +44,13 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
         context: what its issuer had observed; all of it has been applied here (I2).
     """
     state.parts.note(effect.key)
+    # Whether those who watch the key or wait for it look again.
+    touches = True
     match effect:
         case Remove():
-            _remove(state, effect, context)
+            touches = _remove(state, effect, context)
         case Trim():
-            _trim(state, effect, context)
+            touches = _trim(state, effect, context)
         case DeleteKey():
             _delete_key(state, effect, dot, context)
         case ExpireKey():
@@ -58,6 +60,8 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
         case DestroyGroup():
             _destroy_group(state, effect, dot)
         case AckFrontier():
+            # There is not more to read by that, and XACK does not trip WATCH, as in Redis.
+            touches = False
             _ack_frontier(state, effect, context)
         case SetLastId():
             _set_last_id(state, effect, dot)
@@ -77,20 +81,23 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
             assert_never(effect)
     if effect.key not in state.keys.streams:
         state.parts.settle(effect.key)
-    state.keys.touched.add(effect.key)
+    if touches:
+        state.keys.touched.add(effect.key)
 
 
 # --- Entries ------------------------------------------------------------------------------------
 
 
-def _remove(state: State, effect: Remove, context: VersionVector) -> None:
+def _remove(state: State, effect: Remove, context: VersionVector) -> bool:
+    """Whether an entry went.  DELREF of entries that are gone ends what is left pending of them."""
     stream = state.keys.streams.get(effect.key)
     if stream is None:
-        return
-    stream.remove(effect.ids, context, trims=effect.trims)
+        return False
+    any_went = stream.remove(effect.ids, context, trims=effect.trims)
     if effect.with_references:
         _forget_references(state, effect.key, stream, effect.ids)
     state.keys.drop_if_gone(effect.key, stream)
+    return any_went
 
 
 def _forget_references(
@@ -114,11 +121,14 @@ def _gone(lane: Lane | None, ids: Ids) -> Ids:
     return [entry_id for entry_id in ids if lane.find(entry_id) is None]
 
 
-def _trim(state: State, effect: Trim, context: VersionVector) -> None:
+def _trim(state: State, effect: Trim, context: VersionVector) -> bool:
+    """Whether an entry went."""
     stream = state.keys.streams.get(effect.key)
-    if stream is not None:
-        stream.trim(effect.up_to, context)
-        state.keys.drop_if_gone(effect.key, stream)
+    if stream is None:
+        return False
+    any_went = stream.trim(effect.up_to, context)
+    state.keys.drop_if_gone(effect.key, stream)
+    return any_went
 
 
 def _set_last_id(state: State, effect: SetLastId, dot: Dot) -> None:
