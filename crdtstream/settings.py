@@ -47,6 +47,8 @@ I32_MAX: Final = (1 << 31) - 1
 SECONDS_MAX: Final = 3_650 * 86_400
 # Ten years; an ID keeps what a wrong clock gave it for good.
 CLOCK_OFFSET_MS_MAX: Final = 3_650 * 86_400_000
+# As what is tuned later (``region/checkpointing.py``).
+CHECKPOINT_LOG_BYTES_LEAST: Final = 64 << 10
 # Must be 1 in the environment of a node that is to have a bug.
 DRILL_PLANTS_VARIABLE: Final = "CRDTSTREAM_DRILL_PLANTS"
 
@@ -335,7 +337,8 @@ class NodeSettings(BaseSettings):
         appendfsync: ``always``: a reply means that the disk has it; ``everysec``: a power cut may
             cost a second, a killed process nothing; ``no``: when the system pleases.
         checkpoint_log_bytes: a checkpoint is written when the log has grown by so much, in bytes,
-            since the last one.  0: not because of that.  16 MiB: read back in a moment at start.
+            since the last one, 64 KiB or more.  0: not because of that.  16 MiB: read back in a
+            moment at start.
         checkpoint_interval_s: and when so many seconds have passed, if anything was written.  0:
             not because of that.  300.
         replication_backlog_size: how much of the log is kept for a region that is away, in bytes
@@ -445,6 +448,17 @@ class NodeSettings(BaseSettings):
         if parse_redis_version(version) is None:
             raise ValueError(f"must be {WANTED}")
         return version
+
+    @field_validator("checkpoint_log_bytes")
+    @classmethod
+    def _leaves_time_between(cls, log_bytes: int) -> int:
+        if 0 < log_bytes < CHECKPOINT_LOG_BYTES_LEAST:
+            raise ValueError(
+                "one checkpoint would follow the other without end: set at least"
+                f" {CHECKPOINT_LOG_BYTES_LEAST}, or 0 if the log's growth is to be no reason for"
+                " one"
+            )
+        return log_bytes
 
     @field_validator("grpc_port", "http_port")
     @classmethod

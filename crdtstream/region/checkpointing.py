@@ -11,10 +11,22 @@ from crdtstream.core.ids import Millis
 from crdtstream.region.tick import Tick
 
 LOG_BYTES_DEFAULT: Final = 16 << 20
+# With less one would follow the other: the smallest one writes some ten kilobytes.
+LOG_BYTES_LEAST: Final = 64 << 10
 INTERVAL_S_DEFAULT: Final = 300
 # A checkpoint is late when the log has grown by so many times what makes one due: that is what a
 # restart would have to read.
 LATE: Final = 2
+
+
+def refusal_of_log_bytes(log_bytes: int) -> str | None:
+    """Why ``Checkpointing.log_bytes`` cannot be so small; None: it can."""
+    if not log_bytes or log_bytes >= LOG_BYTES_LEAST:
+        return None
+    return (
+        f"one checkpoint would follow the other without end: set at least {LOG_BYTES_LEAST}, or 0 "
+        "if the log's growth is to be no reason for one"
+    )
 
 
 class Checkpointing:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from crdtstream.core.sizes import parse_memory
 from crdtstream.core.tuning import TUNABLES, Host, Tunable, Tuned
-from crdtstream.region.checkpointing import Checkpointing
+from crdtstream.region.checkpointing import Checkpointing, refusal_of_log_bytes
 from crdtstream.region.durability import APPENDFSYNC, Durability
 from crdtstream.region.region import Region
 from crdtstream.region.retention import Retention
@@ -110,7 +110,12 @@ def _tune_backlog_ttl(retention: Retention, value: int) -> None:
 
 
 CHECKPOINTING: Final[tuple[Tunable[Checkpointing], ...]] = (
-    _size("checkpoint_log_bytes", lambda one: one.log_bytes, _tune_checkpoint_bytes),
+    _size(
+        "checkpoint_log_bytes",
+        lambda one: one.log_bytes,
+        _tune_checkpoint_bytes,
+        lambda _, value: refusal_of_log_bytes(value),
+    ),
     _number(
         "checkpoint_interval_s",
         SECONDS_MAX,

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from crdtstream.drill.planted import PLANTS
+from crdtstream.region.checkpointing import LOG_BYTES_LEAST, refusal_of_log_bytes
 from crdtstream.region.staleness import LAG_EFFECTS_MAX_HIGHEST, LAG_MS_MAX_HIGHEST
 from crdtstream.region.tuning import LAG_EFFECTS, LAG_MS
 from crdtstream.settings import Drill, SettingsError, load_settings, make_settings
@@ -78,6 +79,10 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ({"database_id": ""}, "database_id: "),
         ({"redis_version": "6.2.0"}, "redis_version: must be a version of Redis from 7.4.0 to"),
         ({"crdt_xread_mode": "maybe"}, "crdt_xread_mode: input should be 'by-id' or 'never-skip'"),
+        (
+            {"checkpoint_log_bytes": 65_535},
+            "follow the other without end: set at least 65536, or 0",
+        ),
         ({"resp_port": 70000}, "resp_port: input should be less than or equal to 65535"),
         ({"resp_port": 7382}, "grpc_port: 7382 is the resp_port already"),
         ({"http_port": 6382}, "http_port: 6382 is the resp_port already"),
@@ -166,6 +171,16 @@ def test_the_highest_bounds_are_those_that_can_be_tuned() -> None:
         assert len(problems({tunable.setting: highest + 1})) == 1
         assert tunable.takes(str(highest))
         assert not tunable.takes(str(highest + 1))
+
+
+@pytest.mark.parametrize("size", [0, 1, LOG_BYTES_LEAST - 1, LOG_BYTES_LEAST])
+def test_checkpoints_come_as_often_by_settings_as_by_tuning(size: int) -> None:
+    given = {"region": 1, "dir": "data", "checkpoint_log_bytes": size}
+    if refusal_of_log_bytes(size) is None:
+        assert make_settings(given, source="test").checkpoint_log_bytes == size
+    else:
+        (problem,) = problems(given)
+        assert problem == f"checkpoint_log_bytes: {refusal_of_log_bytes(size)}"
 
 
 @pytest.mark.parametrize("name", [name for name in DRILL_PLANTS if name != "none"])

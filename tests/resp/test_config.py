@@ -11,6 +11,7 @@ import pytest
 import redis
 import structlog
 
+from crdtstream.region.checkpointing import refusal_of_log_bytes
 from crdtstream.resp.commands.server.rewriting import RewriteError, rewrite_file, with_values
 from crdtstream.settings import load_settings
 from tests.resp.node import Node, running
@@ -89,6 +90,11 @@ def test_every_place_names_the_redis_version_that_is_set(node: Node, r: Any, ver
         ("maxmemory", "100 mb", "argument must be a memory value"),
         ("maxdisk", "lots", "argument must be a memory value"),
         ("replication_backlog_size", "-1", "argument must be a memory value"),
+        (
+            "checkpoint_log_bytes",
+            "1",
+            refusal_of_log_bytes(1),
+        ),
         (
             "checkpoint_interval_s",
             "-1",
