@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
+# What the shortest take: one field without a name, and without a value.
+FIELDS_BYTES_MIN: Final = len(b"*2\r\n" + 2 * b"$0\r\n\r\n")
+
 # A length is written in one way only: without a sign, and without zeros in front.
 _ARRAY: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
 _BULK: Final = re.compile(rb"\$(0|[1-9][0-9]{0,9})\r\n")

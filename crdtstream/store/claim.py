@@ -22,10 +22,10 @@ from crdtstream.store.space import INCREMENTAL, pages_and_free, pragma
 LOG_FILE: Final = "log.sqlite"
 LOCK_FILE: Final = "lock"
 # Of a folder that an earlier program wrote, this one reads the same rows.  To formats 1 and 2 it
-# adds tables and the checksum over the settings; to format 3 nothing but the number, since it packs
-# the rows that it writes itself.
+# adds tables and the checksum over the settings; to formats 3 and 4 nothing but the number, since
+# it packs the rows, and writes the columns, of what it logs itself.
 FORMATS_WITHOUT_CHECKSUM: Final = ("1", "2")
-FORMATS_WITH_CHECKSUM: Final = ("3", str(FORMAT_VERSION))
+FORMATS_WITH_CHECKSUM: Final = ("3", "4", str(FORMAT_VERSION))
 READABLE_FORMATS: Final = FORMATS_WITHOUT_CHECKSUM + FORMATS_WITH_CHECKSUM
 
 # A file of an earlier format is written anew, so that it can give space back, if that is quick.

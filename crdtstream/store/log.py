@@ -20,7 +20,7 @@ from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import RegionId
 from crdtstream.store.errors import LogCutError
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 
 
 class Fsync(Enum):

@@ -1,5 +1,6 @@
 """Batches and local changes survive their encoding; other bytes are refused with the field."""
 
+import tracemalloc
 from array import array
 from typing import Unpack
 
@@ -13,6 +14,7 @@ from crdtstream.core.effects import (
     Numbered,
     NumberedRun,
 )
+from crdtstream.core.fields import FIELDS_BYTES_MIN
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.wire.codec import (
     BatchError,
@@ -36,7 +38,7 @@ def batches(draw: st.DrawFn) -> EffectBatch:
     others = draw(st.lists(OTHERS, max_size=4))
     appends = draw(
         st.lists(
-            st.tuples(st.integers(0, 1), IDS, st.binary(max_size=6)),
+            st.tuples(st.integers(0, 1), IDS, st.binary(min_size=FIELDS_BYTES_MIN, max_size=20)),
             min_size=0 if others else 1,
             max_size=6,
         )
@@ -70,19 +72,25 @@ def test_local_changes_survive(local: Local) -> None:
     assert decode_local(encode_local(local)) == local
 
 
+FIELDS = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
+
+
 def message(**changes: Unpack[BatchFields]) -> pb.EffectBatch:
     """One good batch of one append, with some fields replaced."""
     good: BatchFields = {
         "origin": 1,
         "first_n": 1,
         "count": 1,
+        "columns": column(0) + column(1) + column(len(FIELDS)),
         "keys": [b"x"],
-        "ms": bytes(8),
-        "seq": b"\1" + bytes(7),
-        "lengths": b"\2" + bytes(3),
-        "fields": b"ab",
+        "fields": FIELDS,
     }
     return pb.EffectBatch(**(good | changes))
+
+
+def column(number: int) -> bytes:
+    """One column of one small number."""
+    return b"\1" + number.to_bytes(1, "little")
 
 
 @pytest.mark.parametrize(
@@ -91,26 +99,85 @@ def message(**changes: Unpack[BatchFields]) -> pb.EffectBatch:
         ({"origin": 0}, "origin"),
         ({"origin": 1024}, "origin"),
         ({"count": 0}, "count"),
-        ({"count": 2}, "count"),
+        ({"count": 2}, "fields: too few"),
         ({"count": 1 << 31}, "count"),
         ({"first_n": 0}, "first_n"),
         ({"first_n": (1 << 64) - 1}, "first_n"),
-        ({"ms": bytes(7)}, "ms"),
-        ({"ms": bytes(16)}, "columns differ"),
+        ({"columns": b""}, "columns: they end too early"),
+        ({"columns": column(0) + column(1)}, "columns: they end too early"),
+        ({"columns": column(0) + column(1) + b"\5" + bytes(5)}, "columns: numbers of 5 bytes"),
+        ({"columns": column(0) + column(1) + b"\x41"}, "columns: numbers of 5 bytes"),
+        ({"columns": column(0) + column(1) + column(21) + b"\0"}, "columns: 1 bytes too many"),
+        ({"columns": column(0) + column(1) + column(20)}, "fields: its size"),
         ({"keys": []}, "keys"),
-        ({"keys": [b"x", b"y"], "key_index": b"\7" + bytes(3)}, "key_index"),
-        ({"lengths": b"\3" + bytes(3)}, "fields"),
+        ({"keys": [b"x", b"y"]}, "columns: they end too early"),
+        (
+            {"keys": [b"x", b"y"], "columns": b"".join(map(column, (0, 1, 21, 7)))},
+            "key_index",
+        ),
+        ({"fields": b""}, "fields: too few"),
+        ({"fields": FIELDS + b"."}, "fields: its size"),
         ({"context": pb.VersionVector(regions=[1], counts=[1])}, "context"),
         ({"context": pb.VersionVector(regions=[2, 3], counts=[1])}, "version vector"),
         ({"context": pb.VersionVector(regions=[2, 2], counts=[1, 1])}, "version vector"),
         ({"count": 2, "others": [pb.Effect(offset=5)]}, "others.offset"),
         ({"count": 2, "others": [pb.Effect(offset=1)]}, "others.kind"),
+        ({"count": 1, "others": [pb.Effect(offset=1)]}, "columns: 6 bytes too many"),
+        ({"count": 1, "others": [pb.Effect(), pb.Effect(offset=1)]}, "columns: 6 bytes too many"),
     ],
 )
 def test_a_bad_batch_is_refused_with_the_field(changes: BatchFields, field: str) -> None:
     assert decode_batch(message().SerializeToString()).count == 1
     with pytest.raises(BatchError, match=field):
         decode_batch(message(**changes).SerializeToString())
+
+
+def earlier(**changes: Unpack[BatchFields]) -> pb.EffectBatch:
+    """The same batch as versions wrote it whose columns had a field each."""
+    good: BatchFields = {
+        "columns": b"",
+        "ms": bytes(8),
+        "seq": b"\1" + bytes(7),
+        "lengths": len(FIELDS).to_bytes(4, "little"),
+    }
+    return message(**(good | changes))
+
+
+def test_a_batch_of_an_earlier_version_is_read_as_it_was() -> None:
+    read = decode_batch(earlier().SerializeToString())
+    assert read == decode_batch(message().SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"count": 2}, "count"),
+        ({"ms": bytes(7)}, "ms"),
+        ({"ms": bytes(16)}, "columns differ"),
+        ({"ms": b""}, "columns: they end too early"),
+        ({"lengths": b""}, "columns differ"),
+        ({"keys": []}, "keys"),
+        ({"keys": [b"x", b"y"], "key_index": b"\7" + bytes(3)}, "key_index"),
+        ({"lengths": b"\3" + bytes(3)}, "fields"),
+    ],
+)
+def test_a_bad_batch_of_an_earlier_version_is_refused_with_the_field(
+    changes: BatchFields, field: str
+) -> None:
+    with pytest.raises(BatchError, match=field):
+        decode_batch(earlier(**changes).SerializeToString())
+
+
+def test_few_bytes_do_not_claim_much_memory() -> None:
+    """Columns of equal numbers are a few bytes, however many numbers they are said to have."""
+    data = message(count=1 << 24).SerializeToString()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BatchError, match="fields: too few bytes for 16777216 appends"):
+            decode_batch(data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def one(effect: pb.Effect) -> bytes:
@@ -165,7 +232,7 @@ def test_garbage_is_refused_and_never_crashes(data: bytes) -> None:
     ],
 )
 def test_a_run_of_rows_that_cannot_be_is_refused(run: NumberedRun, says: str) -> None:
-    appends = columns([b"x"], [(0, make_id(n, 0), b"") for n in range(4)])
+    appends = columns([b"x"], [(0, make_id(n, 0), FIELDS) for n in range(4)])
     appends.idempotent = {2: IdempotentId(b"p", b"1")}
     appends.numbered = [run]
     batch = EffectBatch(RegionId(1), 1, 4, {}, Millis(0), appends, [])

@@ -17,6 +17,7 @@ CURSOR: Final = "tests/commands/test_cursor.py::"
 INBOX: Final = "tests/core/test_inbox.py::"
 LANE: Final = "tests/core/test_lane_bounds.py::"
 CODEC: Final = "tests/core/test_codec.py::"
+COLUMNS: Final = "tests/core/test_wire_columns.py::"
 GOLDEN: Final = "tests/store/test_format_2.py::"
 KINDS: Final = "tests/core/test_every_kind.py::"
 STABILITY: Final = "tests/core/test_stability.py::"
@@ -402,6 +403,30 @@ CORE: Final = (
         "rows whose last dots are not stable cannot be settled any more",
     ),
     # --- Bytes, and what comes from outside ---
+    Mutation(
+        "column-judged-by-its-ends",
+        "crdtstream/core/wire/columns.py",
+        "if plane != plane[:1] * count:",
+        "if plane[0] != plane[-1]:",
+        (COLUMNS + "test_columns_survive",),
+        "numbers between the first and the last lose what only they have",
+    ),
+    Mutation(
+        "few-bytes-claim-much-memory",
+        "crdtstream/core/wire/codec.py",
+        "if count * FIELDS_BYTES_MIN > len(message.fields):",
+        "if not count:",
+        (CODEC + "test_few_bytes_do_not_claim_much_memory",),
+        "a batch of some bytes takes hundreds of MB before it is refused",
+    ),
+    Mutation(
+        "columns-of-earlier-versions-unread",
+        "crdtstream/core/wire/codec.py",
+        "        if message.ms:\n            self._read_earlier(message)\n            return\n",
+        "",
+        (CODEC + "test_a_batch_of_an_earlier_version_is_read_as_it_was",),
+        "a folder of an earlier version, or its batches at a peer, count as damaged",
+    ),
     Mutation(
         "local-change-loses-a-field",
         "crdtstream/core/wire/local_codec.py",

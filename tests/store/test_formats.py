@@ -1,8 +1,9 @@
-"""Folders of formats 3 and 4 stay readable as they were written: a checkpoint, a cut log, a tail.
+"""Folders of formats 3 to 5 stay readable as they were written: a checkpoint, a cut log, a tail.
 
 ``format_3`` holds the records of ``format_2``, with three checkpoints that were written on the way.
 ``format_4`` begins with them and goes on with strings, and with batches that are packed in the log.
-Neither is written anew.
+``format_5`` is that folder, taken over: it goes on with batches whose columns are one field.
+None is written anew.
 """
 
 import json
@@ -23,6 +24,7 @@ from crdtstream.store.log import Fsync
 from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from crdtstream.v1 import effects_pb2
 from tests.harness.regions import Node
 from tests.store.checkpointed import write_checkpoint
 
@@ -38,7 +40,7 @@ class Golden:
         shutil.copyfile(self.path / "log.sqlite", folder / "log.sqlite")
 
 
-@pytest.fixture(params=[3, 4])
+@pytest.fixture(params=[3, 4, 5])
 def golden(request: pytest.FixtureRequest) -> Golden:
     path = Path(__file__).parent / f"format_{request.param}"
     return Golden(path, json.loads((path / "facts.json").read_text()))
@@ -125,3 +127,28 @@ async def test_format_4_has_batches_that_are_packed_in_the_log(tmp_path: Path) -
         await log.abandon()
     batches = {row.seq: len(row.record.batch or b"") for row in rows}
     assert any(kept[seq] and kept[seq] < size for seq, size in batches.items())
+
+
+async def test_format_5_has_columns_in_both_forms(tmp_path: Path) -> None:
+    """Behind its checkpoint, and before it as an earlier program wrote them."""
+    facts = json.loads((Path(__file__).parent / "format_5" / "facts.json").read_text())
+    shutil.copyfile(Path(__file__).parent / "format_5" / "log.sqlite", tmp_path / "log.sqlite")
+    log, _ = await opened(tmp_path)
+    try:
+        rows = await log.read_from(log.first_seq, bytes_max=1 << 20)
+    finally:
+        await log.abandon()
+    messages = {
+        row.seq: effects_pb2.EffectBatch.FromString(row.record.batch)
+        for row in rows
+        if row.record.batch is not None
+    }
+    earlier = [seq for seq, message in messages.items() if message.ms]
+    ours = [seq for seq, message in messages.items() if message.columns]
+    assert earlier
+    assert ours
+    assert max(earlier) < min(ours)
+    behind = [messages[seq] for seq in ours if seq > facts["checkpoint"]["seq"]]
+    assert any(len(message.keys) > 1 for message in behind)
+    assert any(message.idempotent_ids for message in behind)
+    assert {message.origin for message in behind} == {1, 2}

@@ -1,8 +1,9 @@
 """Batches as bytes: protobuf messages, the appends as columns.
 
 A batch is encoded once, by its issuer; log, links and relays carry these bytes.  Columns are
-packed little-endian numbers in ``bytes`` fields, so that encoding and decoding them are single
-copies instead of a call per effect.
+``bytes`` fields, so that encoding and decoding them are a few copies instead of a call per effect.
+Batches of an earlier version stay as they were issued, in logs and on their way: their columns
+have a field each.
 
 Decoding validates what comes from outside: whatever passes has columns of equal length, offsets
 that fit and no empty lists.  What needs the replica's state (is it next, do the IDs ascend) is
@@ -46,10 +47,12 @@ from crdtstream.core.effects import (
     are_stretches,
     ascend,
 )
+from crdtstream.core.fields import FIELDS_BYTES_MIN
 from crdtstream.core.groups.creates import Start
 from crdtstream.core.id_columns import IdColumns, Ids, from_columns
 from crdtstream.core.ids import REGION_MAX, Millis, RegionId, StreamId, id_ms, id_seq, make_id
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
+from crdtstream.core.wire.columns import ColumnsError, ColumnsReader, write_columns
 from crdtstream.v1 import effects_pb2
 
 N_MAX: Final = (1 << 63) - 1
@@ -424,25 +427,24 @@ def encode_batch(batch: EffectBatch) -> bytes:
     """The batch's bytes: what the log keeps and the links send."""
     appends = batch.appends
     producers = {item.producer: None for item in appends.idempotent.values()}
-    producer_index = {producer: index for index, producer in enumerate(producers)}
+    columns = [appends.ms, appends.seq, appends.lengths]
+    if len(appends.keys) > 1:
+        columns.append(appends.key_index)
+    if appends.idempotent:
+        producer_index = {producer: index for index, producer in enumerate(producers)}
+        named = [producer_index[item.producer] for item in appends.idempotent.values()]
+        columns += [array("I", appends.idempotent), array("I", named)]
     message = effects_pb2.EffectBatch(
         origin=batch.origin,
         first_n=batch.first_n,
         count=batch.count,
         context=encode_vv(batch.context),
         issued_ms=batch.issued_ms,
+        columns=write_columns(columns) if columns[0] else b"",
         keys=appends.keys,
-        key_index=pack(appends.key_index) if len(appends.keys) > 1 else b"",
-        ms=pack(appends.ms),
-        seq=pack(appends.seq),
-        lengths=pack(appends.lengths),
         fields=appends.fields,
         others=[_encode_effect(offset, effect) for offset, effect in batch.others],
-        idempotent_index=pack(array("I", appends.idempotent)),
         producers=producers,
-        idempotent_producer_index=pack(
-            array("I", (producer_index[item.producer] for item in appends.idempotent.values()))
-        ),
         idempotent_ids=[item.id for item in appends.idempotent.values()],
         numbered=[
             effects_pb2.NumberedRun(
@@ -476,7 +478,7 @@ def decode_batch(data: bytes) -> EffectBatch:
     context = decode_vv(message.context)
     if origin in context:
         raise BatchError("context: names the batch's own origin")
-    appends = _decode_columns(message)
+    appends = _decode_appends(message)
     if len(appends.ms) + len(message.others) != message.count:
         raise BatchError("count: differs from the number of effects")
     offsets = [effect.offset for effect in message.others]
@@ -496,50 +498,91 @@ def decode_batch(data: bytes) -> EffectBatch:
     )
 
 
-def _decode_columns(message: effects_pb2.EffectBatch) -> AppendColumns:
-    ms = unpack("Q", message.ms, field="ms")
-    seq = unpack("Q", message.seq, field="seq")
-    lengths = unpack("I", message.lengths, field="lengths")
-    if len(message.keys) > 1:
-        key_index = unpack("I", message.key_index, field="key_index")
-        if key_index and max(key_index) >= len(message.keys):
-            raise BatchError("key_index: beyond the keys")
-    else:
-        key_index = array("I", bytes(4 * len(ms)))
-    if not len(ms) == len(seq) == len(lengths) == len(key_index):
-        raise BatchError("ms, seq, lengths, key_index: columns differ in length")
-    if len(ms) and not message.keys:
+class _Columns:
+    """The columns of a batch's appends, as they were on the wire."""
+
+    def __init__(self, message: effects_pb2.EffectBatch) -> None:
+        """Raises:
+        BatchError: they are no columns, or not of one length.
+        """
+        self.idempotent_index = self.idempotent_producer_index = array("I")
+        if message.ms:
+            self._read_earlier(message)
+            return
+        count = max(message.count - len(message.others), 0)
+        # A column takes memory for so many numbers, however few bytes it has here.
+        if count * FIELDS_BYTES_MIN > len(message.fields):
+            raise BatchError(f"fields: too few bytes for {count} appends")
+        self.key_index = array("I", bytes(4 * count))
+        self.ms = self.seq = array("Q")
+        self.lengths = array("I")
+        reader = ColumnsReader(message.columns)
+        try:
+            if count:
+                self._read(reader, message, count)
+            reader.check_end()
+        except ColumnsError as error:
+            raise BatchError(f"columns: {error}") from error
+
+    def _read(self, reader: ColumnsReader, message: effects_pb2.EffectBatch, count: int) -> None:
+        self.ms, self.seq = reader.take("Q", count), reader.take("Q", count)
+        self.lengths = reader.take("I", count)
+        if len(message.keys) > 1:
+            self.key_index = reader.take("I", count)
+        if message.idempotent_ids:
+            named = len(message.idempotent_ids)
+            self.idempotent_index = reader.take("I", named)
+            self.idempotent_producer_index = reader.take("I", named)
+
+    def _read_earlier(self, message: effects_pb2.EffectBatch) -> None:
+        self.ms = unpack("Q", message.ms, field="ms")
+        self.seq = unpack("Q", message.seq, field="seq")
+        self.lengths = unpack("I", message.lengths, field="lengths")
+        self.key_index = array("I", bytes(4 * len(self.ms)))
+        if len(message.keys) > 1:
+            self.key_index = unpack("I", message.key_index, field="key_index")
+        if not len(self.ms) == len(self.seq) == len(self.lengths) == len(self.key_index):
+            raise BatchError("ms, seq, lengths, key_index: columns differ in length")
+        if message.idempotent_ids:
+            self.idempotent_index = unpack("I", message.idempotent_index, field="idempotent_index")
+            self.idempotent_producer_index = unpack(
+                "I", message.idempotent_producer_index, field="idempotent_producer_index"
+            )
+
+
+def _decode_appends(message: effects_pb2.EffectBatch) -> AppendColumns:
+    columns = _Columns(message)
+    if len(message.keys) > 1 and columns.key_index and max(columns.key_index) >= len(message.keys):
+        raise BatchError("key_index: beyond the keys")
+    if columns.ms and not message.keys:
         raise BatchError("keys: appends without a key")
-    if sum(lengths) != len(message.fields):
+    if sum(columns.lengths) != len(message.fields):
         raise BatchError("fields: its size is not the sum of the lengths")
-    idempotent = _decode_idempotent(message, append_count=len(ms))
+    idempotent = _decode_idempotent(message, columns)
     return AppendColumns(
         list(message.keys),
-        key_index,
-        ms,
-        seq,
-        lengths,
+        columns.key_index,
+        columns.ms,
+        columns.seq,
+        columns.lengths,
         message.fields,
         idempotent,
-        _decode_numbered(message, idempotent, append_count=len(ms)),
+        _decode_numbered(message, idempotent, append_count=len(columns.ms)),
     )
 
 
 def _decode_idempotent(
-    message: effects_pb2.EffectBatch, *, append_count: int
+    message: effects_pb2.EffectBatch, columns: _Columns
 ) -> dict[int, IdempotentId]:
-    if not message.idempotent_ids:
-        return {}
-    index = unpack("I", message.idempotent_index, field="idempotent_index")
-    producer_index = unpack(
-        "I", message.idempotent_producer_index, field="idempotent_producer_index"
-    )
     ids = message.idempotent_ids
+    if not ids:
+        return {}
+    index, producer_index = columns.idempotent_index, columns.idempotent_producer_index
     if not len(index) == len(producer_index) == len(ids):
         raise BatchError(
             "idempotent_index, idempotent_producer_index, idempotent_ids: differ in length"
         )
-    if index[-1] >= append_count or any(a >= b for a, b in itertools.pairwise(index)):
+    if index[-1] >= len(columns.ms) or any(a >= b for a, b in itertools.pairwise(index)):
         raise BatchError("idempotent_index: not ascending, or beyond the appends")
     if max(producer_index) >= len(message.producers):
         raise BatchError("idempotent_producer_index: beyond the producers")

@@ -19,7 +19,7 @@ from crdtstream.region.links.listeners import ListenerCount
 from crdtstream.region.links.publications import Publication
 from crdtstream.region.links.readiness import DatabaseIdentity
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
