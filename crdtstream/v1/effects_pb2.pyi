@@ -139,13 +139,21 @@ class LanePosition(_message.Message):
     def __init__(self, lane: _Optional[int] = ..., id: _Optional[_Union[Id, _Mapping]] = ...) -> None: ...
 
 class LaneInterval(_message.Message):
-    __slots__ = ("lane", "to")
+    __slots__ = ("lane", "from_ms", "from_seq", "ms_on", "to_seq", "to")
     LANE_FIELD_NUMBER: _ClassVar[int]
+    FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    FROM_SEQ_FIELD_NUMBER: _ClassVar[int]
+    MS_ON_FIELD_NUMBER: _ClassVar[int]
+    TO_SEQ_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     lane: int
+    from_ms: int
+    from_seq: int
+    ms_on: int
+    to_seq: int
     to: Id
-    def __init__(self, lane: _Optional[int] = ..., to: _Optional[_Union[Id, _Mapping]] = ..., **kwargs) -> None: ...
+    def __init__(self, lane: _Optional[int] = ..., from_ms: _Optional[int] = ..., from_seq: _Optional[int] = ..., ms_on: _Optional[int] = ..., to_seq: _Optional[int] = ..., to: _Optional[_Union[Id, _Mapping]] = ..., **kwargs) -> None: ...
 
 class Remove(_message.Message):
     __slots__ = ("key", "lanes", "with_references", "trims")

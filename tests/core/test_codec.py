@@ -15,7 +15,7 @@ from crdtstream.core.effects import (
     NumberedRun,
 )
 from crdtstream.core.fields import FIELDS_BYTES_MIN
-from crdtstream.core.ids import Millis, RegionId, make_id
+from crdtstream.core.ids import U64_MAX, Millis, RegionId, make_id
 from crdtstream.core.wire.codec import (
     BatchError,
     decode_batch,
@@ -105,8 +105,8 @@ def column(number: int) -> bytes:
         ({"first_n": (1 << 64) - 1}, "first_n"),
         ({"columns": b""}, "columns: they end too early"),
         ({"columns": column(0) + column(1)}, "columns: they end too early"),
-        ({"columns": column(0) + column(1) + b"\5" + bytes(5)}, "columns: numbers of 5 bytes"),
-        ({"columns": column(0) + column(1) + b"\x41"}, "columns: numbers of 5 bytes"),
+        ({"columns": column(0) + column(1) + b"\5" + bytes(5)}, "columns: no head"),
+        ({"columns": column(0) + column(1) + b"\x20"}, "columns: no head"),
         ({"columns": column(0) + column(1) + column(21) + b"\0"}, "columns: 1 bytes too many"),
         ({"columns": column(0) + column(1) + column(20)}, "fields: its size"),
         ({"keys": []}, "keys"),
@@ -186,6 +186,10 @@ def one(effect: pb.Effect) -> bytes:
     return batch.SerializeToString()
 
 
+def acknowledged(interval: pb.LaneInterval) -> pb.Effect:
+    return pb.Effect(ack_frontier=pb.AckFrontier(key=b"x", group=b"g", intervals=[interval]))
+
+
 def lane_ids(*ms: int) -> pb.LaneIds:
     return pb.LaneIds(lane=1, ms=pack(array("Q", ms)), seq=pack(array("Q", [0] * len(ms))))
 
@@ -199,6 +203,10 @@ def lane_ids(*ms: int) -> pb.LaneIds:
         (pb.Effect(remove=pb.Remove(key=b"x", lanes=[lane_ids(1, 1)])), "remove.lanes"),
         (pb.Effect(trim=pb.Trim(key=b"x")), "trim.up_to"),
         (pb.Effect(ack_frontier=pb.AckFrontier(key=b"x", group=b"g")), "ack_frontier"),
+        (acknowledged(pb.LaneInterval(lane=1, from_ms=7)), "empty or ends too early"),
+        (acknowledged(pb.LaneInterval(lane=1, from_ms=7, from_seq=2, to_seq=1)), "ends too early"),
+        (acknowledged(pb.LaneInterval(lane=1, from_ms=U64_MAX, ms_on=1)), "behind the last ID"),
+        (acknowledged(pb.LaneInterval(lane=0, ms_on=1)), "region 0"),
         (pb.Effect(set_stream_config=pb.SetStreamConfig(idmp_duration_s=0)), "idmp_duration_s"),
         (pb.Effect(set_stream_config=pb.SetStreamConfig(idmp_maxsize=0)), "idmp_maxsize"),
         (pb.Effect(set_group_mode=pb.SetGroupMode(epoch=0)), "epoch"),

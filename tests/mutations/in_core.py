@@ -406,8 +406,8 @@ CORE: Final = (
     Mutation(
         "column-judged-by-its-ends",
         "crdtstream/core/wire/columns.py",
-        "if plane != plane[:1] * count:",
-        "if plane[0] != plane[-1]:",
+        "if plane == plane[:1] * count:",
+        "if plane[0] == plane[-1]:",
         (COLUMNS + "test_columns_survive",),
         "numbers between the first and the last lose what only they have",
     ),

@@ -25,6 +25,6 @@ def _encoded() -> Iterator[tuple[str, bytes]]:
         yield name(effect), encode_batch(every_kind.batch_of(effect))
     for change in every_kind.CHANGES:
         yield name(change), encode_local(every_kind.local_of(change))
-    yield "appends of format 5", encode_batch(every_kind.batch_of_appends())
+    yield "appends", encode_batch(every_kind.batch_of_appends())
     yield "local of a batch received", encode_local(every_kind.LOCAL_OF_A_RECEIVED)
     yield "local of idempotent appends", encode_local(every_kind.LOCAL_OF_APPENDS)

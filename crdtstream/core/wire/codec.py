@@ -50,7 +50,16 @@ from crdtstream.core.effects import (
 from crdtstream.core.fields import FIELDS_BYTES_MIN
 from crdtstream.core.groups.creates import Start
 from crdtstream.core.id_columns import IdColumns, Ids, from_columns
-from crdtstream.core.ids import REGION_MAX, Millis, RegionId, StreamId, id_ms, id_seq, make_id
+from crdtstream.core.ids import (
+    REGION_MAX,
+    U64_MAX,
+    Millis,
+    RegionId,
+    StreamId,
+    id_ms,
+    id_seq,
+    make_id,
+)
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.wire.columns import ColumnsError, ColumnsReader, write_columns
 from crdtstream.v1 import effects_pb2
@@ -161,6 +170,28 @@ def decode_lane_ids(messages: Sequence[effects_pb2.LaneIds], *, field: str) -> d
     return lanes
 
 
+def _encode_interval(
+    stretch: tuple[StreamId, StreamId], lane: RegionId | None = None
+) -> effects_pb2.LaneInterval:
+    start, end = stretch
+    return effects_pb2.LaneInterval(
+        lane=lane,
+        from_ms=id_ms(start),
+        from_seq=id_seq(start),
+        ms_on=id_ms(end) - id_ms(start),
+        to_seq=id_seq(end),
+    )
+
+
+def _decode_interval(message: effects_pb2.LaneInterval, *, field: str) -> tuple[StreamId, StreamId]:
+    if message.HasField("to"):
+        return decode_id(getattr(message, "from")), decode_id(message.to)
+    to_ms = message.from_ms + message.ms_on
+    if to_ms > U64_MAX:
+        raise BatchError(f"{field}: an interval that ends behind the last ID")
+    return make_id(message.from_ms, message.from_seq), make_id(to_ms, message.to_seq)
+
+
 def encode_positions(positions: Mapping[RegionId, StreamId]) -> list[effects_pb2.LanePosition]:
     return [
         effects_pb2.LanePosition(lane=lane, id=encode_id(entry_id))
@@ -207,10 +238,8 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
             message.destroy_group.key, message.destroy_group.group = key, group
         case AckFrontier(key, group, intervals):
             message.ack_frontier.key, message.ack_frontier.group = key, group
-            for lane, (start_id, end_id) in sorted(intervals.items()):
-                interval = message.ack_frontier.intervals.add(lane=lane)
-                getattr(interval, "from").CopyFrom(encode_id(start_id))
-                interval.to.CopyFrom(encode_id(end_id))
+            for lane, stretch in sorted(intervals.items()):
+                message.ack_frontier.intervals.append(_encode_interval(stretch, lane=lane))
         case SetLastId(key, entry_id, entries_added, max_deleted_id):
             message.set_last_id.key = key
             message.set_last_id.id.CopyFrom(encode_id(entry_id))
@@ -262,10 +291,7 @@ def _encode_mode(message: effects_pb2.SetGroupMode, effect: SetGroupMode) -> Non
         body = message.handover.add(lane=lane)
         body.run_from.CopyFrom(encode_id(handover.run_from))
         body.last_delivered.CopyFrom(encode_id(handover.last_delivered))
-        for start_id, end_id in handover.handed_out:
-            interval = body.handed_out.add()
-            getattr(interval, "from").CopyFrom(encode_id(start_id))
-            interval.to.CopyFrom(encode_id(end_id))
+        body.handed_out.extend(map(_encode_interval, handover.handed_out))
         body.ignore_until.CopyFrom(encode_id(handover.ignore_until))
         if handover.pending:
             ids, counts = zip(*handover.pending, strict=True)
@@ -377,8 +403,7 @@ def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
     if not ascend(ids):
         raise BatchError(f"{field}.pending: not ascending")
     handed_out = tuple(
-        (decode_id(getattr(interval, "from")), decode_id(interval.to))
-        for interval in message.handed_out
+        _decode_interval(interval, field=f"{field}.handed_out") for interval in message.handed_out
     )
     if not are_stretches(handed_out):
         raise BatchError(f"{field}.handed_out: a stretch that is empty or ends too early")
@@ -411,7 +436,7 @@ def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
     intervals = {}
     for interval in message.intervals:
         lane = checked_region(interval.lane, field="ack_frontier.intervals")
-        start, end = decode_id(getattr(interval, "from")), decode_id(interval.to)
+        start, end = _decode_interval(interval, field="ack_frontier.intervals")
         if start >= end:
             raise BatchError("ack_frontier.intervals: an interval that is empty or ends too early")
         intervals[lane] = (start, end)

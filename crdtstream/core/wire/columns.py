@@ -1,13 +1,15 @@
 """The columns of a batch's appends as bytes.
 
-Numbers of one batch are mostly alike: its IDs are of the same second, its entries of the same
-size.  So what their high bytes have in common is written once, and of their low bytes one plane
-after the other: all lowest bytes, then all second ones, and so on.
+Numbers of one batch are mostly alike: its IDs are of the same second and have the region's number
+in their lowest bits, and its entries are of the same size.  So bytes that all have in common are
+written once, without zeros at their end, and of those that differ one plane after the other: the
+lower ones of all numbers, then the higher ones.
 
-    numbers    0x1a2b07   0x1a2bff   0x1a2b10
-    head       1 plane, 2 bytes in common
-    common     2b 1a
-    planes     07 ff 10
+    numbers    0x1a0701   0x1aff01   0x1a1001
+    head       2 bytes in common, some differ
+    planes     the second lowest
+    common     01 1a
+    plane      07 ff 10
 
 Planes are cut out of, and put back into, the numbers as they lie in memory, so that what it takes
 hardly grows with their number.
@@ -19,9 +21,9 @@ from collections.abc import Sequence
 from typing import Final
 
 _SIZES: Final = {"I": 4, "Q": 8}
-# Head of a column: the number of planes, and that of the bytes in common.
-_PLANES_SHIFT: Final = 4
+# Head of a column: how many bytes its numbers have in common; and whether others differ.
 _COMMON_MASK: Final = 15
+_DIFFERS: Final = 16
 
 
 class ColumnsError(Exception):
@@ -48,16 +50,20 @@ def _put_one(parts: list[bytes], number: int) -> None:
 def _put(parts: list[bytes], column: "array[int]") -> None:
     size, count = column.itemsize, len(column)
     data = _little_endian(column).tobytes()
-    planes = size
-    while planes:
-        plane = data[planes - 1 :: size]
-        if plane != plane[:1] * count:
-            break
-        planes -= 1
-    common = data[planes:size].rstrip(b"\0")
-    parts.append((planes << _PLANES_SHIFT | len(common)).to_bytes(1, "little"))
-    parts.append(common)
-    parts += [data[plane::size] for plane in range(planes)]
+    common = bytearray()
+    differing = 0
+    planes = []
+    for at in range(size):
+        plane = data[at::size]
+        if plane == plane[:1] * count:
+            common += plane[:1]
+        else:
+            differing |= 1 << at
+            planes.append(plane)
+    once = bytes(common.rstrip(b"\0"))
+    parts.append(bytes((len(once) | _DIFFERS, differing) if planes else (len(once),)))
+    parts.append(once)
+    parts += planes
 
 
 class ColumnsReader:
@@ -75,13 +81,26 @@ class ColumnsReader:
         """
         size = _SIZES[typecode]
         (head,) = self._bytes(1)
-        planes, common = head >> _PLANES_SHIFT, head & _COMMON_MASK
-        if planes + common > size:
-            raise ColumnsError(f"numbers of {planes + common} bytes, not {size}")
-        high = bytes(planes) + self._bytes(common)
-        numbers = bytearray(high.ljust(size, b"\0") * count)
-        for plane in range(planes):
-            numbers[plane::size] = self._bytes(count)
+        if not head & _DIFFERS:
+            if head > size:
+                raise ColumnsError(f"no head of numbers of {size} bytes")
+            column = array(typecode, [int.from_bytes(self._bytes(head), "little")])
+            return column * count
+        (differing,) = self._bytes(1)
+        differs = [at for at in range(size) if differing >> at & 1]
+        common = head & _COMMON_MASK
+        if (
+            not differing
+            or differing >> size
+            or head >= 2 * _DIFFERS
+            or len(differs) + common > size
+        ):
+            raise ColumnsError(f"no head of numbers of {size} bytes")
+        once = iter(self._bytes(common).ljust(size, b"\0"))
+        first = bytes([0 if differing >> at & 1 else next(once) for at in range(size)])
+        numbers = bytearray(first * count)
+        for at in differs:
+            numbers[at::size] = self._bytes(count)
         column = array(typecode)
         column.frombytes(numbers)
         return _little_endian(column)
