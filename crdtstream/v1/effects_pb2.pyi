@@ -33,12 +33,13 @@ class VersionVector(_message.Message):
     def __init__(self, regions: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EffectBatch(_message.Message):
-    __slots__ = ("origin", "first_n", "count", "context", "issued_ms", "columns", "keys", "fields", "key_index", "ms", "seq", "lengths", "idempotent_index", "idempotent_producer_index", "others", "producers", "idempotent_ids", "numbered")
+    __slots__ = ("origin", "first_n", "count", "context", "issued_ms", "issued_after_ms", "columns", "keys", "fields", "key_index", "ms", "seq", "lengths", "idempotent_index", "idempotent_producer_index", "others", "producers", "idempotent_ids", "numbered")
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     FIRST_N_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     ISSUED_MS_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +58,7 @@ class EffectBatch(_message.Message):
     count: int
     context: VersionVector
     issued_ms: int
+    issued_after_ms: int
     columns: bytes
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     fields: bytes
@@ -70,7 +72,7 @@ class EffectBatch(_message.Message):
     producers: _containers.RepeatedScalarFieldContainer[bytes]
     idempotent_ids: _containers.RepeatedScalarFieldContainer[bytes]
     numbered: _containers.RepeatedCompositeFieldContainer[NumberedRun]
-    def __init__(self, origin: _Optional[int] = ..., first_n: _Optional[int] = ..., count: _Optional[int] = ..., context: _Optional[_Union[VersionVector, _Mapping]] = ..., issued_ms: _Optional[int] = ..., columns: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., fields: _Optional[bytes] = ..., key_index: _Optional[bytes] = ..., ms: _Optional[bytes] = ..., seq: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., idempotent_index: _Optional[bytes] = ..., idempotent_producer_index: _Optional[bytes] = ..., others: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., idempotent_ids: _Optional[_Iterable[bytes]] = ..., numbered: _Optional[_Iterable[_Union[NumberedRun, _Mapping]]] = ...) -> None: ...
+    def __init__(self, origin: _Optional[int] = ..., first_n: _Optional[int] = ..., count: _Optional[int] = ..., context: _Optional[_Union[VersionVector, _Mapping]] = ..., issued_ms: _Optional[int] = ..., issued_after_ms: _Optional[int] = ..., columns: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., fields: _Optional[bytes] = ..., key_index: _Optional[bytes] = ..., ms: _Optional[bytes] = ..., seq: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., idempotent_index: _Optional[bytes] = ..., idempotent_producer_index: _Optional[bytes] = ..., others: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., idempotent_ids: _Optional[_Iterable[bytes]] = ..., numbered: _Optional[_Iterable[_Union[NumberedRun, _Mapping]]] = ...) -> None: ...
 
 class NumberedRun(_message.Message):
     __slots__ = ("index", "count", "producer", "batch", "first_row")

@@ -88,6 +88,10 @@ def message(**changes: Unpack[BatchFields]) -> pb.EffectBatch:
     return pb.EffectBatch(**(good | changes))
 
 
+def delete_x() -> pb.Effect:
+    return pb.Effect(delete_key=pb.DeleteKey(key=b"x"))
+
+
 def column(number: int) -> bytes:
     """One column of one small number."""
     return b"\1" + number.to_bytes(1, "little")
@@ -166,6 +170,28 @@ def test_a_bad_batch_of_an_earlier_version_is_refused_with_the_field(
 ) -> None:
     with pytest.raises(BatchError, match=field):
         decode_batch(earlier(**changes).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"issued_after_ms": -1},
+        {"issued_after_ms": 1 << 31},
+        {"issued_after_ms": -(1 << 40)},
+        {"issued_after_ms": 1, "columns": b"", "fields": b"", "others": [delete_x()]},
+    ],
+)
+def test_a_time_of_issue_that_cannot_be_is_refused(changes: BatchFields) -> None:
+    with pytest.raises(BatchError, match="issued_after_ms"):
+        decode_batch(message(**changes).SerializeToString())
+
+
+@pytest.mark.parametrize("issued_ms", [0, 1, 1000, (1 << 31) - 1, 1 << 31, U64_MAX])
+@pytest.mark.parametrize("ms", [0, 999, 1 << 31, U64_MAX])
+def test_when_a_batch_was_issued_survives_however_far_from_its_ids(issued_ms: int, ms: int) -> None:
+    appends = columns([b"x"], [(0, make_id(ms, 1), FIELDS)])
+    batch = EffectBatch(RegionId(1), 1, 1, {}, Millis(issued_ms), appends, [])
+    assert decode_batch(encode_batch(batch)) == batch
 
 
 def test_few_bytes_do_not_claim_much_memory() -> None:

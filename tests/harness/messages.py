@@ -12,6 +12,7 @@ class BatchFields(TypedDict, total=False):
     first_n: int
     count: int
     context: effects_pb2.VersionVector
+    issued_after_ms: int
     columns: bytes
     keys: list[bytes]
     key_index: bytes

@@ -68,6 +68,8 @@ N_MAX: Final = (1 << 63) - 1
 # Batches and rows of numbered producers.
 ROW_MAX: Final = (1 << 63) - 1
 EFFECTS_PER_BATCH_MAX: Final = 1 << 24
+# Further from an ID than that the issuer's clock is told by itself; IDs may be any numbers.
+ISSUED_AFTER_MS_MAX: Final = 1 << 31
 
 
 class BatchError(Exception):
@@ -464,7 +466,6 @@ def encode_batch(batch: EffectBatch) -> bytes:
         first_n=batch.first_n,
         count=batch.count,
         context=encode_vv(batch.context),
-        issued_ms=batch.issued_ms,
         columns=write_columns(columns) if columns[0] else b"",
         keys=appends.keys,
         fields=appends.fields,
@@ -482,6 +483,11 @@ def encode_batch(batch: EffectBatch) -> bytes:
             for run in appends.numbered
         ],
     )
+    after_ms = batch.issued_ms - appends.ms[0] if appends.ms else ISSUED_AFTER_MS_MAX
+    if abs(after_ms) < ISSUED_AFTER_MS_MAX:
+        message.issued_after_ms = after_ms
+    else:
+        message.issued_ms = batch.issued_ms
     return message.SerializeToString(deterministic=True)
 
 
@@ -517,10 +523,19 @@ def decode_batch(data: bytes) -> EffectBatch:
         first_n=message.first_n,
         count=message.count,
         context=context,
-        issued_ms=Millis(message.issued_ms),
+        issued_ms=Millis(_issued_ms(message, appends)),
         appends=appends,
         others=others,
     )
+
+
+def _issued_ms(message: effects_pb2.EffectBatch, appends: AppendColumns) -> int:
+    if not message.HasField("issued_after_ms"):
+        return message.issued_ms
+    after_ms = message.issued_after_ms
+    if not appends.ms or abs(after_ms) >= ISSUED_AFTER_MS_MAX or appends.ms[0] + after_ms < 0:
+        raise BatchError(f"issued_after_ms: {after_ms} is out of range, or there is no append")
+    return appends.ms[0] + after_ms
 
 
 class _Columns:
