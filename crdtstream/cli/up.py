@@ -104,8 +104,9 @@ def _stop(local: LocalRegions) -> None:
 
 
 def _table(local: LocalRegions) -> Table:
+    regions = "1 region" if len(local.regions) == 1 else f"{len(local.regions)} regions"
     table = new_table(
-        f"{len(local.regions)} regions; try: redis-cli -p {local.regions[0].resp_port}",
+        f"{regions}; try: redis-cli -p {local.regions[0].resp_port}",
         ">region", "RESP", "gRPC", "HTTP", ">process",
     )  # fmt: skip
     for own in local.regions:
