@@ -26,6 +26,7 @@ LOCK_FILE: Final = "lock"
 # it packs the rows, and writes the columns, of what it logs itself.
 FORMATS_WITHOUT_CHECKSUM: Final = ("1", "2")
 FORMATS_WITH_CHECKSUM: Final = ("3", "4", str(FORMAT_VERSION))
+FORMATS_UNPACKED: Final = ("1", "2", "3")
 READABLE_FORMATS: Final = FORMATS_WITHOUT_CHECKSUM + FORMATS_WITH_CHECKSUM
 
 # A file of an earlier format is written anew, so that it can give space back, if that is quick.

@@ -22,7 +22,7 @@ from typing import Final
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM, LOG_FILE
+from crdtstream.store.claim import FORMATS_UNPACKED, FORMATS_WITHOUT_CHECKSUM, LOG_FILE
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,
@@ -32,7 +32,7 @@ from crdtstream.store.layout import (
     read_checkpoint,
     read_image_row,
 )
-from crdtstream.store.log import FORMAT_VERSION, Logged
+from crdtstream.store.log import Logged
 from crdtstream.store.rows import RowPacker, record_crc
 from crdtstream.upkeep.cut import LENGTH
 from crdtstream.upkeep.fsck import check_images, check_log, check_sqlite
@@ -184,7 +184,7 @@ def _receive(
     if begin.HasField("checkpoint"):
         _put_checkpoint(connection, begin.checkpoint)
     # What an older node sends is kept in its format.
-    packer = RowPacker() if meta["format_version"] == str(FORMAT_VERSION) else None
+    packer = None if meta["format_version"] in FORMATS_UNPACKED else RowPacker()
     rows, rows_wanted = 0, _rows_of(begin)
     images, images_wanted = 0, begin.checkpoint.images
     for part in parts:

@@ -1,6 +1,7 @@
 """DUMP and RESTORE: streams as bytes; what is not such bytes changes nothing."""
 
 import zlib
+from array import array
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,8 @@ from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.core.effects import IdempotentId, SetStreamConfig
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import ID_MAX, Millis, RegionId, StreamId, make_id
-from crdtstream.core.wire.codec import decode_batch
+from crdtstream.core.wire.codec import decode_batch, pack
+from crdtstream.core.wire.columns import ColumnsReader, write_columns
 from crdtstream.database.database import Database, Waiting
 from crdtstream.replication.wire import checked_batch
 from crdtstream.v1 import effects_pb2 as pb
@@ -22,6 +24,8 @@ from tests.harness.regions import Node, sync
 from tests.harness.replies import dict_of
 
 FIELDS = encode_fields([b"f", b"v"])
+# Enough that whatever stands beside it is looked at, however short.
+LONG = encode_fields([b"f", b"v" * 20])
 ONCE = IdempotentId(b"p", b"1")
 
 
@@ -180,6 +184,23 @@ def test_any_contents_come_back_through_a_region(given_contents: Contents) -> No
     assert payload_of(r2) == payload
 
 
+def test_a_payload_of_version_1_comes_back() -> None:
+    """Its columns had a field each."""
+    node = filled()
+    batch = unframed(payload_of(node))
+    fields = "ms", "seq", "lengths", "idempotent_index", "idempotent_producer_index"
+    for field, column in zip(fields, columns_of(batch), strict=True):
+        setattr(batch, field, pack(column))
+    batch.ClearField("columns")
+    batch.issued_ms = 0
+    head = MAGIC + b"\x01" + zlib.compress(batch.SerializeToString())
+    earlier = head + dumping._hash(head)
+    assert decode_dump(earlier) == decode_dump(payload_of(node))
+    here = Node(2)
+    assert call(here, b"RESTORE", b"x", b"0", earlier) is OK
+    assert payload_of(here) == payload_of(node)
+
+
 # --- What is no payload ------------------------------------------------------------------------
 
 
@@ -191,9 +212,10 @@ def test_any_contents_come_back_through_a_region(given_contents: Contents) -> No
         # A string's payload from a real server.
         (b"\x00\x03bar\x0b\x00\x9d\xaf\x8d\x8c\xd4\x05\xdf\x8a", "not made by the DUMP"),
         (MAGIC, "a version that this node does not know"),
-        (MAGIC + b"\x02" + bytes(40), "a version that this node does not know"),
+        (MAGIC + b"\x03" + bytes(40), "a version that this node does not know"),
         (MAGIC + b"\x01", "was cut or changed"),
         (MAGIC + b"\x01" + bytes(40), "was cut or changed"),
+        (MAGIC + b"\x02" + bytes(40), "was cut or changed"),
     ],
 )
 def test_a_foreign_payload_is_refused_in_words_that_help(payload: bytes, tells: str) -> None:
@@ -222,18 +244,37 @@ def unframed(payload: bytes) -> pb.EffectBatch:
     return pb.EffectBatch.FromString(zlib.decompress(payload[len(MAGIC) + 1 : -HASH_BYTES]))
 
 
+def columns_of(batch: pb.EffectBatch) -> "list[array[int]]":
+    """Of ``filled``: ms, seq, lengths; and of the one idempotent id its entry and its producer."""
+    reader = ColumnsReader(batch.columns)
+    columns = [reader.take(typecode, 3) for typecode in "QQI"]
+    columns += [reader.take("I", 1), reader.take("I", 1)]
+    reader.check_end()
+    return columns
+
+
+def put_columns(batch: pb.EffectBatch, columns: "list[array[int]]") -> None:
+    batch.columns = write_columns(columns)
+    # Not by its distance from an ID, which may be another one now.
+    batch.issued_ms = 0
+
+
 def swap_ids(batch: pb.EffectBatch) -> None:
-    batch.ms = batch.ms[8:16] + batch.ms[:8] + batch.ms[16:]
+    ms, *others = columns_of(batch)
+    ms[0], ms[1] = ms[1], ms[0]
+    put_columns(batch, [ms, *others])
 
 
 def repeat_an_id(batch: pb.EffectBatch) -> None:
-    batch.ms = batch.ms[:8] * 2 + batch.ms[16:]
-    batch.seq = batch.seq[:8] * 2 + batch.seq[16:]
+    ms, seq, *others = columns_of(batch)
+    ms[1], seq[1] = ms[0], seq[0]
+    put_columns(batch, [ms, seq, *others])
 
 
 def begin_at_zero(batch: pb.EffectBatch) -> None:
-    batch.ms = bytes(8) + batch.ms[8:]
-    batch.seq = bytes(8) + batch.seq[8:]
+    ms, seq, *others = columns_of(batch)
+    ms[0] = seq[0] = 0
+    put_columns(batch, [ms, seq, *others])
 
 
 def generate_less(batch: pb.EffectBatch) -> None:
@@ -279,7 +320,9 @@ def name_the_key(batch: pb.EffectBatch) -> None:
 
 def two_keys(batch: pb.EffectBatch) -> None:
     batch.keys.append(b"")
-    batch.key_index = bytes(12)
+    columns = columns_of(batch)
+    columns.insert(3, array("I", [0, 0, 0]))
+    put_columns(batch, columns)
 
 
 def nameless_producer(batch: pb.EffectBatch) -> None:
@@ -287,7 +330,8 @@ def nameless_producer(batch: pb.EffectBatch) -> None:
 
 
 def shorter_column(batch: pb.EffectBatch) -> None:
-    batch.seq = batch.seq[8:]
+    ms, seq, *others = columns_of(batch)
+    put_columns(batch, [ms, seq[1:], *others])
 
 
 def unknown_effect(batch: pb.EffectBatch) -> None:
@@ -297,30 +341,34 @@ def unknown_effect(batch: pb.EffectBatch) -> None:
 def fields_of(*entries: bytes) -> Callable[[pb.EffectBatch], None]:
     def change(batch: pb.EffectBatch) -> None:
         batch.fields = b"".join(entries)
-        batch.lengths = b"".join(len(entry).to_bytes(4, "little") for entry in entries)
+        ms, seq, _, *others = columns_of(batch)
+        put_columns(batch, [ms, seq, array("I", map(len, entries)), *others])
 
     return change
 
 
-CHANGES: list[Callable[[pb.EffectBatch], None]] = [
-    swap_ids,
-    repeat_an_id,
-    begin_at_zero,
-    generate_less,
-    delete_more,
-    add_fewer,
-    add_too_many,
-    forget_the_last_id,
-    configure_nothing,
-    smuggle_a_delete,
-    configure_another_key,
-    end_another_key,
-    name_the_key,
-    two_keys,
-    nameless_producer,
-    shorter_column,
-    unknown_effect,
-]
+CHANGES: dict[Callable[[pb.EffectBatch], None], str] = {
+    swap_ids: "IDs do not ascend",
+    repeat_an_id: "IDs do not ascend",
+    begin_at_zero: "IDs do not ascend",
+    generate_less: "the last-generated ID is below",
+    delete_more: "the last-generated ID is below",
+    add_fewer: "fewer entries added",
+    add_too_many: "fewer entries added",
+    forget_the_last_id: "no last-generated ID",
+    configure_nothing: "set_stream_config",
+    smuggle_a_delete: "effects that no stream",
+    configure_another_key: "effects that no stream",
+    end_another_key: "no last-generated ID",
+    name_the_key: "entries of a named key",
+    two_keys: "entries of a named key",
+    nameless_producer: "an empty producer",
+    shorter_column: "columns: ",
+    unknown_effect: "others.kind",
+}
+BAD_FIELDS_TEXT = (
+    "ERR Bad data format: the fields of an entry are no array of field and value strings"
+)
 BAD_FIELDS = [
     b"",
     b"*0\r\n",
@@ -346,25 +394,28 @@ def test_a_forged_payload_is_refused(change: Callable[[pb.EffectBatch], None]) -
     node = filled()
     batch = unframed(payload_of(node))
     change(batch)
-    assert refusal(node, frame(batch.SerializeToString())).startswith("ERR Bad data format: ")
+    text = refusal(node, frame(batch.SerializeToString()))
+    assert text.startswith(f"ERR Bad data format: {CHANGES[change]}")
 
 
 @pytest.mark.parametrize("bad", BAD_FIELDS, ids=repr)
 @pytest.mark.parametrize("place", range(3))
 def test_forged_fields_are_refused_wherever_they_stand(bad: bytes, place: int) -> None:
     node = filled()
-    entries = [FIELDS] * 3
-    entries[place] = bad
+    entries = [LONG] * 3
     batch = unframed(payload_of(node))
     fields_of(*entries)(batch)
-    assert refusal(node, frame(batch.SerializeToString())).startswith("ERR Bad data format: ")
+    assert decode_dump(frame(batch.SerializeToString()))
+    entries[place] = bad
+    fields_of(*entries)(batch)
+    assert refusal(node, frame(batch.SerializeToString())) == BAD_FIELDS_TEXT
 
 
 def test_fields_that_run_over_into_the_next_entry_are_refused() -> None:
     node = filled()
     batch = unframed(payload_of(node))
     fields_of(FIELDS + FIELDS[:4], FIELDS[4:], FIELDS)(batch)
-    assert refusal(node, frame(batch.SerializeToString())).startswith("ERR Bad data format: ")
+    assert refusal(node, frame(batch.SerializeToString())) == BAD_FIELDS_TEXT
 
 
 @pytest.mark.parametrize(

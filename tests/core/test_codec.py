@@ -159,6 +159,7 @@ def test_a_batch_of_an_earlier_version_is_read_as_it_was() -> None:
         ({"ms": bytes(7)}, "ms"),
         ({"ms": bytes(16)}, "columns differ"),
         ({"ms": b""}, "columns: they end too early"),
+        ({"columns": b"."}, "columns: there are those of an earlier version, too"),
         ({"lengths": b""}, "columns differ"),
         ({"keys": []}, "keys"),
         ({"keys": [b"x", b"y"], "key_index": b"\7" + bytes(3)}, "key_index"),
@@ -177,6 +178,7 @@ def test_a_bad_batch_of_an_earlier_version_is_refused_with_the_field(
     [
         {"issued_after_ms": -1},
         {"issued_after_ms": 1 << 31},
+        {"issued_after_ms": 1, "columns": b"\x08" + 8 * b"\xff" + column(1) + column(len(FIELDS))},
         {"issued_after_ms": -(1 << 40)},
         {"issued_after_ms": 1, "columns": b"", "fields": b"", "others": [delete_x()]},
     ],
@@ -232,6 +234,7 @@ def lane_ids(*ms: int) -> pb.LaneIds:
         (acknowledged(pb.LaneInterval(lane=1, from_ms=7)), "empty or ends too early"),
         (acknowledged(pb.LaneInterval(lane=1, from_ms=7, from_seq=2, to_seq=1)), "ends too early"),
         (acknowledged(pb.LaneInterval(lane=1, from_ms=U64_MAX, ms_on=1)), "behind the last ID"),
+        (acknowledged(pb.LaneInterval(lane=1, to=pb.Id(ms=2), ms_on=1)), "earlier version, too"),
         (acknowledged(pb.LaneInterval(lane=0, ms_on=1)), "region 0"),
         (pb.Effect(set_stream_config=pb.SetStreamConfig(idmp_duration_s=0)), "idmp_duration_s"),
         (pb.Effect(set_stream_config=pb.SetStreamConfig(idmp_maxsize=0)), "idmp_maxsize"),

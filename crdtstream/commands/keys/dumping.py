@@ -2,13 +2,14 @@
 
 A payload is a frame around the batch that would make the stream, under an empty key, compressed:
 
-    "crdtstream dump"  01   zlib( EffectBatch: appends, SetStreamConfig, SetLastId )  blake2b
+    "crdtstream dump"  02   zlib( EffectBatch: appends, SetStreamConfig, SetLastId )  blake2b
        15 bytes      version                                                          16 bytes
 
 The hash is over everything before it.  The payload has the entries of all lanes, one of each ID,
 with their idempotent ids, the counters, the last-generated ID and the XCFGSET settings.  It has no
 groups, as in RENAME, and no deadline, as in Redis, where RESTORE takes a new one.  Equal contents
-make equal payloads, in every region.  Of a string the batch is one SetString.
+make equal payloads, in every region.  Of a string the batch is one SetString.  In payloads of
+version 1 the batch is as earlier versions encoded batches.
 
 RESTORE trusts nothing: a hash only tells of accidents.  It checks everything before it changes
 anything.
@@ -47,7 +48,8 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError, decode_batch, encode_batch
 
 MAGIC: Final = b"crdtstream dump"
-VERSION: Final = 1
+VERSION: Final = 2
+_READABLE_VERSIONS: Final = (b"\1", bytes([VERSION]))
 HASH_BYTES: Final = 16
 # Compressed or not: less than a client may leave unread (256 MiB), or send (512 MiB).
 DUMP_BYTES_MAX: Final = 128 << 20
@@ -130,7 +132,7 @@ def _unframe(payload: bytes) -> bytes:
             f"{BAD_PAYLOAD}: not made by the DUMP of crdtstream; to bring a stream of another "
             "server, read its entries with XRANGE and add them with XADD"
         )
-    if payload[len(MAGIC) : len(MAGIC) + 1] != bytes([VERSION]):
+    if payload[len(MAGIC) : len(MAGIC) + 1] not in _READABLE_VERSIONS:
         raise CommandError(
             f"{BAD_PAYLOAD}: a version that this node does not know; upgrade it, or DUMP on a node "
             "of its own version"

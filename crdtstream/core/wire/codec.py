@@ -187,6 +187,8 @@ def _encode_interval(
 
 def _decode_interval(message: effects_pb2.LaneInterval, *, field: str) -> tuple[StreamId, StreamId]:
     if message.HasField("to"):
+        if message.from_ms or message.from_seq or message.ms_on or message.to_seq:
+            raise BatchError(f"{field}: there is one of an earlier version, too")
         return decode_id(getattr(message, "from")), decode_id(message.to)
     to_ms = message.from_ms + message.ms_on
     if to_ms > U64_MAX:
@@ -533,9 +535,12 @@ def _issued_ms(message: effects_pb2.EffectBatch, appends: AppendColumns) -> int:
     if not message.HasField("issued_after_ms"):
         return message.issued_ms
     after_ms = message.issued_after_ms
-    if not appends.ms or abs(after_ms) >= ISSUED_AFTER_MS_MAX or appends.ms[0] + after_ms < 0:
+    if not appends.ms or abs(after_ms) >= ISSUED_AFTER_MS_MAX:
         raise BatchError(f"issued_after_ms: {after_ms} is out of range, or there is no append")
-    return appends.ms[0] + after_ms
+    issued_ms = appends.ms[0] + after_ms
+    if not 0 <= issued_ms <= U64_MAX:
+        raise BatchError(f"issued_after_ms: {issued_ms} is no time")
+    return issued_ms
 
 
 class _Columns:
@@ -547,6 +552,8 @@ class _Columns:
         """
         self.idempotent_index = self.idempotent_producer_index = array("I")
         if message.ms:
+            if message.columns:
+                raise BatchError("columns: there are those of an earlier version, too")
             self._read_earlier(message)
             return
         count = max(message.count - len(message.others), 0)
