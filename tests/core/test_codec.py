@@ -188,6 +188,23 @@ def test_a_time_of_issue_that_cannot_be_is_refused(changes: BatchFields) -> None
         decode_batch(message(**changes).SerializeToString())
 
 
+def test_when_a_batch_was_issued_is_told_by_its_first_id_if_that_is_near() -> None:
+    appends = columns([b"x"], [(0, make_id(1_790_000_000_000, 1), FIELDS)])
+    batch = EffectBatch(RegionId(1), 1, 1, {}, Millis(1_790_000_000_003), appends, [])
+    written = pb.EffectBatch.FromString(encode_batch(batch))
+    assert (written.issued_after_ms, written.issued_ms) == (3, 0)
+
+
+def test_a_producer_that_is_not_named_is_refused() -> None:
+    appends = columns([b"x"], [(0, make_id(1, 1), FIELDS)])
+    appends.idempotent = {0: IdempotentId(b"p", b"1")}
+    batch = EffectBatch(RegionId(1), 1, 1, {}, Millis(0), appends, [])
+    written = pb.EffectBatch.FromString(encode_batch(batch))
+    del written.producers[:]
+    with pytest.raises(BatchError, match="idempotent_producer_index: beyond the producers"):
+        decode_batch(written.SerializeToString())
+
+
 @pytest.mark.parametrize("issued_ms", [0, 1, 1000, (1 << 31) - 1, 1 << 31, U64_MAX])
 @pytest.mark.parametrize("ms", [0, 999, 1 << 31, U64_MAX])
 def test_when_a_batch_was_issued_survives_however_far_from_its_ids(issued_ms: int, ms: int) -> None:

@@ -161,7 +161,7 @@ async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     log = await open_log(tmp_path)
     await log.set_meta("format_version", str(FORMAT_VERSION + 1))
     await log.close()
-    with pytest.raises(StoreError, match=r"written in format 5, .* reads formats 1, 2, 3 and 4"):
+    with pytest.raises(StoreError, match=r"written in format 6, .* reads formats 1, 2, 3, 4 and 5"):
         await open_log(tmp_path)
 
 

@@ -3,12 +3,13 @@
 import contextlib
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from crdtstream.core.checkpoint.parts import Kind
+from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.packing import pack, unpack
 from crdtstream.core.replica import Replica
@@ -40,10 +41,15 @@ def golden(folder: Path) -> Path:
 async def stopped(folder: Path) -> Path:
     """A folder of this format, closed in order."""
     node = Node(1)
-    log = await SqliteLog.open(folder, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
     node.run("XADD s 1-1 f v", "XGROUP CREATE s g 0")
     node.run("XREADGROUP GROUP g a STREAMS s >")
-    await log.append(node.log)
+    return await stopped_with(folder, node.log)
+
+
+async def stopped_with(folder: Path, records: Sequence[Record]) -> Path:
+    """The same, with these records."""
+    log = await SqliteLog.open(folder, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
+    await log.append(records)
     await log.confirm()
     await log.close()
     return folder

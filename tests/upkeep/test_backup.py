@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +29,8 @@ from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.upkeep.manifest import MANIFEST, manifest_text, read_manifest
 from crdtstream.upkeep.reading import UpkeepError, locked
 from crdtstream.v1 import admin_pb2 as pb
-from tests.upkeep.folders import GOLDEN_DIGEST, change, checked, found, golden
+from tests.harness.regions import Node
+from tests.upkeep.folders import GOLDEN_DIGEST, change, checked, found, golden, stopped_with
 
 ROWS = 47
 UID = DatabaseUid(bytes(range(UID_BYTES)))
@@ -85,6 +88,23 @@ def test_rows_behind_the_cut_are_not_in_it(tmp_path: Path) -> None:
     manifest = write_backup(sent(golden(tmp_path / "node"), 6), tmp_path / "backup")
     assert manifest.last_seq == 6
     assert checked(tmp_path / "backup").vv == manifest.vv == {1: 164, 2: 2}
+
+
+@pytest.mark.parametrize(("version", "is_packed"), [("3", False), ("4", True), ("5", True)])
+async def test_what_an_older_node_sends_is_kept_in_its_format(
+    tmp_path: Path, version: str, is_packed: bool
+) -> None:
+    node = Node(1)
+    node.run(*[f"XADD s {ms}-1 field value" for ms in range(1, 101)])
+    (record,) = node.log
+    assert record.batch is not None
+    folder = await stopped_with(tmp_path / "node", node.log)
+    change(folder, f"UPDATE meta SET value = '{version}' WHERE key = 'format_version'")
+    await asyncio.to_thread(lambda: write_backup(sent(folder, 1), tmp_path / "backup"))
+    with closing(sqlite3.connect(tmp_path / "backup" / LOG_FILE)) as database:
+        ((kept,),) = database.execute("SELECT length(batch) FROM log")
+    assert (kept < len(record.batch) // 2) is is_packed
+    assert is_packed or kept == len(record.batch)
 
 
 @settings(max_examples=20, deadline=None)
