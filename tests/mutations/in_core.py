@@ -422,8 +422,8 @@ CORE: Final = (
     Mutation(
         "columns-of-earlier-versions-unread",
         "crdtstream/core/wire/codec.py",
-        "        if message.ms:\n            self._read_earlier(message)\n            return\n",
-        "",
+        "            self._read_earlier(message)\n            return\n",
+        "            pass\n",
         (CODEC + "test_a_batch_of_an_earlier_version_is_read_as_it_was",),
         "a folder of an earlier version, or its batches at a peer, count as damaged",
     ),
