@@ -18,6 +18,9 @@ SLOW_TESTS := clients like_redis live mutations resp spark
 # Folders whose tests run on compiled code as well.
 COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands database region resp scenario sim)
 
+# A node starts in half the time if Python may keep what it made of the sources; tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 # These files say what is installed; they are as old as the pyproject.toml they were made from, or
 # newer, and so a second start installs nothing.
 RUN_STAMP := $(VENV)/.installed-run
