@@ -14,11 +14,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from crdtstream.cli.main import app as crdtstream_app
 from crdtstream.cli.rladmin import app as rladmin_app
+from crdtstream.cli.start import program
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
-PROGRAMS = {"crdtstream": crdtstream_app, "rladmin": rladmin_app}
+PROGRAMS = {"crdtstream": program(), "rladmin": rladmin_app}
 HEAD = """\
 # Commands
 
@@ -31,12 +31,12 @@ def page() -> str:
     # Whatever terminal this runs in must not show.
     runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"})
     parts = [HEAD]
-    for program, app in PROGRAMS.items():
-        parts.append(f"## {program}\n")
+    for name, app in PROGRAMS.items():
+        parts.append(f"## {name}\n")
         for words in _commands([], typer.main.get_command(app)):
-            shown = runner.invoke(app, [*words, "--help"], prog_name=program)
-            name = " ".join([program, *words])
-            parts.append(f"### {name}\n\n```\n{inspect.cleandoc(shown.stdout)}\n```\n")
+            shown = runner.invoke(app, [*words, "--help"], prog_name=name)
+            heading = " ".join([name, *words])
+            parts.append(f"### {heading}\n\n```\n{inspect.cleandoc(shown.stdout)}\n```\n")
     return "\n".join(parts)
 
 

@@ -1,44 +1,123 @@
-"""The first lines of the program ``crdtstream``.
+"""The program ``crdtstream``, which loads the command that is run, and no other.
 
-A node starts without what only other commands need: three of them start at once on a laptop, and
-a region that comes back is waited for.
+Three regions start at once on a laptop, one that comes back is waited for, and who asks how they
+are does not want to load Redis clients, drills and Spark's jobs first.
 """
 
+import importlib.metadata
 import sys
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Final
 
+import typer
+
+from crdtstream import compiled
+from crdtstream.cli.exit import MISUSED, fail
+
+# The module of each command, in the order of the help: it has a function of the command's name, or
+# the commands below that name as ``app``.
+COMMANDS: Final = {
+    "up": "crdtstream.cli.up",
+    "node": "crdtstream.cli.node",
+    "status": "crdtstream.cli.status",
+    "fsck": "crdtstream.cli.fsck",
+    "dump": "crdtstream.cli.dump",
+    "backup": "crdtstream.cli.backup",
+    "restore": "crdtstream.cli.restore",
+    "simulate": "crdtstream.cli.simulate",
+    "demo": "crdtstream.cli.demo",
+    "sync": "crdtstream.cli.sync",
+    "scenario": "crdtstream.scenario.cli",
+    "drill": "crdtstream.drill.cli",
+    "pipeline": "crdtstream.cli.pipeline",
+}
+# What the extra ``drill`` installs.
+DRILL_LIBRARIES: Final = ("redis", "requests", "toxiproxy")
 # As shells tell it of a program that SIGINT ended.
 INTERRUPTED: Final = 130
 
 
 def main() -> None:
     try:
-        if sys.argv[1:2] == ["node"]:
-            _node()
-        else:
-            from crdtstream.cli.main import app
-
-            app()
+        program(_wanted(sys.argv[1:]))()
     except KeyboardInterrupt:
         # Ctrl-C before the command had begun to listen for it.
         raise SystemExit(INTERRUPTED) from None
 
 
-def _node() -> None:
-    import typer
+def _wanted(words: Sequence[str]) -> Iterable[str]:
+    """The commands that these words may ask for."""
+    match words:
+        case [name, *_] if name in COMMANDS:
+            return [name]
+        case ["--version"]:
+            return []
+        case _:
+            return COMMANDS
 
-    from crdtstream.cli.node import node
 
+def program(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The program with the named commands."""
     app = typer.Typer(
         name="crdtstream",
+        help="Redis Streams that every region can write: active-active, conflict-free, durable.",
+        no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    app.command()(node)
     # With a callback a single command keeps its name.
-    app.callback()(lambda: None)
-    app()
+    app.callback()(_program)
+    for name in names:
+        _add(app, name)
+    return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    try:
+        module = importlib.import_module(COMMANDS[name])
+    except ModuleNotFoundError as error:
+        if name != "drill" or error.name not in DRILL_LIBRARIES:
+            raise
+        app.command("drill", context_settings=_ANY_WORDS)(_no_drills)
+        return
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name)
+    else:
+        app.command()(getattr(module, name))
+
+
+_ANY_WORDS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _no_drills(_context: typer.Context) -> None:
+    """Failover drills: faults on real nodes, real clients, and a verdict.
+
+    Example: pip install 'crdtstream[drill]'
+
+    Exit status: 2, as what they want is not installed.
+    """
+    fail("drills want clients and a proxy: pip install 'crdtstream[drill]'", status=MISUSED)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"crdtstream {importlib.metadata.version('crdtstream')} ({compiled.how()})")
+        raise typer.Exit
+
+
+def _program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the version, and whether it runs compiled.",
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 if __name__ == "__main__":

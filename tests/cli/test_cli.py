@@ -18,8 +18,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner, Result
 
 from crdtstream.admin.client import lacking
-from crdtstream.cli.main import app as crdtstream_app
+from crdtstream.cli import start
 from crdtstream.cli.rladmin import app as rladmin_app
+from crdtstream.cli.start import program
 from crdtstream.core.ids import RegionId
 from crdtstream.local_regions import (
     LocalRegion,
@@ -32,7 +33,7 @@ from crdtstream.local_regions import (
 from crdtstream.settings import load_settings
 from tests.conftest import ROOT, free_base_port
 
-PROGRAMS = {"crdtstream": crdtstream_app, "rladmin": rladmin_app}
+PROGRAMS = {"crdtstream": program(), "rladmin": rladmin_app}
 START_SECONDS = 30.0
 
 
@@ -537,15 +538,36 @@ def in_python(code: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_a_node_starts_without_what_only_other_commands_want() -> None:
+# A command that another one runs.
+RUN_BY = {"pipeline": {"up"}}
+
+
+@pytest.mark.parametrize("command", start.COMMANDS)
+def test_a_command_loads_no_other(command: str) -> None:
     done = in_python(
-        "import sys; sys.argv = ['crdtstream', 'node', '--help']\n"
+        f"import sys; sys.argv = ['crdtstream', '{command}', '--help']\n"
         "from crdtstream.cli.start import main\n"
         "try: main()\n"
-        "finally: print(sorted({'redis', 'requests', 'crdtstream.cli.main'} & set(sys.modules)))"
+        "finally: print(*sys.modules)"
     )
-    assert "Usage: crdtstream node" in done.stdout, done.stderr
-    assert done.stdout.rstrip().endswith("[]")
+    assert f"Usage: crdtstream {command}" in done.stdout, done.stderr
+    loaded = set(done.stdout.splitlines()[-1].split())
+    others = start.COMMANDS.keys() - {command} - RUN_BY.get(command, set())
+    assert not loaded & {start.COMMANDS[other] for other in others}
+    if command != "drill":
+        assert not loaded & set(start.DRILL_LIBRARIES)
+
+
+def test_the_version_is_told_without_loading_a_command() -> None:
+    done = in_python(
+        "import sys; sys.argv = ['crdtstream', '--version']\n"
+        "from crdtstream.cli.start import main\n"
+        "try: main()\n"
+        "finally: print(*sys.modules)"
+    )
+    said, loaded = done.stdout.splitlines()
+    assert said.startswith("crdtstream ")
+    assert not set(loaded.split()) & set(start.COMMANDS.values())
 
 
 def test_without_the_libraries_of_drills_all_else_goes_on() -> None:

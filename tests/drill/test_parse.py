@@ -6,7 +6,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from crdtstream.cli.main import app
+from crdtstream.cli.start import program
 from crdtstream.drill.drill import Drill, described
 from crdtstream.drill.parse import DrillError, find, load
 from tests.conftest import ROOT
@@ -135,7 +135,7 @@ def test_names_are_files_or_drills_of_the_folder(tmp_path: Path) -> None:
 
 
 def run(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["drill", *words])
+    result = CliRunner().invoke(program(), ["drill", *words])
     return result.exit_code, result.output
 
 

@@ -14,7 +14,7 @@ import redis
 from typer.testing import CliRunner, Result
 
 from crdtstream.admin.client import AdminClient, AdminError
-from crdtstream.cli import main
+from crdtstream.cli.start import program
 from crdtstream.store.claim import LOG_FILE
 from crdtstream.upkeep.backup import write_backup
 from crdtstream.v1 import admin_pb2 as pb
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.live
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(main.app, [str(word) for word in words])
+    return CliRunner().invoke(program(), [str(word) for word in words])
 
 
 def done(*words: object) -> Result:

@@ -12,7 +12,7 @@ import pytest
 import redis
 from typer.testing import CliRunner
 
-from crdtstream.cli import main
+from crdtstream.cli.start import program
 from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.opening import OPENED_FILE
 from tests.live.cluster import Cluster, Node, wait_until
@@ -171,7 +171,7 @@ def test_regions_of_two_databases_refuse_each_other(two_regions: Cluster) -> Non
         wait_until(partial(names, node, peer, old), "it says which")
         assert new in node.link(peer).error
     waited = CliRunner().invoke(
-        main.app,
+        program(),
         ["sync", "wait", "--address", first.grpc_address, "--address", second.grpc_address],
     )
     assert waited.exit_code == 1

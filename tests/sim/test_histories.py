@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from crdtstream.cli.main import app
+from crdtstream.cli.start import program
 from crdtstream.sim.history import Failure, Plan, run, shorten
 from crdtstream.sim.making import Maker
 from crdtstream.sim.planted import BUGS, planted
@@ -115,22 +115,24 @@ def test_a_bug_is_taken_out_again(name: str) -> None:
 def test_the_command_prints_seed_step_and_a_history_that_replays(tmp_path: Path) -> None:
     saved = tmp_path / "short.json"
     arguments = ["simulate", "--plant", "heartbeats-from-applied"]
-    result = CliRunner().invoke(app, [*arguments, "--seed", "0", "--save", str(saved)])
+    result = CliRunner().invoke(program(), [*arguments, "--seed", "0", "--save", str(saved)])
     assert result.exit_code == 1
     assert result.output.startswith("seed 0, step ")
-    again = CliRunner().invoke(app, ["simulate", "--replay", str(saved)])
+    again = CliRunner().invoke(program(), ["simulate", "--replay", str(saved)])
     assert again.exit_code == 1
     assert "with the bug heartbeats-from-applied" in again.output
     assert "I3: region" in again.output
     history = json.loads(saved.read_text())
     saved.write_text(json.dumps(history | {"bug": None}))
-    mended = CliRunner().invoke(app, ["simulate", "--replay", str(saved)])
+    mended = CliRunner().invoke(program(), ["simulate", "--replay", str(saved)])
     assert mended.exit_code == 0
     assert "every invariant held" in mended.output
 
 
 def test_the_command_says_what_it_ran() -> None:
-    result = CliRunner().invoke(app, ["simulate", "--seed", "5", "--seeds", "2", "--steps", "50"])
+    result = CliRunner().invoke(
+        program(), ["simulate", "--seed", "5", "--seeds", "2", "--steps", "50"]
+    )
     assert result.exit_code == 0
     assert "seeds 5 to 6, 50 steps each: every invariant held" in result.output
 
@@ -149,18 +151,20 @@ def test_the_command_says_what_it_ran() -> None:
 def test_a_file_that_is_no_history_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "no.json"
     path.write_text(text)
-    result = CliRunner().invoke(app, ["simulate", "--replay", str(path)])
+    result = CliRunner().invoke(program(), ["simulate", "--replay", str(path)])
     assert result.exit_code == 2
     assert "no history" in result.output
 
 
 def test_a_bug_that_there_is_not_is_refused() -> None:
-    result = CliRunner().invoke(app, ["simulate", "--plant", "nonsense"])
+    result = CliRunner().invoke(program(), ["simulate", "--plant", "nonsense"])
     assert result.exit_code == 2
     assert "--bugs lists them" in result.output
 
 
 def test_a_folder_that_there_is_not_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["simulate", "--save", str(tmp_path / "no" / "short.json")])
+    result = CliRunner().invoke(
+        program(), ["simulate", "--save", str(tmp_path / "no" / "short.json")]
+    )
     assert result.exit_code == 2
     assert "there is no folder" in result.output

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from crdtstream.cli.discovery import ADMIN_VARIABLE
-from crdtstream.cli.main import app
 from crdtstream.cli.pipeline import _show
 from crdtstream.cli.spark_options import PASSWORD_VARIABLE, Reach, moment_ms
+from crdtstream.cli.start import program
 from crdtstream.local_regions import layout, settings_text
 from tests.live.cluster import Cluster
 from tests.spark.conftest import TEST_CONF, nodes_of, require_spark
@@ -40,7 +40,7 @@ def nothing_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(app, ["pipeline", *words])
+    return CliRunner().invoke(program(), ["pipeline", *words])
 
 
 # --- Without Spark ----------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def run(*words: str) -> Result:
 
 def test_program_does_not_load_spark() -> None:
     check = (
-        "import sys; import crdtstream.cli.main;"
+        "import sys; from crdtstream.cli.start import program; program();"
         "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'numpy') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from crdtstream.cli.main import app
+from crdtstream.cli.start import program
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.store.checkpoints import Hold
@@ -37,7 +37,7 @@ UID = DatabaseUid(bytes(range(UID_BYTES)))
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+    return CliRunner().invoke(program(), [str(word) for word in words])
 
 
 def held(last_seq: int) -> contextlib.AbstractAsyncContextManager[Hold]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from crdtstream.cli.main import app
+from crdtstream.cli.start import program
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.store.checkpoints import HOLD_IDLE_SECONDS
 from crdtstream.store.claim import LOG_FILE
@@ -59,7 +59,7 @@ async def test_a_cut_log_is_checked_from_its_checkpoint(tmp_path: Path) -> None:
 
 
 def repair(folder: Path) -> str:
-    done = CliRunner().invoke(app, ["fsck", str(folder), "--repair"])
+    done = CliRunner().invoke(program(), ["fsck", str(folder), "--repair"])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -107,7 +107,7 @@ async def test_what_is_lost_with_a_checkpoint_stays_for_inspection(
     change(tmp_path, ALL_OF_2)
     change(tmp_path, statement)
     before = (tmp_path / LOG_FILE).read_bytes()
-    refused = CliRunner().invoke(app, ["fsck", str(tmp_path), "--repair"])
+    refused = CliRunner().invoke(program(), ["fsck", str(tmp_path), "--repair"])
     assert refused.exit_code == 1
     assert "repair:" not in refused.output
     assert (tmp_path / LOG_FILE).read_bytes() == before
@@ -202,7 +202,7 @@ async def test_who_takes_nothing_keeps_nothing(tmp_path: Path) -> None:
 
 
 def dumped(folder: Path, *options: str, status: int = 0) -> list[Any]:
-    result = CliRunner().invoke(app, ["dump", str(folder), *options])
+    result = CliRunner().invoke(program(), ["dump", str(folder), *options])
     assert result.exit_code == status, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from crdtstream.cli.main import app
+from crdtstream.cli.start import program
 from crdtstream.core.effects import LocalChange, RareEffect, Record
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import RegionId
@@ -23,7 +23,7 @@ from tests.upkeep.folders import change, golden
 
 
 def dumped(folder: Path, *options: str, status: int = 0) -> list[Any]:
-    result = CliRunner().invoke(app, ["dump", str(folder), *options])
+    result = CliRunner().invoke(program(), ["dump", str(folder), *options])
     assert result.exit_code == status, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -123,7 +123,7 @@ def test_pages_that_cannot_be_read_cost_only_their_rows(tmp_path: Path) -> None:
     found = []
     for page in range(1, len(data) // 4096):
         log.write_bytes(data[: page * 4096] + bytes(4096) + data[(page + 1) * 4096 :])
-        result = CliRunner().invoke(app, ["dump", str(folder)])
+        result = CliRunner().invoke(program(), ["dump", str(folder)])
         lines = [json.loads(line) for line in result.stdout.splitlines()]
         rows = sum(line["kind"] == "record" for line in lines)
         assert result.exit_code == 0 or "error: " in result.output

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from crdtstream.cli.main import app
+from crdtstream.cli.start import program
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.lanes.lane import LastId
@@ -169,17 +169,19 @@ def test_effects_that_cannot_be_lived_through_are_found(tmp_path: Path) -> None:
 def test_a_lost_index_is_made_again_and_nothing_else(tmp_path: Path) -> None:
     folder = golden(tmp_path)
     change(folder, "DROP INDEX log_by_dot")
-    refused = CliRunner().invoke(app, ["fsck", str(folder)])
+    refused = CliRunner().invoke(program(), ["fsck", str(folder)])
     assert refused.exit_code == 1
     assert "crdtstream fsck --repair mends it" in refused.output
-    mended = CliRunner().invoke(app, ["fsck", str(folder), "--repair", "--expect", GOLDEN_DIGEST])
+    mended = CliRunner().invoke(
+        program(), ["fsck", str(folder), "--repair", "--expect", GOLDEN_DIGEST]
+    )
     assert mended.exit_code == 0, mended.output
     assert checked(folder).is_sound
 
 
 def test_another_digest_is_no_damage(tmp_path: Path) -> None:
     folder = golden(tmp_path)
-    refused = CliRunner().invoke(app, ["fsck", str(folder), "--expect", "0" * 40])
+    refused = CliRunner().invoke(program(), ["fsck", str(folder), "--expect", "0" * 40])
     assert refused.exit_code == 1
     assert "sound, but in another state than was expected" in refused.output
     assert "damaged" not in refused.output.lower()
@@ -190,7 +192,7 @@ def test_what_is_lost_is_not_repaired(tmp_path: Path) -> None:
     change(folder, "DROP INDEX log_by_dot")
     change(folder, "DELETE FROM log WHERE seq = 5")
     before = (folder / LOG_FILE).read_bytes()
-    refused = CliRunner().invoke(app, ["fsck", str(folder), "--repair"])
+    refused = CliRunner().invoke(program(), ["fsck", str(folder), "--repair"])
     assert refused.exit_code == 1
     assert "the other regions have its effects" in refused.output
     assert (folder / LOG_FILE).read_bytes() == before
@@ -222,7 +224,7 @@ def test_a_truncated_file_is_found(tmp_path: Path) -> None:
 def test_what_is_no_folder_of_a_region_is_refused(tmp_path: Path, make, text: str) -> None:  # type: ignore[no-untyped-def]
     folder = tmp_path / "folder"
     make(folder)
-    refused = CliRunner().invoke(app, ["fsck", str(folder)])
+    refused = CliRunner().invoke(program(), ["fsck", str(folder)])
     assert refused.exit_code == 2
     assert text in refused.output
 
