@@ -198,30 +198,70 @@ FILTERS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def rows_read(spark: "SparkSession", orders: Cluster) -> "DataFrame":
-    """What is in the streams, as rows that are no source's."""
-    frame = reading(spark, orders).where("stream not like 'small:%'")
-    return spark.createDataFrame(frame.collect(), frame.schema)
+# One for each column, and one that no source takes over.
+FILTERS_WITHOUT_PUSHDOWN = (
+    "stream like '%-3' or origin = 1",
+    "ms in ({ms}, {ms} + 1)",
+    "timestamp <= timestamp_millis({ms})",
+    "id in ('{id}', '5-1', 'nonsense')",
+    "dot > 480 and dot <= 510",
+    "fields['n'] = '7' and origin = 3",
+)
 
 
-@pytest.mark.parametrize("condition", FILTERS)
-def test_a_filter_finds_the_same_wherever_it_is_evaluated(
-    spark: "SparkSession", orders: Cluster, rows_read: "DataFrame", condition: str
-) -> None:
-    """Pushed down or not, and as evaluated on rows that are no source's."""
+def condition_of(text: str, orders: Cluster) -> str:
+    """A filter's text with an entry from the middle of ``orders``."""
     middle = orders[1].client.xrange("orders")[700][0].decode()
-    condition = condition.format(ms=middle.split("-")[0], id=middle)
-    expected = sorted(spark_rows(rows_read.where(condition)))
-    before = spark.conf.get(PUSHDOWN)
-    assert before is not None
+    return text.format(ms=middle.split("-")[0], id=middle)
+
+
+def orders_read(spark: "SparkSession", orders: Cluster) -> "DataFrame":
+    return reading(spark, orders).where("stream not like 'small:%'")
+
+
+@pytest.fixture(scope="module")
+def expected(spark: "SparkSession", orders: Cluster) -> dict[str, list[tuple[str, str, str]]]:
+    """What meets each filter, as Spark evaluates it on rows that are no source's."""
+    frame = orders_read(spark, orders)
+    rows = spark.createDataFrame(frame.collect(), frame.schema)
+    conditions = [f"({condition_of(text, orders)}) as `{n}`" for n, text in enumerate(FILTERS)]
+    told = rows.selectExpr("stream", "id", "fields", *conditions).collect()
+    assert len(told) > 1_500
+    return {
+        text: sorted(
+            (row.stream, row.id, json.dumps(row.fields, sort_keys=True))
+            for row in told
+            if row[str(n)]
+        )
+        for n, text in enumerate(FILTERS)
+    }
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_a_filter_finds_the_same_wherever_it_is_evaluated(
+    spark: "SparkSession",
+    orders: Cluster,
+    expected: dict[str, list[tuple[str, str, str]]],
+    text: str,
+) -> None:
+    assert spark.conf.get(PUSHDOWN) == "true"
+    found = orders_read(spark, orders).where(condition_of(text, orders))
+    assert sorted(spark_rows(found)) == expected[text]
+
+
+@pytest.mark.parametrize("text", FILTERS_WITHOUT_PUSHDOWN)
+def test_a_filter_that_is_not_pushed_down_finds_the_same(
+    spark: "SparkSession",
+    orders: Cluster,
+    expected: dict[str, list[tuple[str, str, str]]],
+    text: str,
+) -> None:
+    spark.conf.set(PUSHDOWN, "false")
     try:
-        for enabled in ("true", "false"):
-            spark.conf.set(PUSHDOWN, enabled)
-            found = reading(spark, orders).where("stream not like 'small:%'").where(condition)
-            assert sorted(spark_rows(found)) == expected, f"push-down {enabled}"
+        found = orders_read(spark, orders).where(condition_of(text, orders))
+        assert sorted(spark_rows(found)) == expected[text]
     finally:
-        spark.conf.set(PUSHDOWN, before)
+        spark.conf.set(PUSHDOWN, "true")
 
 
 # A step of Spark's own, with code generated for it or not.
