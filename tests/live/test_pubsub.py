@@ -31,6 +31,30 @@ def two_regions(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster_of(2, tmp_path_factory.mktemp("pair")) as cluster:
+        cluster.configure()
+        cluster.start()
+        wait_until_linked(cluster)
+        yield cluster
+
+
+@pytest.fixture
+def pair(started: Cluster) -> Cluster:
+    """Two regions for all tests that neither end them nor touch their links; nobody listens."""
+
+    def are_left() -> bool:
+        clients = [node.client for node in started.nodes.values()]
+        return not any(
+            client.pubsub_channels() or client.pubsub_shardchannels() or client.pubsub_numpat()
+            for client in clients
+        )
+
+    wait_until(are_left, "nobody listens any more")
+    return started
+
+
 def wait_until_linked(cluster: Cluster) -> None:
     """Until a publication of each region is heard in each other one."""
     for region, node in cluster.nodes.items():
@@ -83,33 +107,33 @@ def listening(node: Node, channel: str, protocol: int = 3) -> Iterator[Listener]
 
 
 @PROTOCOLS
-def test_another_region_hears(two_regions: Cluster, protocol: int) -> None:
-    publisher = two_regions[1].client
+def test_another_region_hears(pair: Cluster, protocol: int) -> None:
+    publisher = pair[1].client
     with (
-        listening(two_regions[1], "news", protocol) as here,
-        listening(two_regions[2], "news", protocol) as there,
+        listening(pair[1], "news", protocol) as here,
+        listening(pair[2], "news", protocol) as there,
     ):
         wait_until(lambda: publisher.pubsub_numsub("news") == [(b"news", 2)], "both are known")
         for index in range(200):
             assert publisher.publish("news", index) == 2
         for listener in (here, there):
             assert [int(listener.next()) for _ in range(200)] == list(range(200))
-        two_regions[2].client.publish("news", "back")
+        pair[2].client.publish("news", "back")
         assert here.next() == there.next() == b"back"
 
 
 @PROTOCOLS
-def test_patterns_and_shard_channels_reach_across(two_regions: Cluster, protocol: int) -> None:
+def test_patterns_and_shard_channels_reach_across(pair: Cluster, protocol: int) -> None:
     with contextlib.closing(
-        redis.Redis(port=two_regions[2].resp_port, protocol=protocol, decode_responses=True)
+        redis.Redis(port=pair[2].resp_port, protocol=protocol, decode_responses=True)
     ) as client:
         there = client.pubsub()
         there.psubscribe("room:*")
         there.ssubscribe("room:7")
         told = [there.get_message(timeout=WAIT_SECONDS) for _ in range(2)]
         assert [message["type"] for message in told] == ["psubscribe", "ssubscribe"]
-        two_regions[1].client.publish("room:7", "by pattern")
-        two_regions[1].client.spublish("room:7", "by shard")
+        pair[1].client.publish("room:7", "by pattern")
+        pair[1].client.spublish("room:7", "by shard")
         heard = [there.get_message(timeout=WAIT_SECONDS) for _ in range(2)]
         there.close()
     assert [(message["type"], message["channel"], message["data"]) for message in heard] == [
@@ -119,8 +143,8 @@ def test_patterns_and_shard_channels_reach_across(two_regions: Cluster, protocol
 
 
 @PROTOCOLS
-async def test_another_region_hears_through_asyncio(two_regions: Cluster, protocol: int) -> None:
-    ports = [node.resp_port for node in two_regions.nodes.values()]
+async def test_another_region_hears_through_asyncio(pair: Cluster, protocol: int) -> None:
+    ports = [node.resp_port for node in pair.nodes.values()]
     async with (
         redis.asyncio.Redis(port=ports[0], protocol=protocol) as first,
         redis.asyncio.Redis(port=ports[1], protocol=protocol) as second,
@@ -141,9 +165,9 @@ async def test_another_region_hears_through_asyncio(two_regions: Cluster, protoc
 
 
 @PROTOCOLS
-def test_who_listens_anywhere_is_counted_everywhere(two_regions: Cluster, protocol: int) -> None:
+def test_who_listens_anywhere_is_counted_everywhere(pair: Cluster, protocol: int) -> None:
     """What socket.io's fetchSockets() asks before it waits for answers."""
-    first, second = two_regions[1], two_regions[2]
+    first, second = pair[1], pair[2]
     with (
         listening(first, "room", protocol),
         listening(second, "room", protocol),
@@ -187,9 +211,9 @@ def test_a_region_that_is_gone_counts_no_more(two_regions: Cluster) -> None:
         wait_until(lambda: first.client.publish("room", "hello") == 1, "it is known again")
 
 
-def test_who_hears_of_an_entry_finds_it_there(two_regions: Cluster) -> None:
-    first, second = two_regions[1].client, two_regions[2].client
-    with listening(two_regions[2], "added") as there:
+def test_who_hears_of_an_entry_finds_it_there(pair: Cluster) -> None:
+    first, second = pair[1].client, pair[2].client
+    with listening(pair[2], "added") as there:
         for index in range(50):
             with first.pipeline(transaction=index % 2 == 0) as pipeline:
                 pipeline.xadd("s", {"index": index})
