@@ -59,7 +59,7 @@ pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regio
 test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## tests of everything (ARGS='-k name' for some, JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "not soak and not long" --durations 20 $(WORKERS) $(ARGS)
 
-test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(GENERATED)  ## the drills that CI runs besides: on Spark, and on whole regions
+test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(GENERATED)  ## what takes long, and CI runs besides: drills on Spark, and on whole regions
 	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(WORKERS) $(ARGS)
 
 drills: $(DEV_STAMP) $(GENERATED) $(BIN)/toxiproxy-server  ## all failover drills; their report is in drill-report/ (wants Go)
@@ -69,7 +69,7 @@ test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spa
 	$(BIN)/python -m pytest -q -m "not soak and not long and not live" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
 
 test-compiled: $(DEV_STAMP) $(GENERATED) fast  ## core, commands, RESP, engine and scenarios, compiled
-	CRDTSTREAM_PURE=0 $(BIN)/python -m pytest -m "not soak and not long" $(WORKERS) $(COMPILED_TESTS) $(ARGS)
+	CRDTSTREAM_PURE=0 $(BIN)/python -m pytest -m "not soak" $(WORKERS) $(COMPILED_TESTS) $(ARGS)
 
 check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, generated code
 	$(BIN)/ruff format --check $(FORMATTED)

@@ -150,6 +150,7 @@ def test_mirror_of_nats_gets_what_was_published(tmp_path: Path) -> None:
         assert len(found["latencies_ms"]) == 250
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_whole_run_with_tiny_amounts(tmp_path: Path) -> None:
     """One region beside Redis, and two with a link: there are figures for both systems."""

@@ -52,6 +52,7 @@ IN_PLACE = {"replaying"}
 FETCHED_BY_EXEC_FOR_ONE_IN_PLACE = 4
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_commands_answer_the_same_from_disk() -> None:
     left_out = " or ".join((*OF_MACRO_NODES, *OF_TRIES))

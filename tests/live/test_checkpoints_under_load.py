@@ -122,6 +122,7 @@ def kill_again_and_again(folder: Path, rounds: int, *, seed: int) -> None:
         assert cut_count, "no checkpoint was written, and the log never cut"
 
 
+@pytest.mark.long
 def test_nothing_acknowledged_is_lost_while_checkpoints_are_made(tmp_path: Path) -> None:
     kill_again_and_again(tmp_path, ROUNDS, seed=1)
 

@@ -150,6 +150,7 @@ def test_a_full_file_system_is_used_again_when_there_is_room(tmp_path: Path) -> 
         check_kept(node, acknowledged)
 
 
+@pytest.mark.long
 def test_a_file_that_nobody_may_write_is_used_again_when_one_may(tmp_path: Path) -> None:
     with cluster_of(1, tmp_path) as regions:
         regions.configure()
@@ -171,6 +172,7 @@ def test_a_file_that_nobody_may_write_is_used_again_when_one_may(tmp_path: Path)
         check_kept(node, acknowledged)
 
 
+@pytest.mark.long
 def test_a_file_system_that_turned_read_only_is_read(tmp_path: Path) -> None:
     """As ext4 does after an error of the disk; only mounting it anew has it written again."""
     image = tmp_path / "image"

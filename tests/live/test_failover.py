@@ -244,6 +244,7 @@ def test_a_client_moves_to_another_region_by_itself_and_back(
     assert set(writing.acknowledged) <= found
 
 
+@pytest.mark.long
 def test_the_recipe_for_node_redis_moves_and_comes_back(regions: Regions) -> None:
     node = program("node", hint="apt-get install nodejs npm, then `make tools`")
     packages = ROOT / ".tools" / "node" / "node_modules"

@@ -81,6 +81,7 @@ def test_a_killed_region_keeps_what_it_acknowledged_and_reuses_nothing(
     assert sum(vv_of(status).values()) == len(found)
 
 
+@pytest.mark.long
 def test_all_regions_killed_at_once_come_back_equal(three_regions: Cluster) -> None:
     writers = [Writer(three_regions[region], f"w{region}") for region in (1, 2, 3)]
     wait_until(lambda: all(len(writer.acknowledged) > 100 for writer in writers), "entries")
@@ -154,7 +155,7 @@ def test_a_transaction_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert node.client.xlen("a") == node.client.xlen("b") == node.client.xlen("c") > 0
 
 
-@pytest.mark.parametrize("fsync", ["everysec", "no"])
+@pytest.mark.parametrize("fsync", ["everysec", pytest.param("no", marks=pytest.mark.long)])
 def test_a_node_killed_among_commits_at_once_has_all_it_acknowledged(
     tmp_path: Path, fsync: str
 ) -> None:

@@ -275,6 +275,7 @@ def scan(node: Node) -> pa.Table:
     return table
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_with_little_memory_all_is_as_with_much(pair: Pair) -> None:
     deliver(pair)

@@ -95,6 +95,7 @@ def test_effects_are_relayed_where_the_direct_link_is_cut(proxied: Proxied) -> N
     cluster.converge()
 
 
+@pytest.mark.long
 def test_a_half_open_connection_is_noticed_and_replaced(proxied: Proxied) -> None:
     """A network that swallows everything without closing: only silence tells."""
     cluster = proxied.cluster
@@ -128,6 +129,7 @@ def test_a_connection_that_breaks_again_and_again_loses_nothing(proxied: Proxied
     assert cluster[2].link(1).reconnects > 0
 
 
+@pytest.mark.long
 def test_a_slow_link_costs_disk_not_memory(proxied: Proxied) -> None:
     cluster = proxied.cluster
     proxy = proxied.proxies[2, 1]

@@ -116,6 +116,7 @@ def test_a_wiped_folder_takes_no_write_while_a_member_is_away(two_regions: Clust
     two_regions.converge()
 
 
+@pytest.mark.long
 def test_a_region_that_goes_on_with_its_own_folder_waits_for_nobody(two_regions: Cluster) -> None:
     first, second = two_regions.nodes.values()
     add(first, 5)
@@ -183,6 +184,7 @@ def test_regions_of_two_databases_refuse_each_other(two_regions: Cluster) -> Non
     assert second.client.xlen("s") == 3
 
 
+@pytest.mark.long
 def test_folders_of_the_version_before_are_read_and_agree_on_an_identity(
     two_regions: Cluster,
 ) -> None:

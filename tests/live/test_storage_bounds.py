@@ -155,6 +155,7 @@ def test_used_memory_follows_what_the_system_counts(node: Node) -> None:
     wait_until(follows, "a walk has found the entries")
 
 
+@pytest.mark.long
 def test_a_restart_keeps_the_log_for_a_region_that_is_away(tmp_path: Path) -> None:
     """Also when a checkpoint has all of it, so that no row has to be read to start."""
     with cluster_of(2, tmp_path) as regions:
@@ -187,6 +188,7 @@ def test_a_restart_keeps_the_log_for_a_region_that_is_away(tmp_path: Path) -> No
         assert away.client.xlen("s") == 1_001
 
 
+@pytest.mark.long
 def test_a_kill_does_not_prolong_how_long_a_region_is_waited_for(tmp_path: Path) -> None:
     with cluster_of(2, tmp_path) as regions:
         regions.configure()

@@ -187,7 +187,9 @@ MODES = ("at-least-once", "home 2", "home 3", "home 3 FORCE", "partitioned")
 
 @pytest.mark.parametrize("first", ["at-least-once", "home 2", "home 3"])
 @pytest.mark.parametrize("own", HISTORIES)
-@pytest.mark.parametrize("other", ["nothing", "acknowledged, not in a row"])
+@pytest.mark.parametrize(
+    "other", ["nothing", pytest.param("acknowledged, not in a row", marks=pytest.mark.long)]
+)
 def test_what_a_region_is_to_hand_out_does_not_depend_on_the_order_of_modes(
     first: str, own: str, other: str
 ) -> None:

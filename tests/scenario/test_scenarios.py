@@ -21,7 +21,8 @@ from tests.conftest import ROOT
 SCENARIOS = ROOT / "scenarios"
 PATHS = scenario_files(SCENARIOS)
 LIVE_PATHS = [path for path in PATHS if not Scenario.load(path).script.simulator_only]
-SEEDS = range(8)
+# Of more seeds, `make test-long` runs some and `make soak` many.
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 8))]
 AA_TABLES = (
     "both-regions-write",
     "del-is-observed-remove",

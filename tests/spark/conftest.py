@@ -43,7 +43,7 @@ SESSION_CONF = TEST_CONF | {"spark.sql.adaptive.enabled": "false"}
 LONG_FILES: dict[str, frozenset[str]] = {
     "test_archive.py": frozenset(),
     "test_archive_files.py": frozenset(),
-    "test_archive_publishing.py": frozenset({"test_what_was_not_written_whole_is_not_published"}),
+    "test_archive_publishing.py": frozenset(),
     "test_audit.py": frozenset({"test_a_region_that_does_not_answer_is_named"}),
     "test_cluster.py": frozenset(),
     "test_databases.py": frozenset(),
@@ -65,8 +65,6 @@ LONG_FILES: dict[str, frozenset[str]] = {
         {
             "test_a_late_entry_with_a_low_id_is_not_skipped",
             "test_a_query_goes_on_from_its_checkpoint",
-            "test_all_is_read_in_batches_of_the_limit",
-            "test_trimming_what_was_not_read_ends_a_query",
         }
     ),
     "test_walkthrough.py": frozenset(),

@@ -35,7 +35,9 @@ def look_at(history: History, seen: Counter[str]) -> None:
         seen["pending"] += counts.pending
 
 
-@pytest.mark.parametrize("seeds", [range(20), range(20, 40)], ids=str)
+@pytest.mark.parametrize(
+    "seeds", [range(20), pytest.param(range(20, 40), marks=pytest.mark.long)], ids=str
+)
 def test_simulated_regions_keep_every_rule(seeds: range) -> None:
     seen: Counter[str] = Counter()
     for seed in seeds:
