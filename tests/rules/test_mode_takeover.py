@@ -185,7 +185,9 @@ HISTORIES = {
 MODES = ("at-least-once", "home 2", "home 3", "home 3 FORCE", "partitioned")
 
 
-@pytest.mark.parametrize("first", ["at-least-once", "home 2", "home 3"])
+@pytest.mark.parametrize(
+    "first", ["at-least-once", pytest.param("home 2", marks=pytest.mark.long), "home 3"]
+)
 @pytest.mark.parametrize("own", HISTORIES)
 @pytest.mark.parametrize(
     "other", ["nothing", pytest.param("acknowledged, not in a row", marks=pytest.mark.long)]

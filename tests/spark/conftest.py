@@ -49,8 +49,8 @@ LONG_FILES: dict[str, frozenset[str]] = {
     "test_databases.py": frozenset(),
     "test_flights.py": frozenset(),
     "test_kills.py": frozenset(),
-    "test_read_back.py": frozenset({"test_a_segment_that_is_not_as_it_was_written_is_refused"}),
-    "test_replay.py": frozenset({"test_streams_come_back_as_they_were"}),
+    "test_read_back.py": frozenset(),
+    "test_replay.py": frozenset(),
     "test_report.py": frozenset(),
     "test_sink.py": frozenset(
         {
