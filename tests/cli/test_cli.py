@@ -568,7 +568,7 @@ def test_the_version_is_told_without_loading_a_command() -> None:
 def test_without_the_libraries_of_drills_all_else_goes_on() -> None:
     hidden = "import sys; sys.modules['redis'] = None\n"
     start = "from crdtstream.cli.start import main; main()"
-    done = in_python(f"{hidden}sys.argv = ['crdtstream', 'up', '--help']\n{start}")
+    done = in_python(f"{hidden}sys.argv = ['crdtstream', '--help']\n{start}")
     assert done.returncode == 0, done.stderr
     done = in_python(f"{hidden}sys.argv = ['crdtstream', 'drill', 'run', 'all']\n{start}")
     assert done.returncode == 2
