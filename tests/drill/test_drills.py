@@ -79,6 +79,7 @@ def not_met(run: Run) -> set[str]:
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
+@pytest.mark.long
 def test_a_region_that_is_cut_off_and_killed_costs_nobody_anything(tmp_path: Path) -> None:
     path = tmp_path / "short.yaml"
     path.write_text(SHORT)

@@ -22,6 +22,15 @@ def three_regions(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def regions_left_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three regions for those tests of a file that end none, and have keys of their own."""
+    with cluster_of(3, tmp_path_factory.mktemp("regions")) as cluster:
+        cluster.configure()
+        cluster.start()
+        yield cluster
+
+
 @contextmanager
 def toxiproxy_running() -> Iterator[Toxiproxy]:
     """A toxiproxy-server of its own, which toxiproxy-python asks inside the block.

@@ -111,6 +111,7 @@ def test_a_region_restored_from_a_backup_comes_back_with_everything(
     assert [entry_id for entry_id, _ in second.client.xrange("s")] == [*early, *late, again]
 
 
+@pytest.mark.long
 def test_a_backup_becomes_a_new_database(two_regions: Cluster, tmp_path: Path) -> None:
     first, second = two_regions.nodes.values()
     mine, theirs = add(first, 3), add(second, 2)

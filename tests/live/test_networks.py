@@ -115,6 +115,7 @@ def test_a_half_open_connection_is_noticed_and_replaced(proxied: Proxied) -> Non
     cluster.converge()
 
 
+@pytest.mark.long
 def test_a_connection_that_breaks_again_and_again_loses_nothing(proxied: Proxied) -> None:
     cluster = proxied.cluster
     # Each connection is closed after this number of bytes.

@@ -32,36 +32,40 @@ def test_three_regions_converge(three_regions: Cluster) -> None:
     assert replies[0] == replies[1] == replies[2]
 
 
-def test_wait_counts_regions_that_have_it_durably(three_regions: Cluster) -> None:
-    client = three_regions[1].client
-    client.xadd("s", {"f": "v"})
+def test_wait_counts_regions_that_have_it_durably(regions_left_alone: Cluster) -> None:
+    client = regions_left_alone[1].client
+    client.xadd("waited", {"f": "v"})
     assert client.execute_command("WAIT", 2, 10_000) == 2
-    assert three_regions[2].client.xlen("s") == three_regions[3].client.xlen("s") == 1
+    assert (
+        regions_left_alone[2].client.xlen("waited")
+        == regions_left_alone[3].client.xlen("waited")
+        == 1
+    )
 
 
-def test_a_blocked_reader_is_woken_by_another_region(three_regions: Cluster) -> None:
-    reader = three_regions[2].connect()
+def test_a_blocked_reader_is_woken_by_another_region(regions_left_alone: Cluster) -> None:
+    reader = regions_left_alone[2].connect()
     connection = reader.connection_pool.get_connection()
-    connection.send_command("XREAD", "BLOCK", 20_000, "STREAMS", "s", "$")
+    connection.send_command("XREAD", "BLOCK", 20_000, "STREAMS", "blocked", "$")
     wait_until(
-        lambda: any(row["cmd"] == "xread" for row in three_regions[2].client.client_list()),
+        lambda: any(row["cmd"] == "xread" for row in regions_left_alone[2].client.client_list()),
         "the reader is there",
     )
-    entry_id = three_regions[1].client.xadd("s", {"f": "v"})
-    assert connection.read_response() == {b"s": [[entry_id, [b"f", b"v"]]]}
+    entry_id = regions_left_alone[1].client.xadd("blocked", {"f": "v"})
+    assert connection.read_response() == {b"blocked": [[entry_id, [b"f", b"v"]]]}
     reader.close()
 
 
-def test_paused_links_pull_nothing_until_they_are_resumed(three_regions: Cluster) -> None:
-    second = three_regions[2]
+def test_paused_links_pull_nothing_until_they_are_resumed(regions_left_alone: Cluster) -> None:
+    second = regions_left_alone[2]
     second.set_links(paused=True)
-    three_regions[1].client.xadd("s", {"f": "v"})
-    wait_until(lambda: three_regions[3].client.xlen("s") == 1, "region 3 has it")
-    assert second.client.xlen("s") == 0
+    regions_left_alone[1].client.xadd("paused", {"f": "v"})
+    wait_until(lambda: regions_left_alone[3].client.xlen("paused") == 1, "region 3 has it")
+    assert second.client.xlen("paused") == 0
     assert second.link(1).state == pb.LinkStatus.State.PAUSED
     second.set_links(paused=False)
-    three_regions.converge()
-    assert second.client.xlen("s") == 1
+    regions_left_alone.converge()
+    assert second.client.xlen("paused") == 1
 
 
 def test_status_tells_of_links_and_their_lag(three_regions: Cluster) -> None:
@@ -104,15 +108,15 @@ def test_a_second_node_of_a_region_is_refused_and_takes_no_writes(
         twin.end()
 
 
-def test_a_paused_link_tells_how_far_behind_it_is(three_regions: Cluster) -> None:
-    first, second, _ = three_regions.nodes.values()
+def test_a_paused_link_tells_how_far_behind_it_is(regions_left_alone: Cluster) -> None:
+    first, second, _ = regions_left_alone.nodes.values()
     second.set_links(paused=True)
     for _ in range(3):
-        first.client.xadd("x", {"f": "v"})
+        first.client.xadd("behind", {"f": "v"})
     wait_until(lambda: second.link(1).lag_effects == 3, "the paused link lacks three effects")
     wait_until(lambda: second.link(1).lag_ms > 100, "and for how long")
     second.set_links(paused=False)
-    three_regions.converge()
+    regions_left_alone.converge()
     assert second.link(1).lag_effects == second.link(1).lag_ms == 0
 
 
@@ -132,10 +136,10 @@ def test_a_link_that_was_never_up_tells_how_far_behind_it_is(tmp_path: Path) -> 
         assert second.link(1).heard_ms == 0
 
 
-def test_a_link_to_no_peer_cannot_be_paused(three_regions: Cluster) -> None:
+def test_a_link_to_no_peer_cannot_be_paused(regions_left_alone: Cluster) -> None:
     with pytest.raises(grpc.RpcError, match="region 7 is no peer of region 1; its peers are 2, 3"):
-        three_regions[1].set_links(paused=True, peers=[2, 7])
-    assert three_regions[1].link(2).state != pb.LinkStatus.State.PAUSED
+        regions_left_alone[1].set_links(paused=True, peers=[2, 7])
+    assert regions_left_alone[1].link(2).state != pb.LinkStatus.State.PAUSED
 
 
 def test_a_tunable_outlives_a_restart(tmp_path: Path) -> None:

@@ -304,6 +304,7 @@ def rss_bytes(node: Node) -> int:
     return int(node.client.info("memory")["used_memory_rss"])
 
 
+@pytest.mark.long
 def test_a_flood_over_a_slow_link_delays_no_entries_and_fills_no_memory(proxied: Proxied) -> None:
     """300 MB are published over a link of 500 KB/s; entries arrive all the same."""
     cluster = proxied.cluster

@@ -129,6 +129,7 @@ def test_a_region_that_goes_on_with_its_own_folder_waits_for_nobody(two_regions:
     two_regions.converge()
 
 
+@pytest.mark.long
 def test_a_new_database_may_begin_with_one_region(tmp_path: Path) -> None:
     cluster = Cluster(2, tmp_path)
     first, second = cluster.nodes.values()

@@ -61,12 +61,7 @@ LONG_FILES: dict[str, frozenset[str]] = {
             "test_what_cannot_be_meant_is_refused",
         }
     ),
-    "test_stream_source.py": frozenset(
-        {
-            "test_a_late_entry_with_a_low_id_is_not_skipped",
-            "test_a_query_goes_on_from_its_checkpoint",
-        }
-    ),
+    "test_stream_source.py": frozenset({"test_a_late_entry_with_a_low_id_is_not_skipped"}),
     "test_walkthrough.py": frozenset(),
 }
 # Programs that start a Java of their own.

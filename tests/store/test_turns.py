@@ -75,6 +75,7 @@ def write(replica: Replica, first: int) -> None:
         replica.append(b"key %d" % (number % ENTRIES), make_id(2_000 + number, 1), fields)
 
 
+@pytest.mark.long
 async def test_a_turn_of_a_checkpoint_is_bounded(tmp_path: Path) -> None:
     """Of the first one, all of whose parts are new, and of one that replaces all of them."""
     log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.NO)

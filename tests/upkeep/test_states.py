@@ -36,7 +36,7 @@ def look_at(history: History, seen: Counter[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(20), pytest.param(range(20, 40), marks=pytest.mark.long)], ids=str
+    "seeds", [range(10), pytest.param(range(10, 40), marks=pytest.mark.long)], ids=str
 )
 def test_simulated_regions_keep_every_rule(seeds: range) -> None:
     seen: Counter[str] = Counter()
