@@ -1,12 +1,14 @@
 """INFO: which sections are told, and the fields that clients and exporters read."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 
+from crdtstream.resp.clients.traffic import RATE_SAMPLE_MS
 from tests.resp.node import Node, request, running
 from tests.resp.test_protocol import wait_until
 
@@ -121,6 +123,19 @@ def test_rates_are_those_of_late(node: Node, r: Any) -> None:
     assert told["instantaneous_input_kbps"] > 1
     assert told["instantaneous_output_kbps"] > 0.5
     assert told["total_net_input_bytes"] > 20_000
+
+
+def test_a_rate_counts_the_bytes_of_the_commands_that_it_counts(node: Node, r: Any) -> None:
+    echo = request(b"ECHO", b"x")
+    with node.client() as client:
+        r.config_resetstat()
+        time.sleep(2 * RATE_SAMPLE_MS / 1000)
+        # A sample is due when these arrive, and another one when INFO does.
+        client.ask(echo * 1000, b"$1\r\nx\r\n" * 1000)
+        time.sleep(2 * RATE_SAMPLE_MS / 1000)
+        told = r.info("stats")
+    command_bytes = told["instantaneous_input_kbps"] * 1024 / told["instantaneous_ops_per_sec"]
+    assert command_bytes == pytest.approx(len(echo), rel=0.1)
 
 
 def test_commands_processed_are_those_that_ran(node: Node, r: Any) -> None:

@@ -181,13 +181,15 @@ class Connection(asyncio.Protocol):
         self._acceptor.remove(self)
 
     def data_received(self, data: bytes) -> None:
+        now = self._now()
+        # A sample has the bytes of those commands that it has: these are still to run.
+        if now >= self._acceptor.traffic.rates_due_ms:
+            self._acceptor.traffic.sample(now)
         self.bytes_in += len(data)
         client = self.client
         if client.has_ended or self._broken:
             return
-        self.active_ms = now = self._now()
-        if now >= self._acceptor.traffic.rates_due_ms:
-            self._acceptor.traffic.sample(now)
+        self.active_ms = now
         trusted = self._parser.trusted = client.session.authenticated
         requests: Iterator[Request] = iter(self._parser.parse(data))
         if not trusted:
