@@ -12,11 +12,15 @@ ARGS ?=
 # Tests at a time; files of tests are dealt out whole, and all that want Spark go to one worker.
 JOBS ?= 2
 SEEDS ?= 10000
+SIM_SEEDS ?= 100000
 # Folders whose tests start processes, or Java; test-fast leaves them out.
 SLOW_TESTS := clients like_redis live mutations resp spark
 
 # Folders whose tests run on compiled code as well.
 COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands database region resp scenario sim)
+
+# On each other Python those that show what mypyc makes of the code; the rest has no reason to differ.
+PYTHONS_COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands database scenario)
 
 # A node starts in half the time if Python may keep what it made of the sources; tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,14 +34,16 @@ IREDIS_STAMP := $(TOOLS)/iredis/.installed
 CHAOS_STAMP := $(TOOLS)/chaos/.installed
 NODE_STAMP := $(TOOLS)/node/.installed
 GO_REDIS_TESTS := $(TOOLS)/go-redis-tests/bin/go-redis-tests
-# Without npm the tests that want it are skipped, and say so.
-NODE_STAMP_IF_NPM := $(if $(shell command -v npm),$(NODE_STAMP))
+GO_TOOLS := $(BIN)/toxiproxy-server $(GO_REDIS_TESTS)
+# Built for `make test` where Go and npm are found; without them the tests that need these programs
+# are skipped, and say so.
+BUILT_TOOLS := $(if $(shell command -v go),$(GO_TOOLS)) $(if $(shell command -v npm),$(NODE_STAMP))
 GENERATED := crdtstream/v1/effects_pb2.py
 FORMATTED := $(wildcard crdtstream tests tools benchmarks)
 WORKERS := $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .DEFAULT_GOAL := help
-.PHONY: help up fast demo pipeline-demo drills test test-fast test-compiled test-long check format proto docs tools bench bench-storage bench-pipeline soak clean
+.PHONY: help up fast demo pipeline-demo drills test test-fast test-compiled test-long test-pythons test-python wheel test-wheel check format proto docs tools bench bench-storage bench-pipeline soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
@@ -56,10 +62,10 @@ demo: $(DEV_STAMP) $(GENERATED)  ## a year of weather, written in three regions 
 pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regions into Spark (wants Java 17)
 	$(BIN)/crdtstream pipeline demo $(ARGS)
 
-test: $(DEV_STAMP) $(IREDIS_STAMP) $(NODE_STAMP_IF_NPM) $(GENERATED)  ## tests of everything (ARGS='-k name' for some, JOBS=1 for one at a time)
+test: $(DEV_STAMP) $(IREDIS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## tests of everything (ARGS='-k name' for some, JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "not soak and not long" --durations 20 $(WORKERS) $(ARGS)
 
-test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(GENERATED)  ## what takes long, and CI runs besides: drills on Spark, and on whole regions
+test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## what takes long, and CI runs besides: drills on Spark, and on whole regions
 	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(WORKERS) $(ARGS)
 
 drills: $(DEV_STAMP) $(GENERATED) $(BIN)/toxiproxy-server  ## all failover drills; their report is in drill-report/ (wants Go)
@@ -70,6 +76,21 @@ test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spa
 
 test-compiled: $(DEV_STAMP) $(GENERATED) fast  ## core, commands, RESP, engine and scenarios, compiled
 	CRDTSTREAM_PURE=0 $(BIN)/python -m pytest -m "not soak" $(WORKERS) $(COMPILED_TESTS) $(ARGS)
+
+test-pythons:  ## fast and compiled tests and live regions on each other supported Python here
+	tools/pythons.sh $(PYTHON)
+
+# One Python's part of `make test-pythons`, in its own environment.
+test-python: $(DEV_STAMP) $(GENERATED) $(if $(shell command -v go),$(BIN)/toxiproxy-server)
+	$(MAKE) test-fast
+	$(MAKE) test-compiled COMPILED_TESTS="$(PYTHONS_COMPILED_TESTS)"
+	$(BIN)/python -m pytest -m "not soak and not long" tests/live/test_nodes.py
+
+wheel: $(COMPILE_STAMP) $(GENERATED)  ## a compiled wheel for this Python, in dist/
+	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
+
+test-wheel: wheel  ## install the wheel in a fresh environment, and ask a node of it
+	$(BIN)/python tools/try_wheel.py "$$(ls -t dist/*.whl | head -n 1)"
 
 check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, generated code
 	$(BIN)/ruff format --check $(FORMATTED)
@@ -98,7 +119,7 @@ docs: $(DEV_STAMP)  ## write what the programs know of themselves into docs/
 	$(BIN)/python tools/metrics.py
 	$(BIN)/python -m benchmarks --pages
 
-tools: $(BIN)/toxiproxy-server $(GO_REDIS_TESTS) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP)  ## programs that some tests drive (wants Go, npm)
+tools: $(GO_TOOLS) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP)  ## programs that some tests drive (wants Go, npm)
 
 bench: $(DEV_STAMP) $(GENERATED)  ## speed beside redis-server and nats-server, in one run (ARGS='--part xadd')
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -109,11 +130,11 @@ bench-storage: $(DEV_STAMP) $(GENERATED)  ## memory, disk and restarts beside re
 bench-pipeline: $(DEV_STAMP) $(GENERATED)  ## reading into Spark beside XRANGE and Parquet (wants Java 17)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
-soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000), planted bugs
-	CRDTSTREAM_SEEDS=$(SEEDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000, of the simulator SIM_SEEDS=100000), planted bugs
+	CRDTSTREAM_SEEDS=$(SEEDS) CRDTSTREAM_SIM_SEEDS=$(SIM_SEEDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
 clean:  ## remove what make made; data folders stay
-	rm -rf .fast $(VENV) $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .fast $(VENV) $(VENV)-3.* $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -151,12 +172,7 @@ $(CHAOS_STAMP): | $(BIN)/python
 
 # Clients for Node.js; the copies keep what npm writes out of the sources.
 $(NODE_STAMP): tests/clients/node/package.json tests/clients/node/package-lock.json
-	@command -v npm >/dev/null || \
-		{ echo "npm is missing; on Debian: apt-get install nodejs npm" >&2; exit 1; }
-	@mkdir -p $(@D)
-	cp $^ $(@D)
-	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel=error
-	@touch $@
+	tools/node_clients.sh $@ $^
 
 $(BIN)/toxiproxy-server: | $(BIN)/python
 	tools/toxiproxy.sh $@

@@ -179,9 +179,14 @@ def _hint() -> None:
 
 
 def _builds() -> list[Path]:
+    """Builds of any sources, for this Python; those for others stay as they are."""
     if not compiled.BUILDS.is_dir():
         return []
-    return [path for path in compiled.BUILDS.iterdir() if not path.name.startswith("making-")]
+    return [
+        path
+        for path in compiled.BUILDS.iterdir()
+        if not path.name.startswith("making-") and any(path.rglob(f"*{compiled.SUFFIX}"))
+    ]
 
 
 def _compile_tree() -> None:

@@ -3,18 +3,16 @@
 #
 # Usage: tools/go_redis.sh TARGET
 #
-# Without Go it builds nothing and says so: these tests are skipped then, unless
+# Without Go, or where the build fails, it says so: these tests are skipped then, unless
 # CRDTSTREAM_REQUIRE_ALL=1 asks for every test.
 set -euo pipefail
+. "$(dirname "$0")/optional.sh"
 
 target=$(realpath -m "$1")
 
-if ! command -v go >/dev/null; then
-    echo "the tests of go-redis are not built: no Go here; they are skipped" >&2
-    [[ ${CRDTSTREAM_REQUIRE_ALL:-} == 1 ]] && exit 1
-    exit 0
-fi
+command -v go >/dev/null || give_up "the tests of go-redis are not built: no Go here; they are skipped"
 
 mkdir -p "$(dirname "$target")"
 cd "$(dirname "$0")/../tests/clients/go"
-CGO_ENABLED=0 go test -mod=readonly -c -o "$target" .
+CGO_ENABLED=0 go test -mod=readonly -c -o "$target" . ||
+    give_up "the tests of go-redis cannot be built (the reason is above); they are skipped"

@@ -3,22 +3,20 @@
 #
 # Usage: tools/toxiproxy.sh TARGET
 #
-# Without Go it builds nothing and says so: the tests that need it are skipped then, unless
+# Without Go, or where the build fails, it says so: the tests that need it are skipped then, unless
 # CRDTSTREAM_REQUIRE_ALL=1 asks for every test.
 set -euo pipefail
+. "$(dirname "$0")/optional.sh"
 
 VERSION=v2.12.0
 target=$1
 
-if ! command -v go >/dev/null; then
-    echo "toxiproxy-server is not built: no Go here; its tests are skipped" >&2
-    [[ ${CRDTSTREAM_REQUIRE_ALL:-} == 1 ]] && exit 1
-    exit 0
-fi
+command -v go >/dev/null || give_up "toxiproxy-server is not built: no Go here; its tests are skipped"
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 CGO_ENABLED=0 GOBIN=$scratch go install \
     -ldflags "-X github.com/Shopify/toxiproxy/v2.Version=${VERSION#v}" \
-    "github.com/Shopify/toxiproxy/v2/cmd/server@$VERSION"
+    "github.com/Shopify/toxiproxy/v2/cmd/server@$VERSION" ||
+    give_up "toxiproxy-server cannot be built (the reason is above); its tests are skipped"
 install -m 755 "$scratch/server" "$target"
