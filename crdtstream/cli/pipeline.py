@@ -103,6 +103,14 @@ def archive(
             help="Go on where entries were trimmed before they were read; else that is an error.",
         ),
     ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Archive nothing: read the whole archive again, and compare it with what was"
+            " written.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write streams to Parquet, by stream and date: every entry once, even if programs are killed.
@@ -111,13 +119,18 @@ def archive(
 
     Example: crdtstream pipeline archive archive-folder --streams 'orders:*'
 
-    Exit status: 0 archived, 1 it stopped early (what is archived stays), 2 an option makes no
-    sense.
+    Exit status: 0 archived, 1 it stopped early (what is archived stays) or files of the archive
+    are damaged, 2 an option makes no sense.
     """
     source = reach.source(streams)
     require_spark()
     from crdtstream.spark.jobs import archive as job
 
+    if verify:
+        with reach.session("archive", job.ArchiveError) as spark:
+            verified = job.verify(spark, path)
+        _show("archive, verified", verified, as_json=as_json)
+        raise typer.Exit(code=FAILED if verified.faults else 0)
     options = job.ArchiveOptions(
         nodes=source.nodes,
         path=path,

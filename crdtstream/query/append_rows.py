@@ -18,10 +18,11 @@ from crdtstream.core.ids import (
     id_seq,
 )
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Scope, Size
 from crdtstream.core.wire.codec import ROW_MAX, BatchError
 
 # In one call, so that nobody waits for long.
-ROWS_MAX: Final = 4_096
+ROWS_MAX: Final = Size(4_096, least=1, scope=Scope.CLIENTS)
 PRODUCER_BYTES_MAX: Final = 1_024
 
 
@@ -49,15 +50,20 @@ def checked_rows(first: Numbered, lengths: "array[int]", fields: bytes) -> RowCo
     """
     if not 1 <= len(first.producer) <= PRODUCER_BYTES_MAX:
         raise BatchError(f"producer: 1 to {PRODUCER_BYTES_MAX} bytes, not {len(first.producer)}")
-    if not 1 <= len(lengths) <= ROWS_MAX:
-        raise BatchError(f"lengths: 1 to {ROWS_MAX} rows, not {len(lengths)}")
+    if not 1 <= len(lengths) <= ROWS_MAX.value:
+        raise BatchError(f"lengths: 1 to {ROWS_MAX.value} rows, not {len(lengths)}")
     if first.batch > ROW_MAX or first.row + len(lengths) > ROW_MAX:
         raise BatchError("batch, first_row: too large")
     ends = [0, *accumulate(lengths)]
     if ends[-1] != len(fields):
         raise BatchError("fields: its size is not the sum of the lengths")
     for row, (start, stop) in enumerate(pairwise(ends)):
-        if stop - start > ENTRY_BYTES_MAX or not are_fields(fields, start, stop):
+        if stop - start > ENTRY_BYTES_MAX.value:
+            raise BatchError(
+                f"fields: row {row} of the call has {stop - start} bytes, and an entry may have "
+                f"{ENTRY_BYTES_MAX.value}"
+            )
+        if not are_fields(fields, start, stop):
             raise BatchError(
                 f"fields: row {row} of the call is no array of fields and values in turn"
             )

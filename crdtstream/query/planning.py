@@ -21,11 +21,12 @@ from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.reading import dot_numbers, ends
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 
 # How many of each in one step, which takes a fraction of a millisecond to a few.
-STEP_CUTS: Final = 500
-STEP_KEYS: Final = 200
-STEP_RANGES: Final = 500
+STEP_CUTS: Final = Size(500, least=1)
+STEP_KEYS: Final = Size(200, least=1)
+STEP_RANGES: Final = Size(500, least=1)
 _GLOB_SIGNS: Final = frozenset(b"*?[\\")
 
 # What a step yields says "let others have their turn", or which images of entries it needs, that
@@ -106,7 +107,7 @@ class _Patterns:
     def __init__(self, patterns: Sequence[bytes]) -> None:
         self.names = {one for one in patterns if not _GLOB_SIGNS & frozenset(one)}
         self.globs = [compile_glob(one) for one in patterns if one not in self.names]
-        self.step_keys = max(1, STEP_KEYS // max(1, len(self.globs)))
+        self.step_keys = max(1, STEP_KEYS.value // max(1, len(self.globs)))
         self._all = not patterns
 
     def match(self, key: bytes) -> bool:
@@ -129,7 +130,7 @@ def matching_keys(replica: Replica, patterns: Sequence[bytes], into: list[bytes]
             break
         yield NOTHING
     ordered = heapq.merge(*runs)
-    while some := list(islice(ordered, STEP_KEYS)):
+    while some := list(islice(ordered, STEP_KEYS.value)):
         into += some
         yield NOTHING
 
@@ -145,7 +146,7 @@ class Loss(NamedTuple):
 def count(replica: Replica, bounds: Bounds, into: list[LaneCount]) -> Steps:
     """Count the entries of every lane within the bounds; lanes without any are left out."""
     for at, key in enumerate(bounds.keys):
-        if at % STEP_KEYS == STEP_KEYS - 1:
+        if at % STEP_KEYS.value == STEP_KEYS.value - 1:
             yield NOTHING
         stream = replica.held_stream(key)
         for origin in [] if stream is None else sorted(stream.lanes):
@@ -162,7 +163,7 @@ def _count_lane(replica: Replica, within: Within, into: LaneCount) -> Steps:
         # In each step again: since the last one the stream may have gone.
         lane = _lane(replica, into.key, into.origin)
         try:
-            found = [] if lane is None else ends(lane, within, nodes_max=STEP_CUTS)
+            found = [] if lane is None else ends(lane, within, nodes_max=STEP_CUTS.value)
         except ColdError as error:
             yield error.images
             continue
@@ -171,7 +172,7 @@ def _count_lane(replica: Replica, within: Within, into: LaneCount) -> Steps:
             total += entries
             into.last_ns.append(last_n)
             into.counts.append(total)
-        if len(found) < STEP_CUTS:
+        if len(found) < STEP_CUTS.value:
             return
         within = Within(into.last_ns[-1], within.upto_n, within.start, within.end)
         yield NOTHING
@@ -246,7 +247,7 @@ def _end_of_share(
     left = share - (yield from _entries_upto(replica, bounds, lanes, below))
     behind: list[int] = []
     for at, lane in enumerate(lanes):
-        if at % STEP_KEYS == STEP_KEYS - 1:
+        if at % STEP_KEYS.value == STEP_KEYS.value - 1:
             yield NOTHING
         behind += yield from _ns(replica, bounds, lane, below, cuts[low])
     behind.sort()
@@ -259,7 +260,7 @@ def _entries_upto(
 ) -> Generator[Needs, None, int]:
     entries = 0
     for at, lane in enumerate(lanes):
-        if at % STEP_KEYS == STEP_KEYS - 1:
+        if at % STEP_KEYS.value == STEP_KEYS.value - 1:
             yield NOTHING
         whole_n, whole = lane.whole_upto(n)
         entries += whole + len((yield from _ns(replica, bounds, lane, whole_n, n)))
@@ -299,7 +300,7 @@ def cut(
             if lane.counts[at] > taken:
                 into.append(Range(lane.key, lane.origin, above_n, end_n, lane.counts[at] - taken))
                 above_n, taken = end_n, lane.counts[at]
-            if len(into) % STEP_RANGES == STEP_RANGES - 1:
+            if len(into) % STEP_RANGES.value == STEP_RANGES.value - 1:
                 yield NOTHING
 
 
@@ -315,7 +316,7 @@ def collect_losses(
         if wanted.match(key):
             gone.append(key)
     for at, key in enumerate(heapq.merge(bounds.keys, gone)):
-        if at % STEP_KEYS == STEP_KEYS - 1:
+        if at % STEP_KEYS.value == STEP_KEYS.value - 1:
             yield NOTHING
         for origin, lost_n in sorted(replica.lost(key).items()):
             asked = not bounds.origins or origin in bounds.origins

@@ -31,6 +31,7 @@ from crdtstream.core.lanes.reading import Columns, dot_range
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Scope, Size
 from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import (
@@ -47,7 +48,7 @@ from crdtstream.query import planning
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.query.credentials import Credentials
 from crdtstream.query.planning import Bounds, LaneCount, Steps
-from crdtstream.query.trim_read import trim_read
+from crdtstream.query.trim_read import trim_read, trimmable
 from crdtstream.settings import NodeSettings
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
@@ -56,15 +57,15 @@ from crdtstream.v1 import query_pb2_grpc as rpc
 # Metadata: the identity of the database that a call speaks of.
 DATABASE_KEY: Final = "crdtstream-database"
 # One record batch: some eighty macro nodes, well below a millisecond.
-SCAN_ENTRIES: Final = 8_192
-SCAN_NODES: Final = 1_000
-SCAN_BYTES: Final = 512 << 10
+SCAN_ENTRIES: Final = Size(8_192, least=1)
+SCAN_NODES: Final = Size(1_000, least=1)
+SCAN_BYTES: Final = Size(512 << 10, least=1)
 # Below gRPC's default limit for a message, whatever an entry's size is.
-PIECE_BYTES: Final = 1 << 20
-PENDING_ROWS: Final = 1_000
-TRIM_NODES: Final = 500
-STEP_KEYS: Final = 200
-PATTERNS_MAX: Final = 100
+PIECE_BYTES: Final = Size(1 << 20, least=64)
+PENDING_ROWS: Final = Size(1_000, least=1)
+TRIM_NODES: Final = Size(500, least=1)
+STEP_KEYS: Final = Size(200, least=1)
+PATTERNS_MAX: Final = Size(100, least=1, scope=Scope.CLIENTS)
 
 T = TypeVar("T")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -139,8 +140,8 @@ class QueryService(rpc.QueryServicer):
 
     async def _keys(self, patterns: Iterable[bytes], context: Context) -> list[bytes]:
         patterns = list(patterns)
-        if len(patterns) > PATTERNS_MAX:
-            await _refuse(context, f"patterns: at most {PATTERNS_MAX}; use a wildcard")
+        if len(patterns) > PATTERNS_MAX.value:
+            await _refuse(context, f"patterns: at most {PATTERNS_MAX.value}; use a wildcard")
         keys: list[bytes] = []
         await self._in_turns(planning.matching_keys(self._region.replica, patterns, keys), context)
         return keys
@@ -256,7 +257,10 @@ class QueryService(rpc.QueryServicer):
         assert self._arrow is not None
         with self._region.replica.residency.passing(passed):
             slices = lane.slices(
-                within, entries_max=SCAN_ENTRIES, bytes_max=SCAN_BYTES, nodes_max=SCAN_NODES
+                within,
+                entries_max=SCAN_ENTRIES.value,
+                bytes_max=SCAN_BYTES.value,
+                nodes_max=SCAN_NODES.value,
             )
             if not slices:
                 return None
@@ -269,7 +273,7 @@ class QueryService(rpc.QueryServicer):
         arrow = await self._load_arrow()
         yield pb.ScanPiece(data=arrow.schema_message(arrow.PENDING))
         for at, key in enumerate(await self._keys(request.patterns, context)):
-            if at % STEP_KEYS == STEP_KEYS - 1:
+            if at % STEP_KEYS.value == STEP_KEYS.value - 1:
                 await asyncio.sleep(0)
             for rows in self._pending_of(key, deliveries_min=request.deliveries_min):
                 if rows:
@@ -293,7 +297,7 @@ class QueryService(rpc.QueryServicer):
                 group = None if stream is None else stream.groups.get(name)
                 if group is None:
                     break
-                nacks = group.pending_in(region, above=above, count=PENDING_ROWS)
+                nacks = group.pending_in(region, above=above, count=PENDING_ROWS.value)
                 if not nacks:
                     break
                 above = nacks[-1].id
@@ -363,13 +367,31 @@ class QueryService(rpc.QueryServicer):
                 request.key,
                 read=read,
                 before_ms=Millis(request.before_ms),
-                nodes_max=TRIM_NODES,
+                nodes_max=TRIM_NODES.value,
             )
 
         removed = 0
         while count := await self._change(trim, context):
             removed += count
         return pb.TrimReadReply(removed=removed)
+
+    async def PlanTrim(  # noqa: N802
+        self, request: pb.TrimReadRequest, context: Context
+    ) -> pb.TrimPlan:
+        await self._admit(context)
+        try:
+            read = decode_vv(request.read)
+        except BatchError as error:
+            await _refuse(context, str(error))
+        plan = partial(
+            trimmable,
+            self._region.replica,
+            request.key,
+            read=read,
+            before_ms=Millis(request.before_ms),
+        )
+        found = await self._unless_unreadable(self._engine.read(plan), context)
+        return pb.TrimPlan() if found is None else pb.TrimPlan(**found._asdict())
 
     async def _change(
         self,
@@ -406,8 +428,8 @@ async def _refuse(context: Context, reason: str) -> NoReturn:
 
 
 def _pieces(message: memoryview) -> Iterator[pb.ScanPiece]:
-    for start in range(0, len(message), PIECE_BYTES):
-        yield pb.ScanPiece(data=bytes(message[start : start + PIECE_BYTES]))
+    for start in range(0, len(message), PIECE_BYTES.value):
+        yield pb.ScanPiece(data=bytes(message[start : start + PIECE_BYTES.value]))
 
 
 def _id_bounds(request: pb.PlanRequest | pb.ScanRequest) -> tuple[StreamId, StreamId]:

@@ -5,12 +5,24 @@ entry that another region appended late may have any ID.  Here the region decide
 one step with the trim.  Dots and IDs ascend together in a lane, so "read up to this dot",
 "acknowledged up to this ID" and "older than this" are all prefixes of it, and the shortest of them
 goes.  It travels as a Trim, as XTRIM's does.
+
+``trimmable`` tells beforehand where these entries lie, so that a caller can make sure of its own
+copy of them, and then trim no others.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from crdtstream.core.effects import Trim
-from crdtstream.core.ids import ID_MIN, U64_MAX, Millis, RegionId, StreamId, make_id
+from crdtstream.core.ids import (
+    ID_MIN,
+    U64_MAX,
+    Millis,
+    RegionId,
+    StreamId,
+    id_ms,
+    make_id,
+)
 from crdtstream.core.lanes.reading import Columns
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
@@ -51,6 +63,34 @@ def trim_read(
     if up_to:
         replica.issue(Trim(key, up_to))
     return removed
+
+
+class Trimmable(NamedTuple):
+    """Where entries lie that may be trimmed: in which lanes, and between which milliseconds."""
+
+    origins: tuple[RegionId, ...]
+    first_ms: Millis
+    last_ms: Millis
+
+
+def trimmable(
+    replica: Replica, key: bytes, *, read: Mapping[RegionId, int], before_ms: Millis
+) -> Trimmable | None:
+    """What :func:`trim_read` would remove now; None: nothing.  O(lanes x log n)."""
+    stream = replica.stream(key)
+    if stream is None:
+        return None
+    spans: dict[RegionId, tuple[StreamId, StreamId]] = {}
+    for origin, lane in sorted(stream.lanes.items()):
+        end = _acknowledged_upto(stream, origin, _last_before(before_ms))
+        within = Within(upto_n=read.get(origin, 0), end=end)
+        slices = lane.slices(within, entries_max=1, nodes_max=1)
+        if slices:
+            spans[origin] = (slices[0].node.first_id, min(end, lane.last_id))
+    if not spans:
+        return None
+    first, last = min(low for low, _ in spans.values()), max(high for _, high in spans.values())
+    return Trimmable(tuple(spans), Millis(id_ms(first)), Millis(id_ms(last)))
 
 
 def _last_before(moment: Millis) -> StreamId:

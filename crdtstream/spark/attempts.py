@@ -93,8 +93,9 @@ class Attempts:
                 raise NodesError(f"{told}: give the options user and password") from error
             case grpc.StatusCode.UNIMPLEMENTED:
                 raise NodesError(
-                    f"what answers at {address} is no region node of this version:"
-                    " name its gRPC port (738r), or that of its [query]"
+                    f"the node at {address} does not know {self._method}: it runs an earlier"
+                    " version, so upgrade it and run again; or what answers there is no region"
+                    " node: name its gRPC port (738r), or that of its [query]"
                 ) from error
             case _:
                 raise NodesError(f"{self._method} at {told} ({code.name})") from error

@@ -251,6 +251,11 @@ class Nodes:
         reply: query_pb2.TrimReadReply = self._call("TrimRead", request)
         return reply
 
+    def plan_trim(self, request: query_pb2.TrimReadRequest) -> query_pb2.TrimPlan:
+        """Which entries :meth:`trim_read` would remove now."""
+        plan: query_pb2.TrimPlan = self._call("PlanTrim", request)
+        return plan
+
     def stub(self, address: str) -> Any:
         """The service at an address, connected when first used."""
         if address not in self._stubs:

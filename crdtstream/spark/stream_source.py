@@ -19,14 +19,16 @@ another are refused.  A checkpoint of an earlier version does not say it: it is 
 database that the nodes hold when it is first continued, and an empty micro-batch notes that at
 once.
 
-A micro-batch that is run again after a crash is cut in the same way: tasks are made by dots alone,
-not by how many entries there are, and each reads its lanes by name.  So its tasks have the same
-rows in the same order, less what was removed since.
+A micro-batch that is run again after a crash is cut in the same way: the offset says where tasks
+end, which was decided by the entries that there were; and each reads its lanes by name.  So its
+tasks have the same rows in the same order, less what was removed since.
+
+    {"1": 900, "2": 50, "database": "5f0c…", "cuts": [[1, 300], [1, 700]]}
 """
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -62,14 +64,18 @@ from crdtstream.spark.ranges import (
 )
 from crdtstream.spark.selection import Selection
 from crdtstream.spark.vectors import (
+    CUTS,
     DATABASE,
     LAG_ENTRIES,
     LOST_BEFORE,
     Vector,
     beyond,
+    cut_at,
     cut_by_dots,
+    cuts_by_entries,
     join,
     offset_of,
+    parse_cuts,
     parse_database,
     parse_vector,
     vector_of,
@@ -78,6 +84,8 @@ from crdtstream.v1 import query_pb2
 
 # Of one micro-batch, unless minPartitions asks for more.
 TASKS_MAX: Final = 64
+# A task has about this number of pieces, of which the first may be cut in a wrong place.
+CUT_PIECES: Final = 4
 CATCH_UP_PAUSE_SECONDS: Final = 0.1
 
 _LOG: Final = logging.getLogger(__name__)
@@ -149,7 +157,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planned = above
             return start if not above or DATABASE in start else start | self._database()
         self._planned = join([above, end])
-        return self._offset(self._planned)
+        return self._offset(self._planned) | self._cuts(above, self._planned)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = vector_of(self._connected().position().durable_vv)
@@ -171,7 +179,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         above, upto = self._resumed(start), self._vector_of(end)
         if self._is_before_latest(start) or self._selection.is_empty:
             return []
-        slices = self._slices(above, upto)
+        slices = self._slices(above, upto, parse_cuts(end))
         return [*self._planned_tasks(above, slices)]
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -294,12 +302,40 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- What a batch reads ---------------------------------------------------------------------
 
-    def _slices(self, above: Vector, upto: Vector) -> list[tuple[Vector, Vector]]:
-        """For each task from where to where."""
+    def _cuts(self, above: Vector, upto: Vector) -> dict[str, Any]:
+        """What the offset ``upto`` says of its tasks: where all but the last one end.
+
+        By the entries of the streams that are read, whatever else the regions do.
+        """
         moving = self._selection.moving(above, upto)
+        if len(self._slices(above, upto, None)) == 1:
+            return {}
+        plan = self._connected().plan(self._selection.plan_request(above, upto))
+        entries = sum(one.entries for one in plan.ranges)
+        tasks = self._tasks(entries)
+        if tasks == 1:
+            return {CUTS: []}
+        fine = self._selection.plan_request(
+            above, upto, range_entries=max(1, entries // (CUT_PIECES * tasks))
+        )
+        pieces = ranges_of(self._connected().plan(fine), self._selection)
+        weighed = [(one.origin, one.above_n, one.upto_n, one.entries) for one in pieces]
+        cuts = cuts_by_entries([one for one in weighed if one[0] in moving], parts=tasks)
+        return {CUTS: [list(cut) for cut in cuts]}
+
+    def _tasks(self, entries: int) -> int:
+        wanted = self._options.min_partitions or min(TASKS_MAX, entries // RANGE_ENTRIES_MIN)
+        return max(1, min(wanted, entries))
+
+    def _slices(
+        self, above: Vector, upto: Vector, cuts: Sequence[tuple[int, int]] | None
+    ) -> list[tuple[Vector, Vector]]:
+        """For each task from where to where; by dots if the offset does not say where to cut."""
+        moving = self._selection.moving(above, upto)
+        if cuts is not None:
+            return cut_at(above, moving, cuts)
         dots = sum(n - above.get(origin, 0) for origin, n in moving.items())
-        tasks = self._options.min_partitions or min(TASKS_MAX, dots // RANGE_ENTRIES_MIN)
-        return cut_by_dots(above, moving, parts=max(1, tasks))
+        return cut_by_dots(above, moving, parts=self._tasks(dots))
 
     def _planned_tasks(
         self, above: Vector, slices: Iterable[tuple[Vector, Vector]]

@@ -8,8 +8,10 @@ Beside the regions an offset says which database they are of, and may say more a
 ``stream_source``), by names that are no numbers.
 """
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from crdtstream.v1 import effects_pb2
@@ -26,6 +28,8 @@ DATABASE: Final = "database"
 LOST_BEFORE: Final = "lostBefore"
 # What a progress report says beside it: by lane, what is not planned yet.
 LAG_ENTRIES: Final = "lagEntries"
+# Where the tasks of the micro-batch end, but for the last: [region, dot].
+CUTS: Final = "cuts"
 
 
 _UID: Final = re.compile("[0-9a-f]{32}")
@@ -45,7 +49,7 @@ def parse_vector(offset: object) -> Vector:
         raise VectorError("not a JSON object of region to number")
     vector = {}
     for region, n in offset.items():
-        if region in (DATABASE, LOST_BEFORE, LAG_ENTRIES):
+        if region in (DATABASE, LOST_BEFORE, LAG_ENTRIES, CUTS):
             continue
         if not (str(region).isascii() and str(region).isdigit() and 1 <= int(region) <= REGION_MAX):
             raise VectorError(f"{region!r} is no region (1 to {REGION_MAX})")
@@ -65,6 +69,13 @@ def parse_database(offset: Mapping[str, Any]) -> str:
     if DATABASE in offset and not (isinstance(uid, str) and _UID.fullmatch(uid)):
         raise VectorError(f"{uid!r} is no identity of a database (32 hexadecimal digits)")
     return str(uid)
+
+
+def parse_cuts(offset: Mapping[str, Any]) -> list[tuple[int, int]] | None:
+    """Where an offset says that tasks end; None if it does not say."""
+    if CUTS not in offset:
+        return None
+    return [(int(origin), int(n)) for origin, n in offset[CUTS]]
 
 
 def offset_of(vector: Mapping[int, int], database_uid: str = "") -> dict[str, Any]:
@@ -101,24 +112,62 @@ def beyond(vector: Mapping[int, int], base: Mapping[int, int]) -> Vector:
 
 
 def cut_by_dots(above: Vector, upto: Vector, *, parts: int) -> list[tuple[Vector, Vector]]:
-    """What lies between two vectors, in at most ``parts`` parts of equally many dots.
+    """What lies between two vectors, in at most ``parts`` parts of equally many dots."""
+    weighed = [
+        (origin, above.get(origin, 0), n, n - above.get(origin, 0)) for origin, n in upto.items()
+    ]
+    return cut_at(above, upto, cuts_by_entries(weighed, parts=parts))
+
+
+def cuts_by_entries(
+    pieces: Sequence[tuple[int, int, int, int]], *, parts: int
+) -> list[tuple[int, int]]:
+    """Where to cut so that parts have about as many entries each.
 
     region 1  ├──────────┼────┤
     region 2                  ├─────┼───┤
     part            1           2     3
+
+    Args:
+        pieces: of each a region, dots above ``n`` and up to another one, and how many entries lie
+            there, spread evenly.
+
+    Returns:
+        The end of each part but the last, as a region and a dot; ascending.
     """
-    dots = sum(n - above.get(origin, 0) for origin, n in upto.items())
-    each = max(1, -(-dots // parts))
-    cut: list[tuple[Vector, Vector]] = []
-    room = 0
+    each = max(1, -(-sum(entries for *_, entries in pieces) // parts))
+    cuts: list[tuple[int, int]] = []
+    # Entries of the part that is being filled.
+    filled = 0.0
+    for origin in sorted({origin for origin, *_ in pieces}):
+        # How many entries there are to a dot, from where on.
+        steps: dict[int, float] = defaultdict(float)
+        for one, above_n, upto_n, entries in pieces:
+            if one == origin and upto_n > above_n:
+                steps[above_n] += entries / (upto_n - above_n)
+                steps[upto_n] -= entries / (upto_n - above_n)
+        at, density = 0, 0.0
+        for n in sorted(steps):
+            while at < n and len(cuts) + 1 < parts and filled + density * (n - at) >= each:
+                at = min(n, at + max(1, math.ceil((each - filled) / density)))
+                cuts.append((origin, at))
+                filled = 0.0
+            filled += density * max(0, n - at)
+            at, density = max(at, n), density + steps[n]
+    return cuts
+
+
+def cut_at(
+    above: Vector, upto: Vector, cuts: Sequence[tuple[int, int]]
+) -> list[tuple[Vector, Vector]]:
+    """What lies between two vectors, in the parts that such cuts make; none of them empty."""
+    parts: list[tuple[Vector, Vector]] = [({}, {})]
     for origin, upto_n in sorted(upto.items()):
         at = above.get(origin, 0)
-        while at < upto_n:
-            if not room:
-                cut.append(({}, {}))
-                room = each
-            taken = min(room, upto_n - at)
-            cut[-1][0][origin], cut[-1][1][origin] = at, at + taken
-            at += taken
-            room -= taken
-    return cut
+        inside = sorted({n for one, n in cuts if one == origin and at < n <= upto_n})
+        for n in [*inside, *([upto_n] if not inside or inside[-1] < upto_n else [])]:
+            parts[-1][0][origin], parts[-1][1][origin] = at, n
+            at = n
+            if n in inside:
+                parts.append(({}, {}))
+    return [part for part in parts if part[1]]

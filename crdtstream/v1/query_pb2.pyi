@@ -210,3 +210,13 @@ class TrimReadReply(_message.Message):
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     removed: int
     def __init__(self, removed: _Optional[int] = ...) -> None: ...
+
+class TrimPlan(_message.Message):
+    __slots__ = ("origins", "first_ms", "last_ms")
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_MS_FIELD_NUMBER: _ClassVar[int]
+    origins: _containers.RepeatedScalarFieldContainer[int]
+    first_ms: int
+    last_ms: int
+    def __init__(self, origins: _Optional[_Iterable[int]] = ..., first_ms: _Optional[int] = ..., last_ms: _Optional[int] = ...) -> None: ...

@@ -69,6 +69,11 @@ class QueryStub:
                 request_serializer=crdtstream_dot_v1_dot_query__pb2.TrimReadRequest.SerializeToString,
                 response_deserializer=crdtstream_dot_v1_dot_query__pb2.TrimReadReply.FromString,
                 _registered_method=True)
+        self.PlanTrim = channel.unary_unary(
+                '/crdtstream.v1.Query/PlanTrim',
+                request_serializer=crdtstream_dot_v1_dot_query__pb2.TrimReadRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_query__pb2.TrimPlan.FromString,
+                _registered_method=True)
 
 
 class QueryServicer:
@@ -126,6 +131,13 @@ class QueryServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlanTrim(self, request, context):
+        """Which entries TrimRead would remove now; changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -163,6 +175,11 @@ def add_QueryServicer_to_server(servicer, server):
                     servicer.TrimRead,
                     request_deserializer=crdtstream_dot_v1_dot_query__pb2.TrimReadRequest.FromString,
                     response_serializer=crdtstream_dot_v1_dot_query__pb2.TrimReadReply.SerializeToString,
+            ),
+            'PlanTrim': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanTrim,
+                    request_deserializer=crdtstream_dot_v1_dot_query__pb2.TrimReadRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_query__pb2.TrimPlan.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -354,6 +371,33 @@ class Query:
             '/crdtstream.v1.Query/TrimRead',
             crdtstream_dot_v1_dot_query__pb2.TrimReadRequest.SerializeToString,
             crdtstream_dot_v1_dot_query__pb2.TrimReadReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanTrim(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/crdtstream.v1.Query/PlanTrim',
+            crdtstream_dot_v1_dot_query__pb2.TrimReadRequest.SerializeToString,
+            crdtstream_dot_v1_dot_query__pb2.TrimPlan.FromString,
             options,
             channel_credentials,
             insecure,

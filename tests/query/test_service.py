@@ -359,6 +359,7 @@ def test_a_password_is_wanted_of_every_call(tmp_path: Path) -> None:
                 lambda: list(stub.ScanPending(pb.ScanPendingRequest())),
                 lambda: stub.Append(pb.AppendRequest()),
                 lambda: stub.TrimRead(pb.TrimReadRequest()),
+                lambda: stub.PlanTrim(pb.TrimReadRequest()),
             ]
             for call in calls:
                 with pytest.raises(grpc.RpcError) as caught:
@@ -486,6 +487,37 @@ def test_only_what_is_read_acknowledged_and_old_is_trimmed(three: Cluster) -> No
     assert sorted(left) == sorted(mine[30:] + theirs[10:])
 
 
+def test_what_a_trim_would_take_is_told_before(three: Cluster) -> None:
+    """So that a program can look after its copy; the plan itself takes nothing."""
+    ids = {
+        region: [
+            three[region].client.xadd("orders", {"n": n}, id=f"{first_ms + n}-*") for n in range(10)
+        ]
+        for region, first_ms in ((2, 50), (1, 100))
+    }
+    three.converge()
+    client = three[1].client
+
+    def plan(read: effects_pb2.VersionVector, before_ms: int = 1 << 50) -> tuple[object, ...]:
+        with grpc.insecure_channel(three[1].grpc_address) as channel:
+            request = pb.TrimReadRequest(key=b"orders", read=read, before_ms=before_ms)
+            found: pb.TrimPlan = rpc.QueryStub(channel).PlanTrim(request)
+            return tuple(found.origins), found.first_ms, found.last_ms
+
+    everything = vv(r1=60, r2=60)
+    assert plan(everything) == ((1, 2), 50, 109)
+    assert plan(everything, before_ms=105) == ((1, 2), 50, 104)
+    assert plan(vv(r1=60)) == ((1,), 100, 109)
+    assert plan(everything, before_ms=50) == ((), 0, 0)
+    client.xgroup_create("orders", "g", id="0")
+    assert plan(everything) == ((), 0, 0)
+    client.xreadgroup("g", "c", {"orders": ">"})
+    client.xack("orders", "g", *ids[2][:4], ids[1][1])
+    assert plan(everything) == ((2,), 50, 53)
+    assert client.xlen("orders") == 20
+    assert trim(three[1], vv(r2=60), before_ms=54) == 4
+
+
 def test_what_is_pending_or_to_be_read_again_is_not_trimmed(one: Node) -> None:
     ids = fill(one.client, "orders", 3)
     client = one.client
@@ -527,7 +559,9 @@ def test_a_position_says_which_database_it_is_of(shared: Node, shared_query: Que
     assert shared_query.position().database_uid.hex() == shared.status().database_uid
 
 
-@pytest.mark.parametrize("call", ["GetPosition", "ListStreams", "Plan", "Append", "TrimRead"])
+@pytest.mark.parametrize(
+    "call", ["GetPosition", "ListStreams", "Plan", "Append", "TrimRead", "PlanTrim"]
+)
 def test_a_call_that_means_another_database_is_refused(
     shared: Node, shared_query: Query, call: str
 ) -> None:
@@ -537,6 +571,7 @@ def test_a_call_that_means_another_database_is_refused(
         "Plan": pb.PlanRequest(),
         "Append": pb.AppendRequest(key=b"x"),
         "TrimRead": pb.TrimReadRequest(key=b"x", before_ms=1 << 50),
+        "PlanTrim": pb.TrimReadRequest(key=b"x", before_ms=1 << 50),
     }[call]
     own, other = shared.status().database_uid, "f" * 32
     ask = getattr(shared_query.stub, call)

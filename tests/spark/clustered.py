@@ -198,7 +198,7 @@ def _unprobed(spark: "SparkSession", given: argparse.Namespace) -> dict[str, Any
     import crdtstream.spark.jobs.archive
 
     job: Any = crdtstream.spark.jobs.archive
-    asked, job.check_shared = job.check_shared, lambda *_: None
+    asked, job.check_shared = job.check_shared, lambda *_, **_named: None
     try:
         return _trim(spark, given)
     finally:

@@ -42,11 +42,13 @@ SESSION_CONF = TEST_CONF | {"spark.sql.adaptive.enabled": "false"}
 # Of these files the tests that want Spark are for `make test-long` and CI, but for those named.
 LONG_FILES: dict[str, frozenset[str]] = {
     "test_archive.py": frozenset(),
+    "test_archive_damage.py": frozenset(),
     "test_archive_files.py": frozenset(),
     "test_archive_publishing.py": frozenset(),
     "test_audit.py": frozenset({"test_a_region_that_does_not_answer_is_named"}),
     "test_cluster.py": frozenset(),
     "test_databases.py": frozenset(),
+    "test_failures.py": frozenset(),
     "test_flights.py": frozenset(),
     "test_kills.py": frozenset(),
     "test_read_back.py": frozenset(),

@@ -7,12 +7,16 @@ doing some steps only.
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs call it
 
 from crdtstream.spark.jobs import publishing
 from crdtstream.spark.jobs.archive_layout import (
@@ -72,8 +76,8 @@ def with_segments(folder: Folder, state: State, *frames: "DataFrame") -> State:
     found = [segment for segment in segments if segment is not None]
     return commit(
         folder,
-        State(
-            version=state.version,
+        replace(
+            state,
             entries=state.entries + sum(segment.entries for segment in found),
             segments=(*state.segments, *found),
         ),
@@ -122,6 +126,24 @@ def test_segments_become_visible_by_stream_and_day(spark: "SparkSession", tmp_pa
         {"dot": "5"},
         "1970-01-03",
     )
+
+
+def test_times_are_microseconds_as_other_readers_take_them(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Spark's own INT96 is nanoseconds to others, which Iceberg refuses."""
+    folder = LocalFolder(tmp_path)
+    rows = entries(spark, range(3)).withColumn("timestamp", F.timestamp_millis("ms"))
+    before = spark.conf.get("spark.sql.parquet.outputTimestampType")
+
+    publish(spark, folder, with_segments(folder, State(), rows), NEVER_MERGED)
+
+    (path,) = visible(folder)
+    found = pq.read_table(tmp_path / path)
+    assert found.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
+    assert found["timestamp"].cast(pa.int64()).to_pylist() == [0, 1_000, 2_000]
+    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == before
+    assert read_archive(spark, folder.url()).where("timestamp IS NOT NULL").count() == 3
 
 
 def test_nothing_to_publish_changes_nothing(spark: "SparkSession", tmp_path: Path) -> None:

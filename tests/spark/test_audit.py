@@ -29,7 +29,7 @@ from crdtstream.spark.jobs.audit_keys import (
 from crdtstream.spark.jobs.regions import told_as
 from crdtstream.spark.nodes import Nodes
 from crdtstream.spark.options import EntryId, NodesOptions, Security
-from crdtstream.store.claim import LOG_FILE
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import ROW_COLUMNS, RowReader, record_crc
 from crdtstream.v1 import query_pb2

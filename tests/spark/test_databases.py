@@ -95,7 +95,7 @@ def anew(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Ite
         assert sum(batch["rows"] for batch in query.run()) == 50
         node.end(signal.SIGKILL)
         shutil.rmtree(node.folder)
-        node.start()
+        node.start("--new-database")
         fill(node, 200)
         yield Anew(cluster, before, node.status().database_uid, path, query)
 

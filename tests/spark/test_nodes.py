@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,34 @@ def test_what_no_other_node_would_do_ends_a_call_at_once(
         nodes.plan(pb.PlanRequest())
     assert first.address in str(error.value)
     assert second.asked == []
+
+
+def test_a_node_of_an_earlier_version_is_named_with_what_it_lacks() -> None:
+    """A real server that has the service, and not this call of it."""
+    named = pb.DESCRIPTOR.services_by_name["Query"]
+    position = pb.Position(database_uid=bytes.fromhex(UID))
+    handler = grpc.unary_unary_rpc_method_handler(
+        lambda _request, _context: position,
+        request_deserializer=pb.PositionRequest.FromString,
+        response_serializer=pb.Position.SerializeToString,
+    )
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(named.full_name, {"GetPosition": handler}),)
+    )
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        with (
+            Nodes([address], Security(), 10.0, "") as nodes,
+            pytest.raises(
+                NodesError,
+                match=f"{address} does not know PlanTrim: .*earlier version, so upgrade it",
+            ),
+        ):
+            nodes.plan_trim(pb.TrimReadRequest(key=b"s"))
+    finally:
+        server.stop(None).wait()
 
 
 def test_a_node_that_is_behind_is_waited_for(fakes: Callable[[], FakeNode]) -> None:

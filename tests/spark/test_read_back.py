@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdtstream.spark.jobs import archive as archive_module
+from crdtstream.spark.jobs import archive_check
 from crdtstream.spark.jobs.archive import ArchiveError, ArchiveOptions, archive
+from crdtstream.spark.jobs.archive_check import table_faults, with_ledger
 from crdtstream.spark.jobs.archive_layout import FILE_SCHEMA
 from crdtstream.spark.jobs.archive_reader import read_archive
 from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
@@ -27,10 +29,10 @@ from crdtstream.spark.jobs.delta import check_in_table
 from crdtstream.spark.jobs.folder import (
     FileSize,
     Folder,
-    FolderError,
     HadoopFolder,
     LocalFolder,
 )
+from crdtstream.spark.jobs.ledger import DamagedArchiveError
 from crdtstream.spark.jobs.moves import finish
 from crdtstream.spark.jobs.publishing import Merging, publish, write_segment
 from crdtstream.spark.jobs.read_back import NotReadBackError, read_back, write_parquet
@@ -67,8 +69,7 @@ def alter(path: Path) -> None:
     dots = pc.if_else(pc.equal(table["dot"], table["dot"][0]), pa.scalar(-1), table["dot"])
     index = table.schema.get_field_index("dot")
     altered = table.set_column(index, table.schema.field("dot"), dots)
-    # As Spark writes times.
-    pq.write_table(altered, path, use_deprecated_int96_timestamps=True)
+    pq.write_table(altered, path)
     _without_checksum(path)
 
 
@@ -224,7 +225,7 @@ def test_merged_files_hold_what_was_in_segments_when_they_were_written(
     """Not what is in them by now."""
     folder = LocalFolder(tmp_path)
     for file in folder.files(published.segments[0].path):
-        if file.path.endswith(".parquet") and folder.parquet_rows(file.path):
+        if file.path.endswith(".parquet") and folder.parquet_footer(file.path).rows:
             alter(tmp_path / file.path)
 
     with pytest.raises(NotReadBackError, match="with other content"):
@@ -282,6 +283,27 @@ def test_what_an_earlier_version_has_under_way_is_published(
     assert dots_of(spark, folder) == list(range(20))
 
 
+def test_a_batch_that_was_cut_off_is_not_counted_in_a_table(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are in the table, and the state did not get to know them; they come again."""
+    written = content_of(entries(spark, range(1, 21)))
+    folder = LocalFolder(tmp_path)
+    state = State(vector={1: 20}, published={1: 20}, entries=20)
+    # An archive of an earlier version, by its content: this table is none of Delta Lake's.
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / "0.json").touch()
+    tables = {"cut off": entries(spark, range(1, 31)), "lost": entries(spark, range(2, 31))}
+    monkeypatch.setattr(archive_check, "_table", lambda *_: tables["cut off"])
+    found = with_ledger(spark, folder, state)
+    assert found.table_digest == written.digest
+    assert table_faults(spark, folder, found) == ()
+    monkeypatch.setattr(archive_check, "_table", lambda *_: tables["lost"])
+    assert "holds 19 entries, or others, not the 20" in table_faults(spark, folder, found)[0]
+    with pytest.raises(DamagedArchiveError, match="hold 19 entries, not the 20"):
+        with_ledger(spark, folder, state)
+
+
 def test_a_table_of_delta_lake_must_hold_the_batch(spark: "SparkSession", tmp_path: Path) -> None:
     """By its content: this table is none of Delta Lake's."""
     batch = entries(spark, range(11, 21))
@@ -333,7 +355,7 @@ def test_where_hadoop_has_the_folder_files_are_read_back_too(
     frame = entries(spark, range(10))
     written, files = write_parquet(frame, folder, "a")
 
-    assert (written, sum(folder.parquet_rows(file.path) for file in files)) == (
+    assert (written, sum(folder.parquet_footer(file.path).rows for file in files)) == (
         content_of(frame),
         10,
     )
@@ -411,15 +433,7 @@ def test_a_folder_of_this_machine_is_shared_and_no_task_is_asked(
     jobs = spark.sparkContext.statusTracker()
     before = sorted(jobs.getJobIdsForGroup(None))
 
-    check_shared(spark, LocalFolder(tmp_path), "hidden")
+    check_shared(spark, LocalFolder(tmp_path), "hidden", outcome="Nothing was done")
 
     assert sorted(jobs.getJobIdsForGroup(None)) == before
     assert list(tmp_path.rglob("probe-*")) == []
-
-
-def test_a_folder_that_cannot_be_written_is_told_at_once(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(FolderError, match=r"cannot be written: .*Not a directory"):
-        check_shared(spark, LocalFolder(tmp_path / "file"), "hidden")

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from crdtstream.spark.entries import default_schema
 from crdtstream.spark.nodes import DataLossError, NodesError, OtherDatabaseError
 from crdtstream.spark.options import OptionsError, SourceOptions, ValueFormat
 from crdtstream.spark.ranges import RangesPartition
 from crdtstream.spark.stream_source import EntriesStreamReader
-from crdtstream.spark.vectors import cut_by_dots
+from crdtstream.spark.vectors import CUTS, cut_at, cut_by_dots, cuts_by_entries, parse_vector
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from tests.live.cluster import Cluster, cluster_of
@@ -350,6 +350,37 @@ def test_cutting_by_dots_leaves_nothing_out(bounds: dict[int, tuple[int, int]], 
     assert len(cut) <= parts
 
 
+@given(
+    pieces=st.lists(
+        st.tuples(st.integers(1, 3), st.integers(0, 300), st.integers(1, 200), st.integers(1, 100)),
+        min_size=1,
+        max_size=20,
+    ),
+    parts=st.integers(1, 20),
+)
+def test_cuts_leave_nothing_out_and_share_the_entries(
+    pieces: list[tuple[int, int, int, int]], parts: int
+) -> None:
+    """Entries lie evenly in their piece, so each part has its share but for a dot at its ends."""
+    weighed = [(origin, low, low + more, entries) for origin, low, more, entries in pieces]
+    upto = {origin: 600 for origin, *_ in weighed}
+    cut = cut_at({}, upto, cuts_by_entries(weighed, parts=parts))
+    dots = [(o, n) for low, high in cut for o in sorted(high) for n in range(low[o], high[o])]
+    assert dots == [(o, n) for o in sorted(upto) for n in range(600)]
+    assert len(cut) <= parts
+
+    share = -(-sum(entries for *_, entries in weighed) // parts)
+    densest = sum(entries / (high - low) for _, low, high, entries in weighed)
+    for low, high in cut:
+        found = sum(
+            entries * max(0, min(n, b) - max(low[o], a)) / (b - a)
+            for o, n in high.items()
+            for origin, a, b, entries in weighed
+            if origin == o
+        )
+        assert found <= share + densest + 1e-6
+
+
 @pytest.fixture
 def region(tmp_path: Path) -> Iterator[Cluster]:
     with cluster_of(1, tmp_path) as cluster:
@@ -395,3 +426,54 @@ def test_a_task_that_may_lose_says_so_and_goes_on(
     with caplog.at_level(logging.WARNING):
         assert rows_of(reader, partition) == 0
     assert "while being read" in caplog.text
+
+
+# --- Tasks --------------------------------------------------------------------------------------
+
+
+def test_tasks_are_cut_by_the_entries_of_the_streams_that_are_read(region: Cluster) -> None:
+    """As spark.read does, whatever else goes on: in the first half it is nine times as much."""
+    with region[1].client.pipeline(transaction=False) as pipeline:
+        for n in range(3_000):
+            for stream in ["noise"] * 9 + ["s"] if n < 1_500 else ["s"]:
+                pipeline.xadd(stream, {"n": n})
+        pipeline.execute()
+    reader = reader_of(region[1].grpc_address, streams="s", minPartitions="6")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+
+    partitions = reader.partitions(start, end)
+
+    rows = [rows_of(reader, one) for one in partitions]
+    assert (len(rows), sum(rows)) == (6, 3_000)
+    # By dots the first task would have 60 entries, and the last one 1,500; by entries it is exact
+    # but for what one macro node holds.
+    assert max(rows) - 500 <= 128 >= 500 - min(rows), rows
+    # Run again it is cut as before, though entries went.
+    region[1].client.xtrim("s", maxlen=1_200, approximate=False)
+    again = reader_of(
+        region[1].grpc_address, streams="s", minPartitions="6", failOnDataLoss="false"
+    )
+    cuts = [r.upto_n for one in partitions for r in ranges_in(one)]
+    left = [r.upto_n for one in again.partitions(start, end) for r in ranges_in(one)]
+    assert left == cuts[-len(left) :]
+    assert len(left) == 3
+    # The offset is the vector all the same, and the next batch goes on from it.
+    assert parse_vector(end) == {1: 16_500}
+    assert reader.latestOffset(end, ALL) is end
+
+
+def test_few_entries_among_much_traffic_are_one_task(make: Callable[..., Region]) -> None:
+    node = make(1, r1=5_000_000)
+    node.on["Plan"] = lambda request, _: pb.PlanReply(
+        end=request.upto, ranges=[pb.Range(key=b"s", origin=1, upto_n=5_000_000, entries=30)]
+    )
+    reader = reader_of(node)
+    end = reader.latestOffset({}, ALL)
+    assert end == {"1": 5_000_000, **OWN, CUTS: []}
+    assert len(reader.partitions({}, end)) == 1
+
+
+def ranges_in(partition: Any) -> list[Any]:
+    assert isinstance(partition, RangesPartition)
+    return list(partition.ranges)

@@ -13,6 +13,7 @@ batches it has.  Only these two are believed, and what happens at each moment fo
     … when the state is committed               batch N comes again, and the state says: done
     … while publishing                          see publishing.py
     … while trimming                            only what an earlier, finished batch has is trimmed
+    files damaged after they were read back     nothing is trimmed; see archive_check.py
     the region being read                       the source goes on in another one, at the same dot
 
 So an entry is archived once for its dot, which is its own in the whole database.  A program that
@@ -33,6 +34,17 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from crdtstream.spark.jobs.archive_check import (
+    Verified,
+    check_content,
+    check_table,
+    check_there,
+    chosen,
+    holding,
+    refuse_without_state,
+    verify,
+    with_ledger,
+)
 from crdtstream.spark.jobs.archive_layout import CHECKPOINT, HIDDEN, STATE, archived_columns
 from crdtstream.spark.jobs.archive_options import (
     ENTRIES_PER_BATCH_DEFAULT,
@@ -44,9 +56,11 @@ from crdtstream.spark.jobs.archive_options import (
 )
 from crdtstream.spark.jobs.archive_source import read_stream
 from crdtstream.spark.jobs.archive_state import Segment, State, check_database, commit, load
+from crdtstream.spark.jobs.content import Content
 from crdtstream.spark.jobs.delta import check_delta, write_delta
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, told
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, folder_at
+from crdtstream.spark.jobs.ledger import DamagedArchiveError
 from crdtstream.spark.jobs.moves import clear, finish
 from crdtstream.spark.jobs.publishing import (
     Merging,
@@ -60,6 +74,8 @@ from crdtstream.spark.vectors import Vector, beyond, message_of, parse_vector
 from crdtstream.v1 import query_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -70,7 +86,9 @@ __all__ = [
     "ArchiveFormat",
     "ArchiveOptions",
     "ArchiveOutcome",
+    "Verified",
     "archive",
+    "verify",
 ]
 
 # At most as much as fits into this number of files is archived and not yet published, when a long
@@ -97,7 +115,7 @@ def archive(
     folder = folder_at(spark, options.path)
     try:
         with folder.claimed():
-            check_shared(spark, folder, HIDDEN)
+            check_shared(spark, folder, HIDDEN, outcome="Nothing was archived or trimmed")
             return _Run(spark, folder, options, stopping or threading.Event()).run()
     except NodesError as error:
         raise ArchiveError(str(error)) from error
@@ -146,6 +164,8 @@ class _Run:
                 self._is_over = True
         self._publish(everywhere=self._options.compact)
         self._trim()
+        if self._options.format is ArchiveFormat.PARQUET:
+            check_there(self._folder, chosen(), outcome="What is new was archived.")
         return ArchiveOutcome(
             entries=self._entries,
             entries_total=self._state.entries,
@@ -167,13 +187,16 @@ class _Run:
             database, uid = nodes.position().database_id, nodes.database_uid
         state = load(self._folder)
         if state is None:
-            if self._folder.names(CHECKPOINT):
+            refuse_without_state(self._folder)
+            if any(name.startswith("stream=") for name in self._folder.names("")):
                 raise ArchiveError(
-                    f"{self._folder.url()} has a checkpoint and no state: it was an archive. Bring "
-                    "its _archive back, or begin in another folder"
+                    f"{self._folder.url()} has files of an archive and no _archive: bring it back, "
+                    "or begin in another folder"
                 )
             state = State(database=database, database_uid=uid, streams=streams)
-        check_database(self._folder.url(), state, database=database, uid=uid)
+        check_database(
+            self._folder.url(), state, database=database, uid=uid, advice="choose another folder"
+        )
         if state.streams != streams:
             was = ", ".join(map(repr, state.streams)) or "all streams"
             raise ArchiveError(
@@ -189,7 +212,7 @@ class _Run:
             )
         state = finish(self._folder, commit(self._folder, replace(state, database_uid=uid)))
         clear(self._folder, state)
-        return state
+        return with_ledger(self._spark, self._folder, state)
 
     @property
     def _nodes(self) -> NodesOptions:
@@ -276,6 +299,7 @@ class _Run:
         """From here on the batch is archived."""
         state, vector = self._state, _offset(self._folder, batch)
         query = _query_id(self._folder)
+        digest = state.table_digest
         segments = () if segment is None else (segment,)
         count = sum(one.entries for one in segments)
         published = state.published
@@ -290,6 +314,7 @@ class _Run:
                     above=state.vector,
                     upto=vector,
                 )
+                digest = (Content(0, digest) + one.content).digest
             segments, published = (), vector
         self._state = commit(
             self._folder,
@@ -301,6 +326,7 @@ class _Run:
                 entries=state.entries + count,
                 published=published,
                 segments=(*state.segments, *segments),
+                table_digest=digest,
             ),
         )
         self._entries += count
@@ -322,19 +348,55 @@ class _Run:
     # --- Trimming -----------------------------------------------------------------------------
 
     def _trim(self) -> None:
-        """Remove what is archived from the database, as far as all groups are done with it."""
+        """Remove what is archived from the database, as far as all groups are done with it.
+
+        Nothing goes before the files that hold it were read again, all of them; and nothing else
+        goes, whatever groups acknowledge meanwhile.
+        """
         older, archived = self._options.trim_older_than_seconds, self._finished()
         if older is None or not archived:
             return
+        assert not self._state.segments, "nobody looks after what is not published"
         with Nodes.of(self._nodes) as nodes:
-            before_ms = nodes.position().now_ms - round(older * 1_000)
+            before_ms = max(0, nodes.position().now_ms - round(older * 1_000))
+            plans: dict[bytes, query_pb2.TrimPlan] = {}
             for stream in nodes.streams(self._options.streams):
+                plan = nodes.plan_trim(
+                    query_pb2.TrimReadRequest(
+                        key=stream.key, read=message_of(archived), before_ms=before_ms
+                    )
+                )
+                if plan.origins:
+                    plans[stream.key] = plan
+            if not plans:
+                return
+            self._check_before_trimming(plans)
+            for key, plan in plans.items():
+                read = {origin: archived[origin] for origin in plan.origins}
                 reply = nodes.trim_read(
                     query_pb2.TrimReadRequest(
-                        key=stream.key, read=message_of(archived), before_ms=max(0, before_ms)
+                        key=key, read=message_of(read), before_ms=min(before_ms, plan.last_ms + 1)
                     )
                 )
                 self._trimmed += reply.removed
+
+    def _check_before_trimming(self, plans: "Mapping[bytes, query_pb2.TrimPlan]") -> None:
+        """
+        Raises:
+            DamagedArchiveError: the archive does not hold all that it must.
+        """
+        folder, outcome = self._folder, "Nothing was trimmed."
+        if load(folder) != self._state:
+            raise DamagedArchiveError(
+                f"{folder.url(STATE)} is not as this program left it. {outcome} Bring it back, and "
+                "let no other program change it; then run again"
+            )
+        if self._options.format is ArchiveFormat.DELTA:
+            check_table(self._spark, folder, self._state, outcome=outcome)
+            return
+        check_there(folder, chosen(), outcome=outcome)
+        spans = {key: (plan.first_ms, plan.last_ms) for key, plan in plans.items()}
+        check_content(folder, holding(spans), outcome=outcome)
 
     def _finished(self) -> Vector:
         """Up to where both the archive and Spark's checkpoint are, for good.

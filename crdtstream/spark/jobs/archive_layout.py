@@ -6,6 +6,7 @@
       stream=JFK/…
       _archive/                           hidden from readers, as its name begins with _
         state/00000000000000000012.json   what is archived; the highest number holds
+        ledger/…                          the published files: length, SHA-256, entries
         segments/…                        entries of micro-batches, archived and not published yet
         staging/…                         files about to be published
         old/…                             files that merged ones replaced, about to go
@@ -52,6 +53,7 @@ from pyspark.sql.types import (
 
 HIDDEN: Final = "_archive"
 STATE: Final = f"{HIDDEN}/state"
+LEDGER: Final = f"{HIDDEN}/ledger"
 SEGMENTS: Final = f"{HIDDEN}/segments"
 STAGING: Final = f"{HIDDEN}/staging"
 OLD: Final = f"{HIDDEN}/old"
@@ -105,6 +107,11 @@ class Partition:
         stream = next(part for part in parts if part.startswith("stream="))
         date = next(part for part in parts if part.startswith("date="))
         return cls(unquote(stream.removeprefix("stream=")), date.removeprefix("date="))
+
+    @staticmethod
+    def folder_of(path: str) -> str:
+        """The folder of the stream that a published file belongs to."""
+        return path.partition("/")[0]
 
 
 def label_of(key: bytes) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs call it
 
+from crdtstream.spark.jobs.archive_check import Chosen, check_there, chosen
 from crdtstream.spark.jobs.archive_layout import (
     ARCHIVE_SCHEMA,
     DATED_MS_MAX,
@@ -20,7 +21,7 @@ from crdtstream.spark.jobs.archive_layout import (
     label_of,
     matching,
 )
-from crdtstream.spark.jobs.archive_state import Publication, load
+from crdtstream.spark.jobs.archive_state import Publication
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, folder_at
 
 if TYPE_CHECKING:
@@ -53,11 +54,12 @@ def read_archive(
 
     Raises:
         ArchiveError: there is no archive.
+        DamagedArchiveError: it lacks files that its state names.
     """
     if is_delta(spark, path):
         entries = spark.read.format("delta").load(path)
     else:
-        entries = _published(spark, folder_at(spark, path))
+        entries = _published(spark, folder_at(spark, path), chosen(streams, start_ms, end_ms))
     return between(_of_streams(entries, streams), start_ms, end_ms)
 
 
@@ -83,8 +85,8 @@ def is_delta(spark: "SparkSession", path: str) -> bool:
     return bool(folder_at(spark, path).names("_delta_log"))
 
 
-def _published(spark: "SparkSession", folder: Folder) -> DataFrame:
-    state = load(folder)
+def _published(spark: "SparkSession", folder: Folder, which: Chosen) -> DataFrame:
+    state = check_there(folder, which, outcome="Nothing was read.")
     if state is None and not any(name.startswith("stream=") for name in folder.names("")):
         raise ArchiveError(f"{folder.url()} is no archive, or nothing was archived there yet")
     if state is not None and state.publication is not None:

@@ -17,13 +17,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from crdtstream.spark.jobs.archive_layout import STATE
+from crdtstream.spark.jobs.content import Content
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, TakenError
+from crdtstream.spark.jobs.ledger import LedgerName
 from crdtstream.spark.vectors import Vector, offset_of, parse_vector
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 # Format 1 tells no digests of segments, and not how many entries a publication has; 1 and 2 do not
-# tell the database's identity.
-_FORMATS_READ: Final = (1, 2, FORMAT)
+# tell the database's identity; 1 to 3 have no ledger.
+_FORMATS_READ: Final = (1, 2, 3, FORMAT)
 # Readers that have listed the folder still find what they saw.
 STATES_KEPT: Final = 3
 _TRIES_MAX: Final = 50
@@ -43,6 +45,12 @@ class Segment:
     entries: int
     file_bytes: int
     digest: int | None = None
+
+    @property
+    def content(self) -> Content:
+        """What was written to it in this run."""
+        assert self.digest is not None, "a segment of this run has one"
+        return Content(self.entries, self.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,9 @@ class State:
         published: all dots at or below are published, too.
         segments: archived, and not published.
         publication: decided, and perhaps not done.
+        ledger: names the published files, those of ``publication`` among them; None: there are
+            none yet, or an earlier version published them.
+        table_digest: of all entries in a table of Delta Lake, see ``content``.
     """
 
     version: int = 0
@@ -100,6 +111,8 @@ class State:
     published: Vector = field(default_factory=dict)
     segments: tuple[Segment, ...] = ()
     publication: Publication | None = None
+    ledger: LedgerName | None = None
+    table_digest: int = 0
 
     def to_json(self) -> str:
         vectors = {"vector": offset_of(self.vector), "published": offset_of(self.published)}
@@ -116,6 +129,8 @@ class State:
             raise ArchiveError("the archive was written by a newer version: use that one")
         publication = told["publication"]
         told["publication"] = None if publication is None else _publication(publication)
+        ledger = told.get("ledger")
+        told["ledger"] = None if ledger is None else LedgerName(**ledger)
         told["segments"] = tuple(Segment(**segment) for segment in told["segments"])
         told["streams"] = tuple(told["streams"])
         for name in ("vector", "published"):
@@ -174,11 +189,12 @@ def commit(folder: Folder, state: State) -> State:
     return committed
 
 
-def check_database(archive: str, state: State, *, database: str, uid: str) -> None:
+def check_database(archive: str, state: State, *, database: str, uid: str, advice: str) -> None:
     """Return if the archive is of this database, or names none.
 
     Args:
         archive: the folder, in words.
+        advice: what else to do than to name nodes of the other database.
 
     Raises:
         ArchiveError: it is of another one.
@@ -188,7 +204,7 @@ def check_database(archive: str, state: State, *, database: str, uid: str) -> No
         raise ArchiveError(
             f"{archive} is an archive of database {state.database!r}, {was}; the nodes hold "
             f"{database!r}, {uid}, where its dots mean other entries. Name nodes of the one that "
-            "was archived, or choose another folder"
+            f"was archived, or {advice}"
         )
 
 

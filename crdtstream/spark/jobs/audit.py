@@ -194,7 +194,9 @@ class _Audit:
         began = time.monotonic()
         regions, numbers = self._regions, self._regions.numbers
         if self._options.output:
-            check_shared(self._spark, self._folder(), "_draft")
+            check_shared(
+                self._spark, self._folder(), "_draft", outcome="Nothing was audited or written"
+            )
         cut = join(regions.applied().values())
         regions.wait_until_durable(cut, seconds_max=self._options.wait_seconds)
         looks = self._look(self._options.streams)

@@ -17,7 +17,7 @@ from crdtstream.spark.jobs.archive_state import Segment
 from crdtstream.spark.jobs.content import Content, content_of
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, told
 from crdtstream.spark.jobs.folder import ArchiveError, Folder
-from crdtstream.spark.jobs.read_back import NotReadBackError
+from crdtstream.spark.jobs.read_back import NotReadBackError, microseconds
 from crdtstream.spark.vectors import Vector
 
 if TYPE_CHECKING:
@@ -42,10 +42,12 @@ def check_delta(spark: "SparkSession") -> None:
             raise
         scala = jvm.scala.util.Properties.versionNumberString()
         binary = ".".join(str(scala).split(".")[:2])
+        version = ".".join(spark.version.split(".")[:2])
         raise ArchiveError(
-            "Delta Lake is not in this Spark session. Start it with --packages "
-            f"io.delta:delta-spark_{binary}:VERSION, of a version made for Spark {spark.version}, "
-            f"and --conf spark.sql.extensions={_EXTENSION} --conf "
+            "Delta Lake is not in this Spark session. If there is one for Spark "
+            f"{spark.version}, start with --conf spark.jars.packages="
+            f"io.delta:delta-spark_{version}_{binary}:VERSION "
+            f"--conf spark.sql.extensions={_EXTENSION} --conf "
             f"spark.sql.catalog.spark_catalog={_CATALOG}; or archive as parquet"
         ) from error
     if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
@@ -77,16 +79,17 @@ def write_delta(
     label: Any = pandas_udf(_labels, StringType())  # type: ignore[call-overload]
     rows = spark.read.schema(FILE_SCHEMA).parquet(folder.url(segment.path))
     rows = rows.withColumns({"stream": label("key"), "date": date_of(F.col("ms"))})
+    writer = (
+        rows.repartition("stream", "date")
+        .write.format("delta")
+        .mode("append")
+        .partitionBy("stream", "date")
+        .option("txnAppId", f"crdtstream-archive-{query}")
+        .option("txnVersion", batch)
+    )
     try:
-        (
-            rows.repartition("stream", "date")
-            .write.format("delta")
-            .mode("append")
-            .partitionBy("stream", "date")
-            .option("txnAppId", f"crdtstream-archive-{query}")
-            .option("txnVersion", batch)
-            .save(folder.url())
-        )
+        with microseconds(spark):
+            writer.save(folder.url())
     except SPARK_ERRORS as error:
         raise ArchiveError(f"the table {folder.url()} was not written: {told(error)}") from error
     check_in_table(spark.read.format("delta").load(folder.url()), segment, above, upto)
@@ -99,18 +102,26 @@ def check_in_table(table: DataFrame, segment: Segment, above: Vector, upto: Vect
     Raises:
         NotReadBackError: it does not.
     """
-    assert segment.digest is not None, "a segment of this run has one"
-    between = F.lit(False)
-    for origin, n in upto.items():
-        dots = (F.col("dot") > above.get(origin, 0)) & (F.col("dot") <= n)
-        between = between | ((F.col("origin") == origin) & dots)
-    found = content_of(table.where(between).select(*FILE_SCHEMA.fieldNames()))
-    if found != Content(segment.entries, segment.digest):
+    found = content_between(table, above, upto)
+    if found != segment.content:
         raise NotReadBackError(
             f"{segment.entries} entries were written to the table, and {found.rows} are there, or "
             f"others. They are in {segment.path}; nothing was committed or trimmed. See that "
             "nobody else changes the table, then run again"
         )
+
+
+def content_between(table: DataFrame, above: Vector, upto: Vector) -> Content:
+    """Of a table's entries that are between two vectors.
+
+    What lies beyond the archive's own vector is of a batch that was cut off before the state had
+    it: it comes again.
+    """
+    between = F.lit(False)
+    for origin, n in upto.items():
+        dots = (F.col("dot") > above.get(origin, 0)) & (F.col("dot") <= n)
+        between = between | ((F.col("origin") == origin) & dots)
+    return content_of(table.where(between).select(*FILE_SCHEMA.fieldNames()))
 
 
 def _labels(keys: "pd.Series[bytes]") -> "pd.Series[str]":

@@ -12,6 +12,7 @@ Paths are relative to the folder, with ``/`` between their parts.
 """
 
 import fcntl
+import hashlib
 import os
 import shutil
 import uuid
@@ -53,6 +54,21 @@ class FileSize:
     file_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What the footer of a Parquet file says, which stands at its end.
+
+    Attributes:
+        rows: how many it has.
+        first_ms, last_ms: least and greatest value of its column ``ms``; None where the footer has
+            none, or where a row has no such value.
+    """
+
+    rows: int
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+
 class Folder(Protocol):
     """What is done with an archive's folder besides reading and writing Parquet."""
 
@@ -77,9 +93,17 @@ class Folder(Protocol):
         """
         ...
 
-    def parquet_rows(self, path: str) -> int:
-        """How many rows a Parquet file has, by its footer, which stands at its end.
+    def digest(self, path: str) -> tuple[int, str]:
+        """How many bytes a file has, and their SHA-256, in hexadecimal; all of them are read.
 
+        Raises:
+            FileNotFoundError: it is not there.
+            FolderError: it cannot be read.
+        """
+        ...
+
+    def parquet_footer(self, path: str) -> Footer:
+        """
         Raises:
             FolderError: it is not there, or its end is not that of a Parquet file.
         """
@@ -120,7 +144,7 @@ def folder_at(spark: "SparkSession", path: str) -> Folder:
         FolderError: Spark knows no such file system, or it does not answer.
     """
     if not path.strip():
-        raise FolderError("the archive's folder has no name")
+        raise FolderError("the folder has no name")
     if set(path) & _SPARKS_WILDCARDS:
         raise FolderError(f"{path}: Spark takes *?[]{{}}\\ for wildcards: choose another name")
     jvm = _jvm(spark)
@@ -169,11 +193,31 @@ class LocalFolder:
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
-    def parquet_rows(self, path: str) -> int:
+    def digest(self, path: str) -> tuple[int, str]:
         try:
-            return int(pq.read_metadata(self.root / path).num_rows)
+            with (self.root / path).open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+                return file.tell(), found
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(self.url(path)) from None
+        except OSError as error:
+            raise FolderError(f"{self.url(path)}: {error}") from error
+
+    def parquet_footer(self, path: str) -> Footer:
+        try:
+            metadata = pq.read_metadata(self.root / path)
         except (OSError, pa.ArrowException) as error:
             raise FolderError(f"{self.url(path)}: {error}") from error
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+        statistics = [one.statistics for one in columns if one.path_in_schema == "ms"]
+        if len(statistics) < len(groups) or not all(map(_is_whole, statistics)):
+            return Footer(metadata.num_rows)
+        return Footer(
+            metadata.num_rows,
+            min((int(one.min) for one in statistics), default=None),
+            max((int(one.max) for one in statistics), default=None),
+        )
 
     def create(self, path: str, content: bytes) -> None:
         target = self.root / path
@@ -274,7 +318,21 @@ class HadoopFolder:
         finally:
             stream.close()
 
-    def parquet_rows(self, path: str) -> int:
+    def digest(self, path: str) -> tuple[int, str]:
+        codec = self._jvm.org.apache.commons.codec.digest.DigestUtils
+        try:
+            file_bytes = int(self._system.getFileStatus(self._path(path)).getLen())
+            stream = self._system.open(self._path(path))
+            try:
+                return file_bytes, str(codec.sha256Hex(stream))
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            if "FileNotFoundException" in str(error.java_exception.getClass().getName()):
+                raise FileNotFoundError(self.url(path)) from None
+            raise FolderError(f"{self.url(path)}: {_reason(error)}") from error
+
+    def parquet_footer(self, path: str) -> Footer:
         hadoop = self._jvm.org.apache.parquet.hadoop
         try:
             file = hadoop.util.HadoopInputFile.fromPath(self._path(path), self._conf)
@@ -282,9 +340,21 @@ class HadoopFolder:
         except Py4JJavaError as error:
             raise FolderError(f"{self.url(path)}: {_reason(error)}") from error
         try:
-            return int(reader.getRecordCount())
+            rows = int(reader.getRecordCount())
+            spans = [
+                (int(one.genericGetMin()), int(one.genericGetMax()), int(one.getNumNulls()))
+                for block in reader.getFooter().getBlocks()
+                for column in block.getColumns()
+                if column.getPath().toDotString() == "ms"
+                for one in [column.getStatistics()]
+                if one.hasNonNullValue()
+            ]
+            is_whole = len(spans) == len(reader.getFooter().getBlocks())
         finally:
             reader.close()
+        if not spans or not is_whole or any(nulls for *_, nulls in spans):
+            return Footer(rows)
+        return Footer(rows, min(low for low, *_ in spans), max(high for _, high, _ in spans))
 
     def create(self, path: str, content: bytes) -> None:
         target = self._path(path)
@@ -326,6 +396,11 @@ class HadoopFolder:
         options = self._gateway.new_array(rename, 1)
         options[0] = getattr(rename, option)
         self._context.rename(source, target, options)
+
+
+def _is_whole(statistics: Any) -> bool:
+    """Whether a column's statistics bound all of its rows."""
+    return statistics is not None and statistics.has_min_max and statistics.null_count == 0
 
 
 def _sync_one(path: Path) -> None:

@@ -6,7 +6,7 @@ stand in their places, and after nothing else.
 
 from dataclasses import replace
 
-from crdtstream.spark.jobs.archive_layout import OLD, SEGMENTS, STAGING
+from crdtstream.spark.jobs.archive_layout import LEDGER, OLD, SEGMENTS, STAGING
 from crdtstream.spark.jobs.archive_state import Move, Publication, State, commit
 from crdtstream.spark.jobs.folder import ArchiveError, Folder
 
@@ -30,6 +30,7 @@ def finish(folder: Folder, state: State) -> State:
     folder.delete(f"{OLD}/{publication.number}")
     for path in publication.segments:
         folder.delete(path)
+    _clear_ledgers(folder, state)
     return state
 
 
@@ -50,7 +51,7 @@ def _check_moved(folder: Folder, publication: Publication) -> None:
     """
     targets = [target for move in publication.moves for _, target in move.show]
     lost = [target for target in targets if not folder.exists(target)]
-    count = sum(folder.parquet_rows(target) for target in targets if target not in lost)
+    count = sum(folder.parquet_footer(target).rows for target in targets if target not in lost)
     if not lost and publication.entries in (None, count):
         return
     what = f"without {', '.join(lost)}" if lost else f"with {count} entries in the new files"
@@ -67,6 +68,14 @@ def clear(folder: Folder, state: State) -> None:
     for name in folder.names(SEGMENTS):
         if f"{SEGMENTS}/{name}" not in named:
             folder.delete(f"{SEGMENTS}/{name}")
+    _clear_ledgers(folder, state)
     if state.publication is None:
         folder.delete(STAGING)
         folder.delete(OLD)
+
+
+def _clear_ledgers(folder: Folder, state: State) -> None:
+    """Those that no state names, or only an older one."""
+    for name in folder.names(LEDGER):
+        if state.ledger is None or f"{LEDGER}/{name}" != state.ledger.path:
+            folder.delete(f"{LEDGER}/{name}")

@@ -54,8 +54,16 @@ from crdtstream.spark.jobs.archive_state import (
 )
 from crdtstream.spark.jobs.content import NOTHING, Content, content_of
 from crdtstream.spark.jobs.folder import FileSize, Folder
+from crdtstream.spark.jobs.ledger import (
+    Ledger,
+    damaged,
+    faults,
+    note_all,
+    read_ledger,
+    write_ledger,
+)
 from crdtstream.spark.jobs.moves import finish
-from crdtstream.spark.jobs.read_back import read_back, write_parquet
+from crdtstream.spark.jobs.read_back import microseconds, read_back, write_parquet
 
 if TYPE_CHECKING:
     import datetime
@@ -175,25 +183,59 @@ def publish(
             state = commit(folder, replace(state, published=state.vector))
         return state, Published()
 
+    ledger = dict(read_ledger(folder, state.ledger))
+    _check_merged(folder, ledger, targets)
     staging = f"{STAGING}/{uuid.uuid4().hex}"
     expected = _content(spark, folder, state, targets)
     _write(spark, folder, state, targets, staging, merging)
+    # Noted first: a file that changes after it was noted is not the one that was read back.
+    staged = [file.path for file in folder.files(staging) if file.path.endswith(".parquet")]
+    noted = note_all(folder, staged)
     columns = FILE_SCHEMA.fieldNames()
     written = read_back(spark, folder, staging, ARCHIVE_SCHEMA, expected, columns=columns)
     folder.sync(staging)
+    number = state.version + 1
+    moves = _moves(number, staging, written, targets)
+    for move in moves:
+        for path in move.hide:
+            del ledger[path]
+        for source, target in move.show:
+            ledger[target] = replace(noted[source], path=target)
     decided = Publication(
-        number=state.version + 1,
+        number=number,
         staging=staging,
-        moves=_moves(state.version + 1, staging, written, targets),
+        moves=moves,
         segments=tuple(segment.path for segment in state.segments),
         entries=expected.rows,
     )
-    state = commit(folder, replace(state, publication=decided, published=state.vector))
+    state = commit(
+        folder,
+        replace(
+            state,
+            publication=decided,
+            published=state.vector,
+            ledger=write_ledger(folder, number, ledger),
+        ),
+    )
     return finish(folder, state), Published(
         entries=sum(target.entries for target in targets),
         files=len(written),
         merged=sum(len(target.merged) for target in targets),
     )
+
+
+def _check_merged(folder: Folder, ledger: Ledger, targets: Sequence[_Target]) -> None:
+    """
+    Raises:
+        DamagedArchiveError: a file that is to be merged is not the one that was read back.
+    """
+    merged = [path for target in targets for path in target.merged]
+    found = [f"{path} is no file of the archive" for path in merged if path not in ledger]
+    found += faults(folder, [ledger[path] for path in merged if path in ledger], moving={})
+    if found:
+        raise damaged(
+            folder, found, outcome="Nothing was merged or trimmed; new entries stay in segments."
+        )
 
 
 def _targets(
@@ -292,13 +334,13 @@ def _write(
     piece = F.floor((F.col("ms") - F.col("first_ms")) / F.col("piece_ms"))
     last = F.col("pieces") - 1
     placed = placed.withColumn("piece", F.greatest(F.lit(0), F.least(piece, last)))
-    (
+    rows = (
         placed.repartition(min(pieces, TASKS_MAX), "stream", "date", "piece")
         .sortWithinPartitions("stream", "date", "piece", "ms", "seq", "origin", "dot")
         .select(*FILE_SCHEMA.fieldNames(), "stream", "date")
-        .write.partitionBy("stream", "date")
-        .parquet(folder.url(staging))
     )
+    with microseconds(spark):
+        rows.write.partitionBy("stream", "date").parquet(folder.url(staging))
 
 
 def _content(

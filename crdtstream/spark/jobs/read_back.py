@@ -10,7 +10,8 @@ elsewhere now (trims a stream, replaces a file) does so after this, and not befo
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -20,11 +21,30 @@ from crdtstream.spark.jobs.failures import SPARK_ERRORS, told
 from crdtstream.spark.jobs.folder import ArchiveError, FileSize, Folder, FolderError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
+
+_TIMES: Final = "spark.sql.parquet.outputTimestampType"
 
 
 class NotReadBackError(ArchiveError):
     """What was written is not what is there.  The text says what is, and what to do."""
+
+
+@contextmanager
+def microseconds(spark: "SparkSession") -> "Iterator[None]":
+    """A context in which Parquet files get times in microseconds, as Parquet defines them.
+
+    Spark writes INT96 else, a type that is deprecated; other readers take it for nanoseconds, or
+    refuse it (Iceberg), and beyond 2262 it is another time for them.
+    """
+    before = spark.conf.get(_TIMES) or "INT96"
+    spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMES, before)
 
 
 def write_parquet(frame: DataFrame, folder: Folder, path: str) -> tuple[Content, list[FileSize]]:
@@ -37,7 +57,8 @@ def write_parquet(frame: DataFrame, folder: Folder, path: str) -> tuple[Content,
         NotReadBackError: something else is there.
     """
     telling = Telling()
-    telling.of(frame).write.parquet(folder.url(path))
+    with microseconds(frame.sparkSession):
+        telling.of(frame).write.parquet(folder.url(path))
     written = telling.content()
     return written, read_back(frame.sparkSession, folder, path, frame.schema, written)
 
@@ -62,7 +83,7 @@ def read_back(
     """
     files = [file for file in folder.files(path) if file.path.endswith(".parquet")]
     try:
-        seen = sum(folder.parquet_rows(file.path) for file in files)
+        seen = sum(folder.parquet_footer(file.path).rows for file in files)
     except FolderError as error:
         raise _error(folder, path, written, f"a file of them is damaged: {error}") from error
     if seen != written.rows:

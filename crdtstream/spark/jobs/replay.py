@@ -32,7 +32,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs call it
 
 from crdtstream.spark.encoding import encode_maps, pieces
-from crdtstream.spark.jobs.archive_reader import between, each_message_once, read_archive
+from crdtstream.spark.jobs.archive_check import check_content, chosen
+from crdtstream.spark.jobs.archive_reader import (
+    between,
+    each_message_once,
+    is_delta,
+    read_archive,
+)
 from crdtstream.spark.jobs.archive_state import load
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, is_missing_file, told
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, TakenError, folder_at
@@ -120,6 +126,7 @@ class _Replay:
         self._entries: DataFrame | None = None
 
     def run(self) -> ReplayOutcome:
+        self._check_archive()
         plan = self._plan()
         first = self._chunks_done()
         entries = known = 0
@@ -139,6 +146,16 @@ class _Replay:
             chunks=max(0, plan.chunks - first),
             chunks_total=plan.chunks,
         )
+
+    def _check_archive(self) -> None:
+        """
+        Raises:
+            DamagedArchiveError: files that are to be replayed are not as they were read back.
+        """
+        options = self._options
+        if not is_delta(self._spark, options.path):
+            which = chosen(options.streams, options.start_ms, options.end_ms)
+            check_content(self._folder, which, outcome="Nothing was appended.")
 
     # --- The plan -----------------------------------------------------------------------------
 
@@ -220,7 +237,7 @@ class _Replay:
         produced = chosen.where(F.col("idempotent_id").isNotNull())
         kept = each_message_once(produced)
         copies = produced.join(kept, ["origin", "dot"], "left_anti").select("origin", "dot")
-        check_shared(self._spark, self._folder, self._home)
+        check_shared(self._spark, self._folder, self._home, outcome="Nothing was appended")
         path = f"{self._home}/copies"
         # Of a run that was killed before it had a plan.
         self._folder.delete(path)

@@ -26,6 +26,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs cal
 
 from crdtstream.spark.jobs import report_samples as samples
 from crdtstream.spark.jobs import report_windows as windows
+from crdtstream.spark.jobs.archive_check import check_content, chosen
+from crdtstream.spark.jobs.archive_reader import is_delta
 from crdtstream.spark.jobs.archive_state import check_database, load
 from crdtstream.spark.jobs.folder import ArchiveError, folder_at
 from crdtstream.spark.jobs.regions import Absence, Regions, told_as
@@ -170,7 +172,7 @@ class _Report:
         began = time.monotonic()
         options, regions = self._options, self._regions
         self._check_archive()
-        check_shared(self._spark, self._folder, "_draft")
+        check_shared(self._spark, self._folder, "_draft", outcome="No report was written")
         taken = samples.take_samples(
             regions,
             seconds=options.sample_seconds,
@@ -236,15 +238,21 @@ class _Report:
         Raises:
             ArchiveError: it is of another database than the regions.
         """
-        state = None
-        if self._options.archive:
-            state = load(folder_at(self._spark, self._options.archive))
+        options, state = self._options, None
+        if options.archive:
+            which = chosen(options.streams, options.start_ms, options.end_ms)
+            folder = folder_at(self._spark, options.archive)
+            if is_delta(self._spark, options.archive):
+                state = load(folder)
+            else:
+                state = check_content(folder, which, outcome="No report was written.")
         if state is not None:
             check_database(
                 self._options.archive,
                 state,
                 database=self._regions.database_id,
                 uid=self._regions.database_uid,
+                advice="leave --archive out: the report is of the regions then",
             )
 
     def _narrow(self) -> DataFrame:

@@ -35,11 +35,12 @@ class NotSharedError(FolderError):
     """Tasks and this program do not share the folder.  The text says what to do."""
 
 
-def check_shared(spark: "SparkSession", folder: Folder, home: str) -> None:
+def check_shared(spark: "SparkSession", folder: Folder, home: str, *, outcome: str) -> None:
     """Return if tasks write where this program reads, and read where it writes.
 
     Args:
         home: a path below the folder, where files may stand for a moment.
+        outcome: what is not done if they do not, as a sentence.
 
     Raises:
         NotSharedError: they do not.
@@ -49,7 +50,10 @@ def check_shared(spark: "SparkSession", folder: Folder, home: str) -> None:
     tasks = 0
     if local_cores(context.master or "") is None:
         tasks = min(max(context.defaultParallelism, TASKS_MIN), TASKS_MAX)
-    probe(spark, folder, home, tasks)
+    try:
+        probe(spark, folder, home, tasks)
+    except FolderError as error:
+        raise type(error)(f"{error}. {outcome}") from error
 
 
 def probe(spark: "SparkSession", folder: Folder, home: str, tasks: int) -> None:
@@ -112,7 +116,7 @@ def _error(spark: "SparkSession", folder: Folder, what: str) -> NotSharedError:
         f"{folder.url()} is not one folder for all: {what}. This program runs on "
         f"{socket.gethostname()}, the tasks of {context.master} on {hosts}. Name a path that all "
         "of them share (NFS mounted everywhere, hdfs://…, s3a://…), or run on this machine alone "
-        "with --master 'local[*]'. Nothing was archived, replaced or trimmed"
+        "with --master 'local[*]'"
     )
 
 
