@@ -7,7 +7,7 @@ const { createClient } = require("redis");
 
 class Regions {
   // addresses: host:port each, the nearest first.
-  constructor(addresses, { httpPort, lagMsMax = 2000, everyMs = 1000 }) {
+  constructor(addresses, { httpPort, lagMsMax = 5000, everyMs = 1000 }) {
     this.everyMs = everyMs;
     this.regions = addresses.map((address) => {
       const [host, port] = address.split(":");

@@ -145,7 +145,7 @@ class Deployment:
                 problems.append(f"region {region} refuses writes: {reply.fault}")
             problems += [
                 f"region {region} hears nothing of region {link.peer}:"
-                f" {link.error or admin_pb2.LinkStatus.State.Name(link.state)}"
+                f" {link.error or f'the link is {_state(link)}'}"
                 for link in reply.links
                 if link.state != admin_pb2.LinkStatus.State.UP
             ]
@@ -447,6 +447,11 @@ def given_deployment(
         )
     deployment.is_taken_anyway = bool(problems)
     return deployment
+
+
+def _state(link: admin_pb2.LinkStatus) -> str:
+    """``connecting``, ``needs bootstrap`` …"""
+    return admin_pb2.LinkStatus.State.Name(link.state).lower().replace("_", " ")
 
 
 def _links_around(deployment: Deployment) -> list[str]:

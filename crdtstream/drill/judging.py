@@ -93,7 +93,7 @@ def judge(name: str, drill: Drill, files: Sequence[Path], course: Course) -> Run
         problem=problem,
         marks=course.marks,
         checks=found,
-        findings=findings[: verdict.FINDINGS_MAX],
+        findings=verdict.listed(findings) if was_read else findings,
         load=load,
         produced=produced,
         consumed=consumed,

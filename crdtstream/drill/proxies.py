@@ -9,6 +9,7 @@ several servers, since one cannot hold a herd's connections; so every call goes 
 """
 
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -87,7 +88,7 @@ class Server:
                     " its port is taken"
                 ) from error
             except (InvalidToxic, NotFound, ProxyExists) as error:
-                raise ProxyError(f"toxiproxy: {error}") from error
+                raise ProxyError(f"toxiproxy: {_said(error)}") from error
 
     def is_there(self) -> bool:
         return bool(self.call(Toxiproxy().running))
@@ -99,6 +100,17 @@ class Server:
     def create(self, name: str, upstream: str, listen: str) -> "Way":
         made = self.call(lambda: Toxiproxy().create(upstream, name, listen=listen))
         return Way(self, made)
+
+
+def _said(error: Exception) -> str:
+    """What the server said: the library hands on the bytes of its answer, which are JSON."""
+    said = error.args[0] if error.args else ""
+    if not isinstance(said, bytes):
+        return str(error)
+    try:
+        return str(json.loads(said)["error"])
+    except (ValueError, KeyError, TypeError):
+        return said.decode(errors="replace").strip()
 
 
 class Way:

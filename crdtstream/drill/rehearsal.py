@@ -3,7 +3,9 @@
 import contextlib
 import secrets
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -37,6 +39,9 @@ SETTINGS: Final[Mapping[str, Mapping[str, int]]] = {
     "limits": {"link_silence_ms_max": 1_500, "backoff_ms_max": 500}
 }
 
+
+# How long keys that a drill added are deleted again while something of them comes.
+DELETE_SECONDS_MAX: Final = 10.0
 
 # What keeps a drill from being judged: its own troubles, and those of this machine.
 _TROUBLE: Final = (
@@ -103,7 +108,7 @@ class Local:
                 )
                 return runner.run()
         except _TROUBLE as error:
-            return aborted(name, drill, INTERRUPTED if self._stop() else str(error))
+            return aborted(name, drill, INTERRUPTED if self._stop() else told(error))
 
     def _prepared(self, drill: Drill) -> Drill:
         settings = {
@@ -182,7 +187,7 @@ class Given:
                 stack.callback(_delete, deployment, runner.streams)
                 return runner.run()
         except _TROUBLE as error:
-            return aborted(name, drill, INTERRUPTED if self._stop() else str(error))
+            return aborted(name, drill, INTERRUPTED if self._stop() else told(error))
 
 
 def unfit(drill: Drill) -> str:
@@ -261,8 +266,38 @@ def _folder(name: str, keep: Path | None) -> Iterator[Path]:
 
 
 def _delete(deployment: Deployment, streams: tuple[str, ...]) -> None:
-    """Remove what the drill added, in the first region that lets us."""
-    for region in deployment.regions:
-        with contextlib.suppress(redis.RedisError), deployment.connect(region) as client:
-            client.delete(*streams)
+    """Remove what the drill added, in every region.
+
+    A DEL removes what its region has observed.  After an interruption regions have not heard of
+    each other's last entries, and what a client that was killed had sent may come behind it.
+    """
+    deadline = time.monotonic() + DELETE_SECONDS_MAX
+    while True:
+        left = [
+            region for region in deployment.regions if not _is_deleted(deployment, region, streams)
+        ]
+        if not left:
             return
+        if time.monotonic() > deadline:
+            sys.stderr.write(
+                f"warning: keys of this drill are left in region {', '.join(map(str, left))};"
+                f" remove them in each region: DEL {' '.join(streams)}\n"
+            )
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def told(error: Exception) -> str:
+    """Why a drill could not be run; of the system's errors its words, without number and quotes."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _is_deleted(deployment: Deployment, region: int, streams: tuple[str, ...]) -> bool:
+    """Delete what the region has of them; whether there was nothing."""
+    try:
+        with deployment.connect(region) as client:
+            return not client.delete(*streams)
+    except redis.RedisError:
+        return False

@@ -117,6 +117,22 @@ class Records:
         return [client for client in self.clients.values() if client.kind in kinds]
 
 
+def listed(findings: Iterable[str]) -> list[str]:
+    """The findings that a report lists: of each kind, up to its colon, the first ones.
+
+    How many more there are is a finding of its own.
+    """
+    by_kind: dict[str, list[str]] = defaultdict(list)
+    for finding in findings:
+        by_kind[finding.partition(":")[0]].append(finding)
+    found: list[str] = []
+    for kind, each in by_kind.items():
+        found += each[:FINDINGS_MAX]
+        if len(each) > FINDINGS_MAX:
+            found.append(f"{kind}: {len(each) - FINDINGS_MAX} more, not listed here")
+    return found
+
+
 def seconds_of(marks: Iterable[Mark], kind: MarkKind) -> list[float]:
     return [mark.at for mark in marks if mark.kind is kind]
 
@@ -193,7 +209,7 @@ def consumed(records: Records, group: Group, findings: list[str]) -> Consumed:
     findings += [
         f"never delivered to {group.name}: {entry_id} of {stream},"
         f" row {records.entries[stream, entry_id]}"
-        for stream, entry_id in sorted(never)[:FINDINGS_MAX]
+        for stream, entry_id in sorted(never)
     ]
     return Consumed(
         group=group.name,
@@ -246,8 +262,7 @@ def read(records: Records, kind: str, findings: list[str]) -> Read:
         disorder += _out_of_order(given)
         if kind == "crdt.xread":
             findings += [
-                f"skipped by {reader.name}: {entry_id} of {stream}"
-                for stream, entry_id in missing[:FINDINGS_MAX]
+                f"skipped by {reader.name}: {entry_id} of {stream}" for stream, entry_id in missing
             ]
     return Read(kind=kind, read=count, skipped=skipped, again=again, out_of_order=disorder)
 

@@ -1,5 +1,6 @@
-"""Faults begin and end, and what cannot be done is said; without nodes and proxies."""
+"""Faults begin and end, and what cannot be done is said; without nodes."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from crdtstream.drill import faults
+from crdtstream.drill import faults, rehearsal
 from crdtstream.drill.deployment import Deployment, LocalProcesses, UnwellError
 from crdtstream.drill.drill import FlappingLinks
-from crdtstream.drill.proxies import ProxyError
+from crdtstream.drill.proxies import ProxyError, own_server
 from crdtstream.drill.tied import PROGRAM, tied
 from tests.conftest import program
 from tests.live.cluster import wait_until
@@ -145,3 +146,19 @@ def test_without_setpriv_programs_are_started_all_the_same(
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert tied(["sleep", "1"]) == ["sleep", "1"]
+
+
+def test_what_toxiproxy_refuses_is_told_in_its_words() -> None:
+    program("toxiproxy-server")
+    with own_server() as server:
+        way = server.create("a", "127.0.0.1:1", "127.0.0.1:0")
+        with pytest.raises(ProxyError) as refused:
+            way.add_toxic("t", "no-such-kind", stream="downstream")
+    assert str(refused.value) == "toxiproxy: invalid toxic type"
+
+
+def test_what_the_system_refuses_is_told_in_words() -> None:
+    error = OSError(errno.ENOSPC, "No space left on device", "/tmp/plan")
+    assert rehearsal.told(error) == "/tmp/plan: No space left on device"
+    assert rehearsal.told(OSError(errno.EMFILE, "Too many open files")) == "Too many open files"
+    assert rehearsal.told(ProxyError("its port is taken")) == "its port is taken"

@@ -200,7 +200,7 @@ def test_what_is_asked_wrong_is_refused(words: tuple[str, ...], said: str) -> No
 def test_without_toxiproxy_the_command_that_installs_it_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("crdtstream.drill.cli.find_server", lambda: None)
+    monkeypatch.setattr("crdtstream.drill.run_cli.find_server", lambda: None)
     status, output = run("run", "partition-heal", "--folder", str(DRILLS), "--no-alerts")
     assert status == 2
     assert "toxiproxy-server is missing; install it: make tools" in output

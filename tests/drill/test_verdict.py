@@ -61,6 +61,14 @@ def test_an_acknowledged_row_that_no_region_has_is_lost() -> None:
     assert findings[0].endswith("missing in region 1, 2")
 
 
+def test_a_report_says_how_many_more_findings_there_are_than_it_lists() -> None:
+    lost = [f"lost: row {n}" for n in range(21)]
+    other = ["never delivered to g: 1-1 of s"]
+    listed = verdict.listed([*lost, *other])
+    assert listed == [*lost[:12], "lost: 9 more, not listed here", *other]
+    assert verdict.listed(lost[:12]) == lost[:12]
+
+
 def test_a_region_in_which_nothing_is_found_has_lost_it_all() -> None:
     figures, _ = one_produced(records(sent(1), sent(2)))
     assert figures.lost == 2

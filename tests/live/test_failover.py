@@ -5,39 +5,34 @@ import contextlib
 import importlib.util
 import os
 import signal
+import ssl
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-import redis
+import trustme
 from redis.asyncio.multidb.client import MultiDBClient as AsyncMultiDBClient
 from redis.asyncio.multidb.config import DatabaseConfig as AsyncDatabaseConfig
 from redis.asyncio.multidb.config import InitialHealthCheck as AsyncInitialHealthCheck
 from redis.asyncio.multidb.config import MultiDbConfig as AsyncMultiDbConfig
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ConstantBackoff
-from redis.multidb.exception import NoValidDatabaseException, TemporaryUnavailableException
 from toxiproxy import Toxiproxy
 
-from tests.conftest import ROOT, program, require
-from tests.live.apart import Regions, regions_apart
-from tests.live.cluster import wait_until
+from crdtstream.v1 import admin_pb2 as pb
+from tests.conftest import ROOT, free_base_port, program, require
+from tests.live.apart import Regions, get, regions_apart, stalling
+from tests.live.cluster import Node, cluster_of, wait_until
 
 pytestmark = pytest.mark.live
 
 INTERVAL_SECONDS = 0.1
 TOLERANCE_MS = 300
 KEY = "s"
-# What the application sees while its client looks for a region.
-NO_REGION = (
-    redis.RedisError,
-    NoValidDatabaseException,
-    TemporaryUnavailableException,
-    ConnectionError,
-    TimeoutError,
-)
 
 
 def _recipe() -> Any:
@@ -159,7 +154,7 @@ class Writing:
         """Write once; whether this region took it."""
         try:
             entry = self._mover.add()
-        except NO_REGION:
+        except recipe.NO_REGION:
             return False
         self.acknowledged.append(entry)
         # The sequence of an ID tells the region that gave it.
@@ -205,6 +200,15 @@ def slowed(regions: Regions) -> Callable[[], None]:
     return end
 
 
+def stalled(regions: Regions) -> Callable[[], None]:
+    """It answers all, each time after 0.7 s: in time for the client, and too late for its users."""
+    process = regions[1].process
+    assert process is not None
+    stack = contextlib.ExitStack()
+    stack.enter_context(stalling(process))
+    return stack.close
+
+
 CASES = [
     (killed, "lag", "sync"),
     (killed, "ping", "asyncio"),
@@ -212,6 +216,7 @@ CASES = [
     (frozen, "ping", "sync"),
     (slowed, "lag", "sync"),
     (slowed, "lag", "asyncio"),
+    (stalled, "lag", "sync"),
 ]
 SHORT = (CASES[0], CASES[3])
 
@@ -242,6 +247,141 @@ def test_a_client_moves_to_another_region_by_itself_and_back(
     regions.cluster.converge()
     found = {entry for entry, _ in regions[3].client.xrange(KEY)}
     assert set(writing.acknowledged) <= found
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@contextlib.contextmanager
+def tls_before(ports: Sequence[int], authority: trustme.CA) -> Iterator[list[int]]:
+    """A proxy that speaks TLS before each port; the ports that it listens on."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def listen(upstream: int) -> asyncio.Server:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                ahead = await asyncio.open_connection("127.0.0.1", upstream)
+            except OSError:
+                writer.close()
+                return
+            await asyncio.gather(_pipe(reader, ahead[1]), _pipe(ahead[0], writer))
+
+        return await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+
+    def run(coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(20)
+
+    servers = [run(listen(port)) for port in ports]
+    try:
+        yield [server.sockets[0].getsockname()[1] for server in servers]
+    finally:
+        for server in servers:
+            loop.call_soon_threadsafe(server.close)
+        run(_end_all_others())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_the_recipe_takes_a_password_and_tls_and_outlives_a_time_without_regions(
+    tmp_path: Path,
+) -> None:
+    node = Node(1, free_base_port(1), tmp_path)
+    node.configure({}, requirepass="secret")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+
+    def launched() -> None:
+        node.launch()
+        status = f"http://127.0.0.1:{node.http_port}/readyz"
+
+        def is_ready() -> bool:
+            try:
+                return get(status)[0] == 200
+            except OSError:
+                return False
+
+        wait_until(is_ready, "region 1 is ready")
+
+    with (
+        tls_before([node.resp_port, node.http_port], authority) as (resp_port, http_port),
+        subprocess.Popen(
+            [
+                *(sys.executable, ROOT / "docs" / "failover_redis_py.py"),
+                *(f"127.0.0.1:{resp_port}", "--http-port", str(http_port)),
+                *("--tls-ca", str(tmp_path / "ca.pem")),
+            ],
+            env={**os.environ, "REDIS_PASSWORD": "secret"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        told = iter(process.stdout.readline, "")
+
+        def says(begin: str) -> bool:
+            line = next(told)
+            print(line, end="")
+            return line.startswith(begin)
+
+        try:
+            wait_until(lambda: says("no region at present: Initial"), "there is none yet")
+            launched()
+            wait_until(lambda: says("1"), "it writes")
+            node.end(signal.SIGKILL)
+            wait_until(
+                lambda: says("no region at present: No database connections currently"),
+                "it goes on without a region",
+            )
+            launched()
+            wait_until(lambda: says("1"), "it writes again")
+        finally:
+            process.kill()
+            if node.process is not None:
+                node.end()
+
+
+@pytest.mark.long
+def test_of_two_regions_the_survivor_stays_available_with_the_recipes_tolerance(
+    tmp_path: Path,
+) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        cluster.configure()
+        # With the time after which a node that runs by itself takes a peer for lost.
+        for node in cluster.nodes.values():
+            config = node.config.read_text()
+            node.config.write_text(config.replace("link_silence_ms_max = 1000\n", ""))
+        cluster.start()
+        page = f"http://127.0.0.1:{cluster[1].http_port}/v1/bdbs/1/availability?extend_check=lag"
+        asked = f"{page}&availability_lag_tolerance_ms={recipe.LAG_MS_MAX}"
+        cluster[1].client.xadd(KEY, {"field": "value"})
+        cluster.converge()
+        wait_until(lambda: get(asked)[0] == 200, "region 1 is available")
+        frozen_process = cluster[2].process
+        assert frozen_process is not None
+        frozen_process.send_signal(signal.SIGSTOP)
+        try:
+            found = set()
+
+            def has_lost_its_peer() -> bool:
+                found.add(get(asked)[0])
+                return cluster[1].link(2).state != pb.LinkStatus.State.UP
+
+            wait_until(has_lost_its_peer, "region 1 takes region 2 for lost")
+            found.add(get(asked)[0])
+        finally:
+            frozen_process.send_signal(signal.SIGCONT)
+        assert found == {200}
 
 
 @pytest.mark.long

@@ -14,6 +14,11 @@ from redis.asyncio.multidb.healthcheck import HealthCheck, LagAwareHealthCheck, 
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
+from redis.multidb.exception import (
+    InitialHealthCheckFailedError,
+    NoValidDatabaseException,
+    TemporaryUnavailableException,
+)
 
 from crdtstream.drill.drill import Producers
 from crdtstream.drill.load.journal import Journal
@@ -26,6 +31,17 @@ FALLBACK_SECONDS: Final = 1.0
 GRACE_SECONDS: Final = 0.5
 # A region further behind than this is left.
 LAG_MS_MAX: Final = 2_000
+# Of two regions: beyond ``link_silence_ms_max``, until which the survivor's lag grows.
+LAG_MS_MAX_OF_TWO: Final = 5_000
+# How a request ends that has not been answered; the last three are no RedisError.
+UNANSWERED: Final = (
+    RedisError,
+    OSError,
+    TimeoutError,
+    InitialHealthCheckFailedError,
+    NoValidDatabaseException,
+    TemporaryUnavailableException,
+)
 
 
 class MultiDb:
@@ -51,7 +67,7 @@ class MultiDb:
             outcome = Outcome.OK
         except ResponseError as refusal:
             outcome, error = Outcome.REFUSED, str(refusal).split(" ", 1)[0]
-        except (RedisError, OSError, TimeoutError) as failure:
+        except UNANSWERED as failure:
             outcome, error = Outcome.UNKNOWN, type(failure).__name__
         ended = time.monotonic()
         if outcome is Outcome.OK:
@@ -126,7 +142,7 @@ def _health_check(plan: LoadPlan, item: Producers) -> HealthCheck:
     [port] = {place.http_port for place in plan.places.values()}
     return _LagAwareByRegion(
         rest_api_port=port,
-        lag_aware_tolerance=LAG_MS_MAX,
+        lag_aware_tolerance=LAG_MS_MAX if len(plan.places) > 2 else LAG_MS_MAX_OF_TWO,
         http_timeout=REQUEST_SECONDS_MAX,
         health_check_probes=1,
         health_check_timeout=REQUEST_SECONDS_MAX,
