@@ -9,8 +9,8 @@ from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
+from crdtstream.store.meta import UID_KEY
 
-UID_KEY: Final = "database_uid"
 DECLARED_KEY: Final = "database_declared"
 
 
@@ -42,6 +42,11 @@ async def begin_database(log: Log, make_uid: Callable[[], DatabaseUid]) -> Folde
     await _store_identity(log, database)
     await log.confirm()
     return FolderState(is_proven=True, database=database)
+
+
+def settings_of_new(uid: DatabaseUid) -> dict[str, str]:
+    """What a folder says of a database that was declared to begin."""
+    return {UID_KEY: shown_uid(uid), DECLARED_KEY: "yes"}
 
 
 async def write_change(log: Log, change: FolderChange) -> None:

@@ -1,6 +1,7 @@
 """Measures what a node takes of memory and disk, and tells its region.
 
     several times a second    memory: the account, by which cold data leave and writes are refused
+    each second               has data leave memory that were not read for a while
     when it is worth it       free memory goes back to the system; what does not is *overhead*
     each second               the folder
     each few seconds          what the log is kept for
@@ -9,13 +10,16 @@ What macro nodes take is known at any time where something keeps count of it (``
 else of the state is added up by a walk over the keys, in slices.
 
 What the system counts beyond all that is free memory within the process mostly, where something
-left or was put together: the C library gives it back when it is told to.  What it cannot give back
-then, since something is left on each page, and what nobody here counts - the store's page caches,
-stacks of threads - is the account's ``overhead``, so that ``maxmemory`` bounds the process.
+left or was put together (``heap.py``): the C library gives it back when it is told to, and what
+Python's allocator keeps for the next objects is *free*, and not used.  All else - what the C
+library cannot give back, the store's page caches, stacks of threads - is ``overhead``:
+
+    resident = used + free,  used = what is counted + overhead
+
+So ``maxmemory`` bounds what the process uses, and who deletes everything may write again.
 """
 
 import asyncio
-import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,9 +30,11 @@ import structlog
 from crdtstream.core.footprint import Footprint
 from crdtstream.cutting import look_at_log
 from crdtstream.engine import Engine
+from crdtstream.heap import give_back_memory
 from crdtstream.region.room import Account, MemoryBound
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
+from crdtstream.turns import Turn
 
 logger = structlog.get_logger(__name__)
 
@@ -45,24 +51,21 @@ LEAVING_SECONDS: Final = 0.002
 # What must be free, or uncounted, that it is worth to look; and how often at the most.
 GIVE_BACK_BYTES: Final = 16 << 20
 GIVE_BACK_SECONDS: Final = 1.0
+# What nobody counts may become free at any time, and nothing shows it from outside.
+COMPARE_SECONDS: Final = 10.0
+# To ask what is free takes milliseconds for each GiB: it rests for this many times as long.
+FREE_REST: Final = 100
+# What the log keeps of its last records is for links that follow closely.
+QUIET_LOG_SECONDS: Final = 15.0
+IDLE_SECONDS: Final = 1.0
+# Between two turns of a millisecond in which idle data leave: 5 % of the processor at most.
+IDLE_REST_SECONDS: Final = 0.02
 DISK_SECONDS: Final = 1.0
 LOG_SECONDS: Final = 5.0
 # A walk rests after each slice, and so takes 1 % of the time at most; and after each walk.
 SLICE_NS: Final = 500_000
 REST_SECONDS: Final = 0.05
 WALK_SECONDS: Final = 1.0
-
-
-def give_back_memory() -> None:
-    """Have the C library give free memory back to the system, if it can.
-
-    It takes some milliseconds, and other threads go on unless they ask it for memory.
-    """
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):
-        return
-    trim(0)
 
 
 def _is_half_full(memory: MemoryBound) -> bool:
@@ -82,10 +85,11 @@ class Measures:
     Attributes:
         base: what the process took when it began to serve, without what it had read from its log.
         resident: what the system counts for the process.
+        free: of that, what Python's allocator keeps for the next objects.
         clients: requests and replies that wait, of all clients.
         log_tail: records that the log keeps in memory.
         bound_log_tail: has it keep few of them, or as many as is good for links.
-        disk: the folder's files; asked in a thread.
+        disk: the folder's files; asked in a thread.  A StoreError: it cannot be measured.
         wal: of them, the write-ahead log; in a thread, too.
         nodes: macro nodes in memory; None: a walk finds out.
         may_leave: what of all this is on disk too, or will be with the next checkpoint.
@@ -98,6 +102,7 @@ class Measures:
     bound_log_tail: BoundTail
     disk: Callable[[], int]
     wal: Callable[[], int] = int
+    free: Callable[[], int] = int
     nodes: Callable[[], int] | None = None
     may_leave: Callable[[], int] | None = None
 
@@ -116,8 +121,12 @@ class StorageWatch:
         self._measures = measures
         self._log = log
         self._footprint = Footprint(engine.region.replica)
-        self._overhead_bytes = 0
-        self._looked_at = 0.0
+        self._overhead_bytes = self._free_bytes = 0
+        # What was counted, without the overhead, when that was found out last.
+        self._compared_bytes = 0
+        self._look_due_at = self._compare_due_at = 0.0
+        # The last record when memory was looked at, and since when it is the last.
+        self._last_seq, self._last_seq_s = -1, 0.0
         self._client_bytes = 0
         self._clients_due_at = 0.0
         engine.region.memory.measure = self._account_if_less
@@ -127,6 +136,7 @@ class StorageWatch:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._walk())
             tasks.create_task(self._watch_memory())
+            tasks.create_task(self._watch_idle())
             tasks.create_task(self._watch_disk())
             if self._log is not None:
                 tasks.create_task(self._watch_log(self._log))
@@ -182,8 +192,10 @@ class StorageWatch:
         while True:
             account = self.account()
             self._region.room.look(account=account)
-            self._measures.bound_log_tail(is_short=memory.is_leaving or memory.is_full)
-            if time.monotonic() - self._looked_at >= GIVE_BACK_SECONDS:
+            is_scarce = memory.is_leaving or memory.is_full
+            is_quiet = self._is_log_quiet(time.monotonic())
+            self._measures.bound_log_tail(is_short=is_scarce or is_quiet)
+            if time.monotonic() >= self._look_due_at:
                 await self._look_at_overhead(account)
             if memory.is_leaving:
                 seconds = LEAVING_SECONDS
@@ -193,26 +205,64 @@ class StorageWatch:
             before_bytes = account.total
             await asyncio.sleep(seconds)
 
+    def _is_log_quiet(self, now_s: float) -> bool:
+        """Whether nothing was written for a while: links that are up have the last records."""
+        seq = self._region.outstanding.left_seq
+        if seq != self._last_seq:
+            self._last_seq, self._last_seq_s = seq, now_s
+        return now_s - self._last_seq_s >= QUIET_LOG_SECONDS
+
     async def _look_at_overhead(self, account: Account) -> None:
         """Compare the account with what the system counts."""
-        uncounted = self._measures.resident() - account.total
-        if uncounted >= GIVE_BACK_BYTES:
-            self._looked_at = time.monotonic()
+        counted = account.total - self._overhead_bytes
+        gap = self._measures.resident() - account.total - self._free_bytes
+        # While writers are refused, each second.
+        is_worth_it = gap >= GIVE_BACK_BYTES or self._region.memory.is_full
+        has_changed = abs(counted - self._compared_bytes) >= GIVE_BACK_BYTES
+        if is_worth_it:
             await asyncio.to_thread(give_back_memory)
-            uncounted = self._measures.resident() - self.account().total
-        elif uncounted >= 0:
-            # It may be about to be used again.
-            return
-        self._overhead_bytes = max(0, self._overhead_bytes + uncounted)
+        if is_worth_it or has_changed or time.monotonic() >= self._compare_due_at:
+            self._compare()
+        elif gap < 0:
+            # What grew although the process did not is where something was free.
+            self._overhead_bytes = max(0, self._overhead_bytes + min(0, self._free_bytes + gap))
+            self._free_bytes = max(0, self._free_bytes + gap)
+        # Else what came in between may be about to be used again.
+
+    def _compare(self) -> None:
+        """Find out what is free, and what is overhead."""
+        began = time.monotonic()
+        self._free_bytes = self._measures.free()
+        ended = time.monotonic()
+        self._look_due_at = ended + max(GIVE_BACK_SECONDS, (ended - began) * FREE_REST)
+        self._compare_due_at = self._look_due_at + COMPARE_SECONDS
+        self._compared_bytes = self.account().total - self._overhead_bytes
+        used = self._measures.resident() - self._free_bytes
+        self._overhead_bytes = max(0, used - self._compared_bytes)
+
+    async def _watch_idle(self) -> None:
+        residency = self._region.replica.residency
+        while True:
+            has_more = residency.leave_idle(self._engine.now(), Turn().is_over)
+            await asyncio.sleep(IDLE_REST_SECONDS if has_more else IDLE_SECONDS)
 
     # --- Disk ---------------------------------------------------------------------------------
 
     async def _watch_disk(self) -> None:
+        told = ""
         while True:
-            # In one go: each way to another thread and back wakes both.
-            disk_bytes, wal_bytes = await asyncio.to_thread(self._measure_disk)
-            self._region.disk.wal_bytes = wal_bytes
-            self._region.room.look(disk_bytes=disk_bytes)
+            try:
+                # In one go: each way to another thread and back wakes both.
+                disk_bytes, wal_bytes = await asyncio.to_thread(self._measure_disk)
+            except StoreError as error:
+                # What was found last counts; whoever writes notices what is wrong with the disk.
+                if str(error) != told:
+                    told = str(error)
+                    logger.warning("cannot see how large the folder is", reason=told)
+            else:
+                told = ""
+                self._region.disk.wal_bytes = wal_bytes
+                self._region.room.look(disk_bytes=disk_bytes)
             await asyncio.sleep(DISK_SECONDS)
 
     def _measure_disk(self) -> tuple[int, int]:

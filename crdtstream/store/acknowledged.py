@@ -6,11 +6,13 @@ so.  So the position of its last row stands in the file ``acknowledged`` besides
 each commit through a mapping of one page: no system call, and a killed process has lost none of
 it.  Only a power cut may leave an earlier position there, and then less is noticed.
 
-    0        8          24         40     44          64
-    ┌────────┬──────────┬──────────┬──────┬─ ─ ─ ─ ─ ─┬─ ─
-    │ seq    │ opening  │ boot     │ crc  │           │ the same again
-    └────────┴──────────┴──────────┴──────┴─ ─ ─ ─ ─ ─┴─ ─
+    0        8            16         32         48     52      64
+    ┌────────┬────────────┬──────────┬──────────┬──────┬─ ─ ─ ─┬─ ─
+    │ seq    │ synced_seq │ opening  │ boot     │ crc  │       │ the same again
+    └────────┴────────────┴──────────┴──────────┴──────┴─ ─ ─ ─┴─ ─
     two slots, written in turn: one is whole at any moment
+
+Rows up to ``synced_seq`` were synced, so a power cut cannot take them.
 
 ``opening`` says which start with this very folder it speaks of (``opening.py``), so a log that was
 put back from a backup is not compared with it; ``boot`` tells a process that was killed from a
@@ -29,7 +31,7 @@ from typing import Final
 ACKNOWLEDGED_FILE: Final = "acknowledged"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
-SLOT: Final = struct.Struct("<Q16s16sI")
+SLOT: Final = struct.Struct("<QQ16s16sI")
 SLOT_BYTES: Final = 64
 FILE_BYTES: Final = 4096
 
@@ -40,10 +42,12 @@ class Acknowledged:
 
     Attributes:
         seq: the position of the last row that anybody was told of.
+        synced_seq: the last one that is known to be synced.
         is_same_boot: the machine has not been down since.
     """
 
     seq: int
+    synced_seq: int
     is_same_boot: bool
 
 
@@ -59,6 +63,7 @@ class AcknowledgedFile:
         self._opening = _hash("")
         self._boot = _hash(_boot_id())
         self._slot = 0
+        self._seq = self._synced_seq = 0
         file = os.open(folder / ACKNOWLEDGED_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # Written, not only made longer: a full disk must be noticed here, not in the mapping.
@@ -71,12 +76,20 @@ class AcknowledgedFile:
     def begin(self, opening: str, seq: int) -> None:
         """Speak of another start with the folder."""
         self._opening = _hash(opening)
+        self._synced_seq = 0
         self.note(seq)
+
+    def note_synced(self, seq: int) -> None:
+        """All rows up to this one are synced."""
+        if seq > self._synced_seq:
+            self._synced_seq = seq
+            self.note(self._seq)
 
     def note(self, seq: int) -> None:
         """The log has the row of this position for good."""
         self._slot ^= SLOT_BYTES
-        fields = SLOT.pack(seq, self._opening, self._boot, 0)[:-4]
+        self._seq = seq
+        fields = SLOT.pack(seq, self._synced_seq, self._opening, self._boot, 0)[:-4]
         crc = zlib.crc32(fields).to_bytes(4, "little")
         self._map[self._slot : self._slot + SLOT.size] = fields + crc
 
@@ -88,11 +101,11 @@ def read_acknowledged(folder: Path, opening: str) -> Acknowledged | None:
     """What the file says of the last start, if it speaks of that one; it need not be there."""
     wanted, boot = _hash(opening), _hash(_boot_id())
     found = [
-        Acknowledged(seq, is_same_boot=of_boot == boot)
-        for seq, of_opening, of_boot in _read_slots(folder)
+        Acknowledged(seq, synced_seq, is_same_boot=of_boot == boot)
+        for seq, synced_seq, of_opening, of_boot in _read_slots(folder)
         if of_opening == wanted
     ]
-    return max(found, key=lambda one: one.seq, default=None)
+    return max(found, key=lambda one: (one.seq, one.synced_seq), default=None)
 
 
 def has_acknowledged(folder: Path) -> bool:
@@ -100,8 +113,8 @@ def has_acknowledged(folder: Path) -> bool:
     return bool(_read_slots(folder))
 
 
-def _read_slots(folder: Path) -> list[tuple[int, bytes, bytes]]:
-    """The slots that are whole: position, opening, boot."""
+def _read_slots(folder: Path) -> list[tuple[int, int, bytes, bytes]]:
+    """The slots that are whole: both positions, opening, boot."""
     try:
         with (folder / ACKNOWLEDGED_FILE).open("rb") as file:
             data = file.read(2 * SLOT_BYTES)
@@ -111,10 +124,10 @@ def _read_slots(folder: Path) -> list[tuple[int, bytes, bytes]]:
     for start in (0, SLOT_BYTES):
         slot = data[start : start + SLOT.size]
         if len(slot) == SLOT.size:
-            seq, opening, boot, crc = SLOT.unpack(slot)
+            seq, synced_seq, opening, boot, crc = SLOT.unpack(slot)
             # A slot that was never written sums up to something else than its zeros.
             if zlib.crc32(slot[:-4]) == crc:
-                found.append((seq, opening, boot))
+                found.append((seq, synced_seq, opening, boot))
     return found
 
 

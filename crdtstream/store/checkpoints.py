@@ -35,13 +35,14 @@ from typing import Final, Protocol
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.lanes.packing import pack
+from crdtstream.core.size import Size
 from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.log import MemoryLog
 
 # How long a hold lasts when nobody goes on with what it is for, and how long at most.
-HOLD_IDLE_SECONDS: Final = 60
-HOLD_SECONDS_MAX: Final = 6 * 3600
+HOLD_IDLE_SECONDS: Final = Size(60, least=1)
+HOLD_SECONDS_MAX: Final = Size(6 * 3600, least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ class Hold:
 
     def __post_init__(self) -> None:
         now = self.clock()
-        self.lapses_at, self.ends_at = now + HOLD_IDLE_SECONDS, now + HOLD_SECONDS_MAX
+        self.lapses_at, self.ends_at = now + HOLD_IDLE_SECONDS.value, now + HOLD_SECONDS_MAX.value
 
     @property
     def lasts(self) -> bool:
@@ -238,10 +239,10 @@ class Hold:
         """
         if not self.lasts:
             raise StoreError(
-                f"nothing was taken for {HOLD_IDLE_SECONDS} s, or it took longer than "
-                f"{HOLD_SECONDS_MAX} s: the node does not keep an old state for longer"
+                f"nothing was taken for {HOLD_IDLE_SECONDS.value} s, or it took longer than "
+                f"{HOLD_SECONDS_MAX.value} s: the node does not keep an old state for longer"
             )
-        self.lapses_at = self.clock() + HOLD_IDLE_SECONDS
+        self.lapses_at = self.clock() + HOLD_IDLE_SECONDS.value
 
 
 @dataclass(slots=True)

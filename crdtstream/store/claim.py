@@ -1,26 +1,23 @@
-"""Whose folder it is: its lock, its tables, its format; an empty folder becomes a region's.
+"""Whose folder it is: its tables, its format; an empty folder becomes a region's.
 
 A folder of an earlier format is taken over at its first start, once.
 """
 
 import asyncio
-import fcntl
-import os
 import sqlite3
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
+from crdtstream.core.size import Size
 from crdtstream.store.acknowledged import ACKNOWLEDGED_FILE, has_acknowledged
-from crdtstream.store.connections import ADVICE, PAGE_BYTES, Connections
+from crdtstream.store.connections import ADVICE, INCREMENTAL, PAGE_BYTES, Connections
 from crdtstream.store.errors import StoreError
 from crdtstream.store.layout import TABLES, TABLES_OF_FORMAT_2, TABLES_OF_FORMAT_3
 from crdtstream.store.log import FORMAT_VERSION
+from crdtstream.store.marker import EmptyFolder, check_not_emptied
 from crdtstream.store.meta import MetaTable
-from crdtstream.store.space import INCREMENTAL, pages_and_free, pragma
+from crdtstream.store.space import pages_and_free, pragma
 
-LOG_FILE: Final = "log.sqlite"
-LOCK_FILE: Final = "lock"
 # Of a folder that an earlier program wrote, this one reads the same rows.  To formats 1 and 2 it
 # adds tables and the checksum over the settings; to formats 3 and 4 nothing but the number, since
 # it packs the rows, and writes the columns, of what it logs itself.
@@ -30,7 +27,7 @@ FORMATS_UNPACKED: Final = ("1", "2", "3")
 READABLE_FORMATS: Final = FORMATS_WITHOUT_CHECKSUM + FORMATS_WITH_CHECKSUM
 
 # A file of an earlier format is written anew, so that it can give space back, if that is quick.
-REWRITE_BYTES_MAX: Final = 64 << 20
+REWRITE_BYTES_MAX: Final = Size(64 << 20, least=0)
 
 # Told of work at the start that takes long: what, how many bytes are done, and of how many.
 Progress = Callable[[str, int, int], None]
@@ -40,31 +37,20 @@ def no_progress(what: str, done: int, total: int) -> None:
     """Tell nobody."""
 
 
-def lock_folder(folder: Path) -> int:
-    """Hold the folder's lock for the life of the returned file descriptor.
-
-    A lock of our own, since SQLite's would keep our reading connection out as well.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise StoreError(
-            f"{folder}: another process has this folder open; stop that node first"
-        ) from error
-    return lock
-
-
 class Claim:
     """A folder that a region is to have."""
 
     def __init__(
-        self, connections: Connections, meta: MetaTable, progress: Progress = no_progress
+        self,
+        connections: Connections,
+        meta: MetaTable,
+        progress: Progress = no_progress,
+        *,
+        empty: EmptyFolder = EmptyFolder.IS_NEW,
     ) -> None:
         self._connections = connections
         self._meta = meta
+        self._empty = empty
         self._progress = progress
 
     async def make(self, wanted: Mapping[str, str]) -> bool:
@@ -77,13 +63,13 @@ class Claim:
             Whether it was empty.
 
         Raises:
-            StoreError: it belongs to another region or database, a newer program wrote it, or it is
-                damaged.
+            StoreError: it belongs to another region or database, a newer program wrote it, it is
+                damaged, or it is empty and has held the database.
         """
         tables = await self._tables()
         is_fresh = not tables or await self._is_empty(tables)
         if is_fresh:
-            self._check_was_never_used()
+            self._check_was_never_used(wanted)
             await self._make_tables(TABLES)
             await self._meta.write(wanted)
             return True
@@ -113,8 +99,13 @@ class Claim:
                 return False
         return True
 
-    def _check_was_never_used(self) -> None:
-        if has_acknowledged(self._connections.path.parent):
+    def _check_was_never_used(self, wanted: Mapping[str, str]) -> None:
+        folder = self._connections.path.parent
+        if self._empty is EmptyFolder.IS_NEW_IF_UNMARKED:
+            check_not_emptied(
+                folder, region=int(wanted["region"]), database_id=wanted["database_id"]
+            )
+        if has_acknowledged(folder):
             raise StoreError(
                 f"{self._connections.path}: empty, but the file {ACKNOWLEDGED_FILE} beside it "
                 f"tells of a log. {ADVICE}"
@@ -165,7 +156,7 @@ class Claim:
         used_bytes = (pages - free) * PAGE_BYTES
         if (
             await pragma(self._connections, "auto_vacuum") == INCREMENTAL
-            or used_bytes > REWRITE_BYTES_MAX
+            or used_bytes > REWRITE_BYTES_MAX.value
         ):
             return
         what = "making the file able to give space back"

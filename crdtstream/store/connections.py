@@ -34,32 +34,35 @@ from typing import Any, Final
 
 import aiosqlite
 
-from crdtstream.store.errors import DAMAGED, StoreError
+from crdtstream.core.size import Size
+from crdtstream.store.errors import DAMAGED, FolderGoneError, NoRoomError, StoreError
 from crdtstream.store.failpoints import Failpoints
 from crdtstream.store.layout import is_sound_body
 from crdtstream.store.writer import Writer
 
 PAGE_BYTES: Final = 4096
+# What ``PRAGMA auto_vacuum`` says of a file that can give space back.
+INCREMENTAL: Final = 2
 # What the write-ahead log may hold before it is moved, about; a part of its file, so that what
 # comes while it is moved finds room there.
-WAL_BYTES: Final = 12 << 20
-WAL_FILE_BYTES: Final = 16 << 20
+WAL_BYTES: Final = Size(12 << 20, least=4096)
+WAL_FILE_BYTES: Final = Size(16 << 20, least=4096)
 WAL_HEADER_BYTES: Final = 32
 # One slice of what is written ahead; a commit waits for one at most.
-WAL_SLICE_BYTES: Final = 1 << 20
+WAL_SLICE_BYTES: Final = Size(1 << 20, least=4096)
 # Above this, whoever writes in the background waits until it was moved; above that, commits do.
-WAL_BYTES_BACKGROUND_MAX: Final = 2 * WAL_BYTES
-WAL_BYTES_COMMITS_MAX: Final = 3 * WAL_BYTES
+WAL_BYTES_BACKGROUND_MAX: Final = Size(24 << 20, least=4096)
+WAL_BYTES_COMMITS_MAX: Final = Size(36 << 20, least=4096)
 # The file is made shorter, to this, when it was much longer.
-WAL_FILE_BYTES_MAX: Final = 2 * WAL_FILE_BYTES
+WAL_FILE_BYTES_MAX: Final = Size(32 << 20, least=4096)
 # What a commit adds to it besides its own bytes, about.
 WAL_BYTES_PER_COMMIT: Final = 3 * PAGE_BYTES
 # Moved while nobody writes; what is more than that is moved beside the commits first.
-WAL_PAGES_LEFT_MAX: Final = 256
-WAL_ROUNDS_MAX: Final = 4
+WAL_PAGES_LEFT_MAX: Final = Size(256, least=1)
+WAL_ROUNDS_MAX: Final = Size(4, least=1)
 # SQLite moves it itself, within a transaction in the background, when the keeper does not come to
 # it.
-WAL_PAGES_MAX: Final = 65_536
+WAL_PAGES_MAX: Final = Size(65_536, least=1)
 
 ADVICE: Final = (
     "Keep the folder as it is for inspection, and start this region again from a backup of the "
@@ -106,11 +109,23 @@ def unusable(path: Path, error: Exception) -> str:
     """Which file cannot be used, why, and what to do."""
     if not is_full(path, error):
         return f"{path}: {error}. {ADVICE}"
-    wal = wal_of(path)
-    needs = (wal.stat().st_size if wal.exists() else 0) + FULL_BYTES
     return (
         f"{path}: {error}, as the disk has no room. Nothing is damaged or lost by that: make room "
-        f"- {needs} bytes are enough - and start again"
+        f"- {room_wanted(path)} bytes are enough - and start again"
+    )
+
+
+def room_wanted(path: Path) -> int:
+    """How many bytes of free disk are enough to begin with a database."""
+    wal = wal_of(path)
+    return (wal.stat().st_size if wal.exists() else 0) + FULL_BYTES
+
+
+def not_begun(path: Path, reason: str) -> NoRoomError:
+    """Why a node reads only, and what it wants."""
+    return NoRoomError(
+        f"{reason}, as the disk has no room. Nothing is damaged or lost by that, and reads go on: "
+        f"make room - {room_wanted(path)} bytes are enough - and the node takes writes by itself"
     )
 
 
@@ -133,6 +148,8 @@ class Connections:
         self._at_once: sqlite3.Connection | None = None
         self._wal_bytes = 0
         self._moving: asyncio.Task[None] | None = None
+        # Why nothing may be written any more; empty: it may.
+        self.gone = ""
         # A sync failed: the system may have forgotten what it could not write, and says so once.
         self._must_move_all = False
 
@@ -162,12 +179,23 @@ class Connections:
         except DAMAGED as error:
             raise StoreError(f"cannot read {unusable(self.path, error)}") from error
 
+    def check_there(self) -> None:
+        """See that the files are still the folder's, as far as is known.
+
+        Raises:
+            FolderGoneError: they are not; what was written would be gone with this process.
+        """
+        if self.gone:
+            raise FolderGoneError(self.gone)
+
     async def write(self, statement: str, values: Sequence[object], *, what: str) -> None:
         """A small transaction in the background.
 
         Raises:
+            NoRoomError: it was not written, as the disk is full.
             StoreError: it was not written.
         """
+        self.check_there()
         try:
             async with self.turn:
                 if values:
@@ -177,17 +205,18 @@ class Connections:
                     # that gives pages back, ``execute`` does the first one only.
                     await self.background.executescript(statement)
         except DAMAGED as error:
-            raise StoreError(
+            kind = NoRoomError if is_full(self.path, error) else StoreError
+            raise kind(
                 f"{self.path}: cannot write {what}: {error}; check space, rights and health of "
                 "the disk. Nothing acknowledged is lost"
             ) from error
         self.note_written(sum(len(value) for value in values if isinstance(value, bytes)))
-        await self.wait_for_wal(WAL_BYTES_BACKGROUND_MAX)
+        await self.wait_for_wal(WAL_BYTES_BACKGROUND_MAX.value)
 
     @property
     def lets_write_at_once(self) -> bool:
         """Whether a commit need wait for nobody."""
-        return not self.turn.locked() and not self._must_wait_for_wal(WAL_BYTES_COMMITS_MAX)
+        return not self.turn.locked() and not self._must_wait_for_wal(WAL_BYTES_COMMITS_MAX.value)
 
     async def wait_for_wal(self, bytes_max: int) -> None:
         """Wait while the write-ahead log is being moved, if it holds more than that by now."""
@@ -201,7 +230,7 @@ class Connections:
     def note_written(self, size: int) -> None:
         """Another commit of about so many bytes is in the write-ahead log."""
         self._wal_bytes += size + WAL_BYTES_PER_COMMIT
-        if self._wal_bytes > WAL_BYTES and self._moving is None:
+        if self._wal_bytes > WAL_BYTES.value and self._moving is None:
             self._moving = asyncio.create_task(self._move_in_background())
 
     async def _move_in_background(self) -> None:
@@ -221,8 +250,9 @@ class Connections:
             StoreError: the disk refused.
         """
         self.failpoints.reach("log.move-wal")
-        for _ in range(WAL_ROUNDS_MAX):
-            if await self._move() <= WAL_PAGES_LEFT_MAX:
+        self.check_there()
+        for _ in range(WAL_ROUNDS_MAX.value):
+            if await self._move() <= WAL_PAGES_LEFT_MAX.value:
                 break
         async with self.turn:
             return await self._move() == 0
@@ -235,6 +265,21 @@ class Connections:
             raise StoreError(f"{self.path}: cannot sync: {error}; check the disk") from error
         ((is_busy, pages, moved),) = rows
         return 1 if is_busy else int(pages - moved)
+
+    async def begin_wal_anew(self) -> None:
+        """Move all of the write-ahead log, and make its file empty.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+        async with self.turn:
+            try:
+                rows = await self.keeper.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
+            except DAMAGED as error:
+                raise StoreError(f"{self.path}: cannot sync: {error}; check the disk") from error
+        ((is_busy, _, _),) = rows
+        if is_busy:
+            raise StoreError(f"{self.path}: another program reads the file; stop it, start again")
 
     async def write_ahead(self) -> None:
         """Write the write-ahead log's file in its full length, if it is shorter.
@@ -255,6 +300,7 @@ class Connections:
             StoreError: the disk refused.
         """
         self.failpoints.reach("log.sync")
+        self.check_there()
         if self._must_move_all:
             # Every page is read and written once more: what is lost would be found missing.
             if not await self.move_wal():
@@ -268,6 +314,8 @@ class Connections:
             raise StoreError(
                 f"{self.path}: cannot sync: {error.strerror}; check the disk"
             ) from error
+        # What was noticed meanwhile counts.
+        self.check_there()
 
     @property
     def wal_path(self) -> Path:
@@ -286,12 +334,11 @@ class Connections:
 def _sync_file(path: Path) -> None:
     # What is not in the write-ahead log was synced before it was begun anew.  Closing a file takes
     # a process's locks on it away; SQLite has none on this one, but has on the database.
-    with contextlib.suppress(FileNotFoundError):
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fdatasync(file)
-        finally:
-            os.close(file)
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fdatasync(file)
+    finally:
+        os.close(file)
 
 
 def _lengthen(connection: sqlite3.Connection, path: Path) -> bool:
@@ -303,9 +350,11 @@ def _lengthen(connection: sqlite3.Connection, path: Path) -> bool:
         try:
             size = os.fstat(file).st_size
             # While nothing was committed to it, its header would be zeros, too.
-            if WAL_HEADER_BYTES < size < WAL_FILE_BYTES:
-                size += os.pwrite(file, bytes(min(WAL_SLICE_BYTES, WAL_FILE_BYTES - size)), size)
-                return size >= WAL_FILE_BYTES
+            if WAL_HEADER_BYTES < size < WAL_FILE_BYTES.value:
+                size += os.pwrite(
+                    file, bytes(min(WAL_SLICE_BYTES.value, WAL_FILE_BYTES.value - size)), size
+                )
+                return size >= WAL_FILE_BYTES.value
             return True
         finally:
             os.close(file)
@@ -327,7 +376,10 @@ async def open_connections(
     # The first one makes it, in the mode that it keeps; the order of these two matters.
     writer = Writer(path)
     closing.push_async_callback(writer.close)
-    await writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    ((auto_vacuum,),) = await writer.execute("PRAGMA auto_vacuum")
+    if auto_vacuum != INCREMENTAL:
+        # It writes also where it changes nothing, and a full disk is to be read.
+        await writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
     await writer.execute("PRAGMA journal_mode = WAL")
     await writer.execute("PRAGMA wal_autocheckpoint = 0")
     others = [await closing.enter_async_context(_connection(path)) for _ in range(4)]
@@ -336,11 +388,13 @@ async def open_connections(
     # into the write-ahead log and into the database.
     await writer.execute("PRAGMA secure_delete = OFF")
     await connections.background.execute_fetchall("PRAGMA secure_delete = OFF")
-    await connections.background.execute_fetchall(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}")
-    await connections.background.execute_fetchall("PRAGMA synchronous = NORMAL")
-    await writer.execute(f"PRAGMA journal_size_limit = {WAL_FILE_BYTES_MAX}")
     await connections.background.execute_fetchall(
-        f"PRAGMA journal_size_limit = {WAL_FILE_BYTES_MAX}"
+        f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX.value}"
+    )
+    await connections.background.execute_fetchall("PRAGMA synchronous = NORMAL")
+    await writer.execute(f"PRAGMA journal_size_limit = {WAL_FILE_BYTES_MAX.value}")
+    await connections.background.execute_fetchall(
+        f"PRAGMA journal_size_limit = {WAL_FILE_BYTES_MAX.value}"
     )
     for connection in (connections.fetcher, connections.keeper):
         await connection.create_function("is_sound_body", 3, is_sound_body, deterministic=True)

@@ -13,6 +13,14 @@ class StoreError(Exception):
     """Folder, file or row cannot be used; the text says which, why and what to do."""
 
 
+class FolderGoneError(StoreError):
+    """The files that are open are no longer those of the folder."""
+
+
+class NoRoomError(StoreError):
+    """The disk has no room for it; nothing is damaged or lost by that."""
+
+
 class ImageError(StoreError, UnreadableError):
     """An image of a checkpoint cannot be read by who cannot wait for it."""
 

@@ -15,8 +15,9 @@ from typing import Any
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.store.checkpoints import Checkpoint
-from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM, LOG_FILE, lock_folder
+from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.errors import DAMAGED, StoreError
+from crdtstream.store.folder_lock import LOG_FILE, lock_folder
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,
@@ -200,7 +201,7 @@ def open_readonly(folder: Path) -> Iterator[FolderReader]:
     with contextlib.ExitStack() as closing:
         try:
             if os.access(folder, os.W_OK):
-                closing.callback(os.close, lock_folder(folder))
+                closing.callback(lock_folder(folder).close)
                 mode = "mode=ro"
             else:
                 # SQLite cannot make its shared memory there, and nobody else can write either.

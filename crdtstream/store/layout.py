@@ -16,7 +16,7 @@ gaps, and a checkpoint sums up its images.
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError, frame_content_size
 
@@ -91,6 +91,10 @@ CHECKSUM_KEY: Final = "checksum"
 # Since when members are away, so that a restart does not prolong it: milliseconds of each.
 ABSENCES_KEY: Final = "absences"
 
+# What an image's checksum begins with: its columns, with the length of its head, but for its body
+# and the checksum itself.
+CHECKED_FIELDS: Final = b"%d,%d,%d,%d,%d,%d,%d,%d,%d,"
+
 # By number; an index is quicker than a call of the class.
 KINDS: Final = tuple(Kind)
 
@@ -155,17 +159,11 @@ class ImageRow:
             *(self.number, self.kind, self.owner, self.lane, len(self.head)),
             *(self.size, self.body_bytes, self.body_crc, self.born),
         )
-        return zlib.crc32(self.head, zlib.crc32(b"%d,%d,%d,%d,%d,%d,%d,%d,%d," % fields))
+        return zlib.crc32(self.head, zlib.crc32(CHECKED_FIELDS % fields))
 
     @property
     def bytes(self) -> int:
         return len(self.head) + self.body_bytes
-
-    def columns(self) -> tuple[object, ...]:
-        return (
-            *(self.number, self.kind, self.owner, self.lane, self.head, self.body),
-            *(self.size, self.body_bytes, self.body_crc, self.born, self.crc),
-        )
 
     def is_body_sound(self) -> bool:
         """Whether the body in the row, if it is there, is as it was written."""
@@ -192,7 +190,7 @@ def read_heads(rows: Sequence[Sequence[Any]]) -> tuple[list[Image], int, int]:
                 crc32(
                     head,
                     crc32(
-                        b"%d,%d,%d,%d,%d,%d,%d,%d,%d,"
+                        CHECKED_FIELDS
                         % (number, kind, owner, lane, len(head), size, body_bytes, of_body, born)
                     ),
                 )
@@ -213,19 +211,69 @@ def read_heads(rows: Sequence[Sequence[Any]]) -> tuple[list[Image], int, int]:
     return images, crcs, total
 
 
-def image_row(image: Image, packed: bytes, born: int) -> ImageRow:
-    return ImageRow(
-        number=image.number,
-        kind=image.kind.value,
-        owner=image.owner,
-        lane=image.lane,
-        head=image.head,
-        body=None if image.kind is Kind.NODE else packed,
-        size=len(image.body),
-        body_bytes=len(packed),
-        body_crc=body_crc(image.number, packed),
-        born=born,
-    )
+class PutRows(NamedTuple):
+    """Images as they are written, for one statement each.
+
+    Attributes:
+        images: values of ``IMAGE_COLUMNS``, row after row.
+        bodies: of the table ``body``, as well.
+        sums: of all of them.
+    """
+
+    images: list[object]
+    bodies: list[object]
+    sums: "Sums"
+
+
+def put_rows(images: Sequence[Image], frames: Sequence[bytes], born: int) -> PutRows:
+    """The rows of images with their packed bodies.  For any thread.
+
+    There may be very many images, and each is small then: so it makes no object for a row.
+    """
+    columns: list[object] = []
+    bodies: list[object] = []
+    numbers = crcs = total = 0
+    crc32 = zlib.crc32
+    for (number, kind, owner, lane, head, body), frame in zip(images, frames, strict=True):
+        kind_number = kind.value
+        of_body = crc32(frame, crc32(b"%d," % number))
+        size, frame_bytes = len(body), len(frame)
+        fields = (number, kind_number, owner, lane, len(head), size, frame_bytes, of_body, born)
+        crc = crc32(head, crc32(CHECKED_FIELDS % fields))
+        if kind is Kind.NODE:
+            bodies += (number, frame, of_body)
+            in_row = None
+        else:
+            in_row = frame
+        columns += (number, kind_number, owner, lane, head, in_row)
+        columns += (size, frame_bytes, of_body, born, crc)
+        numbers += number
+        crcs += crc
+        total += len(head) + frame_bytes
+    return PutRows(columns, bodies, Sums(len(images), numbers, crcs, total))
+
+
+def first_damaged(rows: Sequence[Sequence[Any]]) -> object:
+    """The number of the first image that is not sound; None if all are.  For any thread.
+
+    Args:
+        rows: of ``IMAGE_COLUMNS``, then of the table ``body`` number, packed body and checksum.
+    """
+    crc32 = zlib.crc32
+    for row in rows:
+        number, kind, owner, lane, head, body, size, body_bytes, of_body, born, crc, *kept = row
+        try:
+            fields = (number, kind, owner, lane, len(head), size, body_bytes, of_body, born)
+            is_sound = crc32(head, crc32(CHECKED_FIELDS % fields)) == crc
+            if body is None:
+                body_number, body, crc_kept = kept
+                is_sound = is_sound and kind == Kind.NODE and body_number == number
+                is_sound = is_sound and crc_kept == of_body
+            if not is_sound or crc32(body, crc32(b"%d," % number)) != of_body:
+                return number
+        except TypeError:
+            return number
+    return None
 
 
 def read_image_row(columns: Sequence[object]) -> tuple[ImageRow | None, bool]:

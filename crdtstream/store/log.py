@@ -18,9 +18,13 @@ from typing import Final, Protocol
 from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import RegionId
+from crdtstream.core.size import Size
 from crdtstream.store.errors import LogCutError
 
 FORMAT_VERSION: Final = 5
+# One group commit; more would make the first of its clients wait for the last one's bytes.
+COMMIT_RECORDS_MAX: Final = Size(1_000, least=1, most=4_000)
+COMMIT_BYTES_MAX: Final = Size(16 << 20, least=1)
 
 
 class Fsync(Enum):
@@ -37,6 +41,18 @@ class Logged:
 
     seq: int
     record: Record
+
+
+def next_commit(queue: Sequence[Record]) -> list[Record]:
+    """The first records of a queue that fit into one group commit, and at least one."""
+    records: list[Record] = []
+    size = 0
+    for record in queue:
+        size += record_bytes(record)
+        if records and (len(records) >= COMMIT_RECORDS_MAX.value or size > COMMIT_BYTES_MAX.value):
+            break
+        records.append(record)
+    return records
 
 
 class Log(Protocol):
@@ -101,6 +117,14 @@ class Log(Protocol):
 
     async def bytes_from(self, seq: int) -> int:
         """How many bytes the records from ``seq`` on take where they are kept, about."""
+
+    async def look(self) -> None:
+        """See that what is written is where a restart will look for it, and can be written.
+
+        Raises:
+            StoreError: it is not; nothing may be acknowledged until this is called again and
+                returns.
+        """
 
     async def get_meta(self, key: str) -> str | None: ...
 
@@ -223,6 +247,9 @@ class MemoryLog:
             if is_wanted and record.last_n > vv.get(record.origin, 0):
                 return logged.seq
         return self.last_seq + 1
+
+    async def look(self) -> None:
+        """It is all in memory."""
 
     async def get_meta(self, key: str) -> str | None:
         return self._meta.get(key)

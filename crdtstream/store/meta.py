@@ -2,10 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
-from crdtstream.store.connections import ADVICE, Connections
-from crdtstream.store.errors import DAMAGED, StoreError
+from crdtstream.store.connections import ADVICE, Connections, is_full
+from crdtstream.store.errors import DAMAGED, NoRoomError, StoreError
 from crdtstream.store.layout import CHECKSUM_KEY, meta_checksum
+
+# Which database it is: 32 hexadecimal digits.
+UID_KEY: Final = "database_uid"
 
 
 class MetaTable:
@@ -49,8 +53,10 @@ class MetaTable:
         """Change settings, all or none.
 
         Raises:
+            NoRoomError: the disk is full.
             StoreError: the disk refused.
         """
+        self._connections.check_there()
         # Who is cancelled leaves a statement that is carried out all the same: what this object
         # knows must follow, or the checksum of the next one would not cover what the file says.
         await asyncio.shield(asyncio.ensure_future(self._write_whole(changed)))
@@ -66,7 +72,6 @@ class MetaTable:
                 await self._connections.writer.execute(statement, written)
             except DAMAGED as error:
                 named = " and ".join(repr(key) for key in changed)
-                raise StoreError(
-                    f"{self._connections.path}: cannot write {named}: {error}"
-                ) from error
+                kind = NoRoomError if is_full(self._connections.path, error) else StoreError
+                raise kind(f"{self._connections.path}: cannot write {named}: {error}") from error
             self._values = values

@@ -50,11 +50,14 @@ def read_opening(folder: Path, log_name: str) -> Opening | None:
 
 def write_opening(folder: Path, count: int, log_name: str) -> Opening:
     """Say that the folder was opened once more, durably."""
-    with (folder / OPENED_FILE).open("w") as opened:
-        opened.write(f"{count}\n")
-        opened.flush()
-        os.fsync(opened.fileno())
-        opening = Opening(count, _file_of(opened.fileno(), folder / log_name))
+    # Written over in place, which needs no room on a full disk.
+    file = os.open(folder / OPENED_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(file, os.pwrite(file, f"{count}\n".encode(), 0))
+        os.fsync(file)
+        opening = Opening(count, _file_of(file, folder / log_name))
+    finally:
+        os.close(file)
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)

@@ -17,11 +17,14 @@ SPENT_NS_MAX and one slow sync at most, which is little of the second before it.
 from collections import deque
 from typing import Final
 
-COMMITS: Final = 16
-# One millisecond each: what a commit by the thread costs on a busy loop.
-SPENT_NS_MAX: Final = COMMITS * 1_000_000
-REST_NS: Final = 1_000_000_000
-REST_NS_MAX: Final = 64 * REST_NS
+from crdtstream.core.size import Size
+
+COMMITS: Final = Size(16, least=1)
+# One millisecond of each: what a commit by the thread costs on a busy loop.
+SPENT_NS_MAX: Final = Size(16_000_000, least=0)
+REST_NS: Final = Size(1_000_000_000, least=1)
+# After trials that failed.
+REST_NS_MAX: Final = Size(64_000_000_000, least=1)
 
 
 class Pace:
@@ -30,7 +33,7 @@ class Pace:
     def __init__(self) -> None:
         self._took: deque[int] = deque()
         self._spent_ns = 0
-        self._rest_ns = REST_NS
+        self._rest_ns = REST_NS.value
         self._rests_until_ns = 0
 
     def is_quick(self, now_ns: int) -> bool:
@@ -42,12 +45,12 @@ class Pace:
         took = self._took
         took.append(took_ns)
         self._spent_ns += took_ns
-        stood_trial = len(took) > COMMITS
+        stood_trial = len(took) > COMMITS.value
         if stood_trial:
             self._spent_ns -= took.popleft()
-            self._rest_ns = REST_NS
-        if self._spent_ns > SPENT_NS_MAX:
+            self._rest_ns = REST_NS.value
+        if self._spent_ns > SPENT_NS_MAX.value:
             self._rests_until_ns = now_ns + self._rest_ns
-            self._rest_ns = min(REST_NS_MAX, 2 * self._rest_ns)
+            self._rest_ns = min(REST_NS_MAX.value, 2 * self._rest_ns)
             took.clear()
             self._spent_ns = 0

@@ -7,8 +7,9 @@ from typing import Final
 import structlog
 
 from crdtstream.core.checkpoint.contents import ContentError
-from crdtstream.core.effects import record_bytes
+from crdtstream.core.effects import record_bytes, replay_us
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.store.checkpoints import Checkpoint, Checkpoints
 from crdtstream.store.errors import StoreError
@@ -16,7 +17,7 @@ from crdtstream.store.log import Log
 
 logger = structlog.get_logger(__name__)
 
-REPLAY_BYTES: Final = 8 << 20
+REPLAY_BYTES: Final = Size(8 << 20, least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,14 @@ class Recovered:
     Attributes:
         checkpoint: where it began; None: with the first record of the log.
         records, bytes: of the log that were lived through again.
+        replay_us: how long that takes, about.
     """
 
     replica: Replica
     checkpoint: Checkpoint | None
     records: int
     bytes: int
+    replay_us: int
 
 
 async def recover(log: Log, checkpoints: Checkpoints, make: Callable[[], Replica]) -> Recovered:
@@ -69,12 +72,12 @@ async def recover(log: Log, checkpoints: Checkpoints, make: Callable[[], Replica
     replica.residency.loader = checkpoints.load
     with replica.residency.in_place():
         first_seq = 1 if found is None else found.row.seq + 1
-        records, size = await _replay(log, replica, first_seq)
+        records, size, took_us = await _replay(log, replica, first_seq)
     # What was read back may still lie in the operating system's cache only.
     await log.sync()
     if found is not newest:
         await checkpoints.discard_after(0 if found is None else found.row.generation)
-    return Recovered(replica, found, records, size)
+    return Recovered(replica, found, records, size, took_us)
 
 
 async def replay_log(log: Log, replica: Replica) -> None:
@@ -94,10 +97,10 @@ async def _restore(replica: Replica, checkpoints: Checkpoints, found: Checkpoint
         raise ContentError(f"its images are of {dict(replica.vv)}, its row of {found.row.vv}")
 
 
-async def _replay(log: Log, replica: Replica, seq: int) -> tuple[int, int]:
-    """Returns how many records there were, and their bytes."""
-    first_seq, size = seq, 0
-    while found := await log.read_from(seq, bytes_max=REPLAY_BYTES):
+async def _replay(log: Log, replica: Replica, seq: int) -> tuple[int, int, int]:
+    """Returns how many records there were, their bytes, and about how long they took."""
+    first_seq, size, took_us = seq, 0, 0
+    while found := await log.read_from(seq, bytes_max=REPLAY_BYTES.value):
         for logged in found:
             try:
                 replica.replay(logged.record)
@@ -107,5 +110,6 @@ async def _replay(log: Log, replica: Replica, seq: int) -> tuple[int, int]:
                     "Start this region again from a backup, or empty under a new region id"
                 ) from error
             size += record_bytes(logged.record)
+            took_us += replay_us(logged.record)
         seq = found[-1].seq + 1
-    return seq - first_seq, size
+    return seq - first_seq, size, took_us

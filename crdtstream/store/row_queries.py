@@ -10,16 +10,17 @@ from typing import Final
 from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import record_bytes
 from crdtstream.core.ids import RegionId
+from crdtstream.core.size import Size
 from crdtstream.store.connections import Connections
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import RowReader, stored_bytes
 
 # Rows that one read looks at; what it returns is bounded in bytes as well.
-ROWS_PER_READ_MAX: Final = 1_024
+ROWS_PER_READ_MAX: Final = Size(1_024, least=1)
 # One slice of what is counted, and of what is cut off.
-COUNT_ROWS_MAX: Final = 16_384
-CUT_ROWS_MAX: Final = 512
-CUT_BYTES_MAX: Final = 1 << 20
+COUNT_ROWS_MAX: Final = Size(16_384, least=1)
+CUT_ROWS_MAX: Final = Size(512, least=1)
+CUT_BYTES_MAX: Final = Size(1 << 20, least=1)
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ async def last_within(connections: Connections, seq: int, bytes_max: int) -> int
     )
     last, total = seq, 0
     for row_seq, row_bytes in await connections.fetch(
-        connections.reader, query, (seq, ROWS_PER_READ_MAX)
+        connections.reader, query, (seq, ROWS_PER_READ_MAX.value)
     ):
         total += row_bytes
         if total > bytes_max and row_seq > seq:
@@ -101,8 +102,8 @@ async def passed(
         "SELECT coalesce(sum(length(local)), 0) FROM log "
         "WHERE seq BETWEEN ? AND ? AND batch IS NULL"
     )
-    for first in rows[::COUNT_ROWS_MAX]:
-        between = (first, min(rows[-1], first + COUNT_ROWS_MAX - 1))
+    for first in rows[:: COUNT_ROWS_MAX.value]:
+        between = (first, min(rows[-1], first + COUNT_ROWS_MAX.value - 1))
         for origin, last_n, row_bytes in await connections.fetch(
             connections.keeper, query, between
         ):
@@ -126,9 +127,9 @@ async def next_cut(connections: Connections, before_seq: int) -> Cut | None:
     )
     cut: Cut | None = None
     for seq, row_bytes in await connections.fetch(
-        connections.keeper, query, (before_seq, CUT_ROWS_MAX)
+        connections.keeper, query, (before_seq, CUT_ROWS_MAX.value)
     ):
-        if cut is not None and cut.bytes + row_bytes > CUT_BYTES_MAX:
+        if cut is not None and cut.bytes + row_bytes > CUT_BYTES_MAX.value:
             break
         if cut is None:
             cut = Cut(seq, row_bytes)

@@ -2,18 +2,16 @@
 
 from typing import Final
 
-from crdtstream.store.connections import PAGE_BYTES, Connections
+from crdtstream.core.size import Size
+from crdtstream.store.connections import INCREMENTAL, PAGE_BYTES, Connections
 
 # One slice of what is given back to the file system.
-VACUUM_PAGES: Final = 256
+VACUUM_PAGES: Final = Size(256, least=1)
 # Free pages that are kept, since the next checkpoint writes them again: an eighth of the file, but
 # not less than this.
-FREE_PAGES_KEPT_MIN: Final = 1_024
+FREE_PAGES_KEPT_MIN: Final = Size(1_024, least=0)
 # What rows take of the file, as a multiple of their bytes: small ones have an index besides.
 SPACE_PER_BYTES: Final = (5, 4)
-
-# Of ``auto_vacuum``: pages are given back when that is asked for.
-INCREMENTAL: Final = 2
 
 
 async def give_back(connections: Connections, *, spare_bytes: int = 0) -> None:
@@ -31,13 +29,13 @@ async def give_back(connections: Connections, *, spare_bytes: int = 0) -> None:
         return
     pages, free = await pages_and_free(connections)
     spare_pages = spare_bytes * SPACE_PER_BYTES[0] // SPACE_PER_BYTES[1] // PAGE_BYTES
-    kept = FREE_PAGES_KEPT_MIN
+    kept = FREE_PAGES_KEPT_MIN.value
     if spare_bytes:
         kept = max(kept, (pages - free) // 8, spare_pages)
     if free <= kept:
         return
-    for left in range(free - kept, 0, -VACUUM_PAGES):
-        count = min(left, VACUUM_PAGES)
+    for left in range(free - kept, 0, -VACUUM_PAGES.value):
+        count = min(left, VACUUM_PAGES.value)
         await connections.write(f"PRAGMA incremental_vacuum({count})", (), what="free pages")
         connections.note_written(count * PAGE_BYTES)
     # The file itself becomes shorter when its end is moved over.

@@ -1,9 +1,11 @@
 """The log in SQLite: a table of rows, one of settings, in one file of the region's folder.
 
     folder/
-        lock            held by the process that has the folder open
+        lock            held by the process that has the folder open, as is log.sqlite itself
+                        (``folder_lock.py``)
         opened          which start with this folder was the last one (``opening.py``)
         acknowledged    how far the log was acknowledged (``acknowledged.py``)
+        reserve         room for a start on a full disk (``reserve.py``)
         log.sqlite      tables (``layout.py``); SQLite keeps -wal and -shm beside it
 
 A record is a row of the table.  A group commit is one INSERT statement with all its rows, made on
@@ -18,35 +20,45 @@ opening, replaying and sending all stop with the file, the row and what to do.
 
 import asyncio
 import contextlib
+import errno
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+import structlog
 
 from crdtstream.core.clock import VersionVector, format_vv
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFile, read_acknowledged
-from crdtstream.store.claim import LOG_FILE, Claim, Progress, lock_folder, no_progress
+from crdtstream.core.size import Size
+from crdtstream.store.acknowledged import AcknowledgedFile
+from crdtstream.store.claim import Claim, Progress, no_progress
 from crdtstream.store.connections import (
     ADVICE,
     PAGE_BYTES,
     WAL_BYTES_COMMITS_MAX,
     Connections,
     is_full,
+    not_begun,
     open_connections,
     unusable,
 )
-from crdtstream.store.errors import DAMAGED, LogCutError, StoreError
+from crdtstream.store.errors import DAMAGED, LogCutError, NoRoomError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
+from crdtstream.store.folder_lock import LOG_FILE, FolderLock, lock_folder
 from crdtstream.store.layout import parse_vv
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, check_reaches, leading_within
-from crdtstream.store.meta import MetaTable
-from crdtstream.store.opening import OPENED_FILE, read_opening, write_opening
+from crdtstream.store.lost_end import LAST_KEY, Loss, find_loss, keep_damaged_wal, refusal
+from crdtstream.store.marker import EmptyFolder, Marker, check_not_emptied, keep_marker
+from crdtstream.store.meta import UID_KEY, MetaTable
+from crdtstream.store.opening import read_opening, write_opening
 from crdtstream.store.pace import Pace
+from crdtstream.store.presence import FIRST_KEY, Presence, gone
+from crdtstream.store.reserve import keep_reserve, release_reserve
 from crdtstream.store.row_queries import (
     COUNT_ROWS_MAX,
     last_within,
@@ -58,17 +70,21 @@ from crdtstream.store.rows import ROW_COLUMNS, RowPacker, stored_bytes
 from crdtstream.store.space import pages_and_free
 from crdtstream.store.tail import TAIL_BYTES_MAX, TAIL_BYTES_SHORT, Tail
 
-# Where the log begins, once its beginning was cut off.
-FIRST_KEY: Final = "log_first"
+Result = TypeVar("Result")
+
+# The opening of a folder that proves nothing.
+REVOKED: Final = "0 revoked"
+# With FIRST_KEY: where the log begins, once its beginning was cut off.
 BEGINS_KEY: Final = "log_begins"
-# Its last row, when it was closed in order.
-LAST_KEY: Final = "log_last"
 
 # A statement's rows: seven values each, and SQLite allows 32,766 of them.
 ROWS_PER_STATEMENT_MAX: Final = 4_000
 # A commit that is made at once: packing and SQLite take a few milliseconds for either.
-AT_ONCE_ROWS_MAX: Final = 1_000
-AT_ONCE_BYTES_MAX: Final = 256 << 10
+AT_ONCE_ROWS_MAX: Final = Size(1_000, least=0)
+AT_ONCE_BYTES_MAX: Final = Size(256 << 10, least=0)
+
+
+logger = structlog.get_logger(__name__)
 
 
 class SqliteLog:
@@ -81,15 +97,24 @@ class SqliteLog:
     """
 
     def __init__(
-        self, path: Path, lock: int, connections: Connections, fsync: Fsync, failpoints: Failpoints
+        self,
+        path: Path,
+        lock: FolderLock,
+        connections: Connections,
+        fsync: Fsync,
+        failpoints: Failpoints,
     ) -> None:
         self.path = path
         self.connections = connections
         self.fresh = False
         self.is_proven = False
+        self._has_begun = False
+        self._presence: Presence | None = None
         self._failpoints = failpoints
         self._fsync = fsync
         self._is_confirmed = False
+        # Its marker was looked at; where none can be written, one warning is enough.
+        self._is_marked = False
         self._lock = lock
         self._writer = connections.writer
         self._pace = Pace()
@@ -117,22 +142,35 @@ class SqliteLog:
         fsync: Fsync,
         failpoints: Failpoints = NO_FAILPOINTS,
         progress: Progress = no_progress,
+        empty: EmptyFolder = EmptyFolder.IS_NEW,
+        on_loss: Mapping[str, str] | None = None,
     ) -> "SqliteLog":
         """Open the region's folder, or make it.
 
         Args:
             progress: told while a folder of an earlier format is taken over.
+            empty: what to make of a folder without data.
+            on_loss: if the end of the log is lost, go on with what is left, unproven, and change
+                these settings; None: do not open it.
 
         Raises:
             StoreError: another process has it open, it belongs to another region or database, a
-                newer program wrote it, it is damaged, or it cannot be read.
+                newer program wrote it, it is damaged, it cannot be read, or it is empty and has
+                held the database.
         """
         path = folder / LOG_FILE
+        if empty is EmptyFolder.IS_NEW_IF_UNMARKED and not path.exists():
+            # Before anything is made: a backup can be restored into it as it is.
+            check_not_emptied(folder, region=region, database_id=database_id)
         async with contextlib.AsyncExitStack() as opened:
             try:
-                lock = lock_folder(folder)
-                opened.callback(os.close, lock)
-                connections = await open_connections(path, opened, failpoints)
+                lock = lock_folder(folder, makes_log=True)
+                opened.callback(lock.close)
+                loss = await _with_room(path, partial(asyncio.to_thread, find_loss, path))
+                if loss is not None and (on_loss is None or loss.is_all):
+                    raise StoreError(refusal(path, loss))
+                kept = None if loss is None else await asyncio.to_thread(keep_damaged_wal, path)
+                connections = await _with_room(path, partial(_connect, path, opened, failpoints))
                 log = cls(path, lock, connections, fsync, failpoints)
                 await log._set_synchronous(fsync)
                 wanted = {
@@ -140,9 +178,14 @@ class SqliteLog:
                     "region": str(region),
                     "database_id": database_id,
                 }
-                log.fresh = await Claim(connections, log.meta, progress).make(wanted)
+                claim = Claim(connections, log.meta, progress, empty=empty)
+                log.fresh = await claim.make(wanted)
                 await log._count_rows()
+                if loss is not None and on_loss is not None:
+                    await log._accept(loss, kept, on_loss)
                 await log._prove()
+                assert lock.log is not None
+                log._presence = Presence(path, os.fstat(lock.log))
             except OSError as error:
                 raise StoreError(
                     f"{folder}: {error.strerror or error}; check path and rights"
@@ -175,8 +218,6 @@ class SqliteLog:
         covered_seq = min(covered_seq or 0, self._last_seq)
         self._older = range(self._first_seq, max(self._first_seq, covered_seq + 1))
         await self._count(range(self._older.stop, self._last_seq + 1))
-        if self.meta.get("clean_shutdown") == "yes":
-            self._check_last(int(self.meta.get(LAST_KEY) or self._last_seq), self._last_seq)
 
     async def count_older(self) -> None:
         """Look for missing rows among those that a checkpoint had at the start, if nobody has yet.
@@ -186,7 +227,7 @@ class SqliteLog:
         """
         async with self._counting:
             while older := self._older:
-                some = older[:COUNT_ROWS_MAX]
+                some = older[: COUNT_ROWS_MAX.value]
                 await self._count(some)
                 self._older = older[len(some) :]
 
@@ -209,14 +250,6 @@ class SqliteLog:
             )
         self._bytes += size
 
-    def _check_last(self, expected: int, last_seq: int) -> None:
-        if last_seq < expected:
-            raise StoreError(
-                f"{self.path}: rows {last_seq + 1} to {expected} were acknowledged and are lost. "
-                f"{ADVICE}.  To go on without them, remove the files {ACKNOWLEDGED_FILE} and "
-                f"{OPENED_FILE}: the node asks its peers for them before it takes writes"
-            )
-
     async def _prove(self) -> None:
         """See whether the folder is the one that was last open here, with all that it had then."""
         folder = self.path.parent
@@ -225,20 +258,55 @@ class SqliteLog:
         is_same = found is not None and opening == str(found)
         was_clean = self.meta.get("clean_shutdown") == "yes"
         was_synced = self.meta.get("fsync") == Fsync.ALWAYS.value
-        if is_same and opening is not None:
-            told = read_acknowledged(folder, opening)
-            # A power cut may take rows that were never synced, and nothing else may.
-            if told is not None and (was_clean or was_synced or told.is_same_boot):
-                self._check_last(told.seq, self._last_seq)
         self.is_proven = is_same and (was_clean or was_synced)
         self._acknowledged = AcknowledgedFile(folder)
-        await self.set_meta("clean_shutdown", "no")
-        if self.is_proven:
-            await self.confirm()
-        else:
-            self._acknowledged.begin(opening or "", self._last_seq)
+        # On a full disk the folder stays as it was found, and is read.
+        with contextlib.suppress(NoRoomError):
+            await self._begin()
+
+    async def _accept(self, loss: Loss, kept: Path | None, settings: Mapping[str, str]) -> None:
+        """Go on without the lost end, in a folder that proves nothing."""
+        logger.error(
+            "the end of the log is lost: the node goes on with what is left",
+            log=str(self.path),
+            lost=loss.text,
+            damaged_file_kept=str(kept),
+        )
+        # What stands in the file behind the damage must not be taken for damage again.
+        await self.connections.begin_wal_anew()
+        await self.meta.write({**settings, "opening": REVOKED})
+
+    async def _begin(self) -> None:
+        """Have the folder say that a node has it open; before that nothing is written to it.
+
+        Raises:
+            NoRoomError: the disk is full.  The same call may be made again.
+            StoreError: the disk refuses.
+        """
+        if self._has_begun:
+            return
+        assert self._acknowledged is not None
+        try:
+            await self.set_meta("clean_shutdown", "no")
+            if self.is_proven:
+                await self._confirm()
+            else:
+                opening = self.meta.get("opening") or ""
+                self._acknowledged.begin(opening, self._last_seq)
+        except NoRoomError as error:
+            raise not_begun(self.path, str(error)) from error
+        self._has_begun = True
 
     async def confirm(self) -> None:
+        await self._begin()
+        try:
+            await self._confirm()
+        except NoRoomError as error:
+            raise not_begun(self.path, str(error)) from error
+
+    async def _confirm(self) -> None:
+        await asyncio.to_thread(self._check_there, self._last_seq)
+        await asyncio.to_thread(self._keep_marker)
         # Whatever stops this half-way leaves a folder that proves nothing at the next start.
         folder = self.path.parent
         try:
@@ -247,7 +315,8 @@ class SqliteLog:
             count = max(int(before), 0 if found is None else found.count) + 1
             opening = await asyncio.to_thread(write_opening, folder, count, LOG_FILE)
         except OSError as error:
-            raise StoreError(
+            kind = NoRoomError if error.errno == errno.ENOSPC else StoreError
+            raise kind(
                 f"{error.filename or folder}: {error.strerror}; check space and rights"
             ) from error
         await self.meta.write({"fsync": self._fsync.value, "opening": str(opening)})
@@ -256,9 +325,39 @@ class SqliteLog:
         self._acknowledged.begin(str(opening), self._last_seq)
         self._is_confirmed = True
 
+    def _keep_marker(self) -> None:
+        identity = self.meta.get(UID_KEY)
+        if identity is not None and not self._is_marked:
+            self._is_marked = True
+            database_id, region = self.meta["database_id"], int(self.meta["region"])
+            keep_marker(self.path.parent, Marker(database_id, identity, region))
+
+    async def look(self) -> None:
+        await asyncio.to_thread(self._look, self._last_seq)
+        await self._begin()
+
+    def _look(self, seq: int) -> None:
+        self._check_there(seq)
+        keep_reserve(self.path.parent)
+
+    def _check_there(self, seq: int) -> None:
+        """See whether the files are those that are open, and have this row; from here on writes
+        go by it.
+
+        Raises:
+            StoreError: they are not.
+        """
+        problem = ""
+        if self._presence is not None:
+            problem = self._presence.problem() or self._presence.problem_of_commit(seq)
+        # Said once both are known: in between a write would be taken.
+        self.connections.gone = gone(problem) if problem else ""
+        self.connections.check_there()
+
     async def revoke(self) -> None:
+        await self._begin()
         self._is_confirmed = False
-        await self.set_meta("opening", "0 revoked")
+        await self.set_meta("opening", REVOKED)
         await self.sync()
 
     # --- The log ------------------------------------------------------------------------------
@@ -277,6 +376,9 @@ class SqliteLog:
 
     def append_at_once(self, records: Sequence[Record]) -> bool:
         assert records
+        if not self._has_begun:
+            return False
+        self.connections.check_there()
         if not (self.connections.lets_write_at_once and self._is_light(records)):
             return False
         self._failpoints.reach("log.append")
@@ -291,9 +393,11 @@ class SqliteLog:
 
     async def append(self, records: Sequence[Record]) -> None:
         assert records
+        self.connections.check_there()
+        await self._begin()
         self._failpoints.reach("log.append")
         logged = self._placed(records)
-        await self.connections.wait_for_wal(WAL_BYTES_COMMITS_MAX)
+        await self.connections.wait_for_wal(WAL_BYTES_COMMITS_MAX.value)
         try:
             async with self.connections.turn:
                 # Perhaps it had to wait for its turn only.
@@ -302,13 +406,15 @@ class SqliteLog:
                     size = await self._writer.call(self._write_in_thread, logged)
         except DAMAGED as error:
             raise self._refusal(error) from error
+        # What was noticed meanwhile counts: the same rows are written again.
+        self.connections.check_there()
         self._note_appended(logged, size)
 
     def _is_light(self, records: Sequence[Record]) -> bool:
         """Whether a commit of them takes little time, as far as one can know."""
         return (
-            len(records) <= AT_ONCE_ROWS_MAX
-            and _row_bytes(records) <= AT_ONCE_BYTES_MAX
+            len(records) <= AT_ONCE_ROWS_MAX.value
+            and _row_bytes(records) <= AT_ONCE_BYTES_MAX.value
             and (self._fsync is not Fsync.ALWAYS or self._pace.is_quick(time.perf_counter_ns()))
         )
 
@@ -371,7 +477,10 @@ class SqliteLog:
             await self.connections.write_ahead()
 
     async def sync(self) -> None:
+        seq = self._last_seq
         await self.connections.sync()
+        if self._acknowledged is not None:
+            self._acknowledged.note_synced(seq)
 
     async def set_fsync(self, fsync: Fsync) -> None:
         """Have commits be durable at another time from now on, and after a restart.
@@ -504,17 +613,23 @@ class SqliteLog:
         await self.connections.close()
         if self._acknowledged is not None:
             self._acknowledged.close()
-        os.close(self._lock)
+        self._lock.close()
 
     def bytes_on_disk(self) -> int:
-        """Size of the files."""
-        paths = (self.path, self.connections.wal_path)
-        return sum(path.stat().st_size for path in paths if path.exists())
+        """Size of the files.
+
+        Raises:
+            StoreError: the disk does not say.
+        """
+        return _size_of(self.path) + self.wal_bytes()
 
     def wal_bytes(self) -> int:
-        """Size of the write-ahead log's file."""
-        path = self.connections.wal_path
-        return path.stat().st_size if path.exists() else 0
+        """Size of the write-ahead log's file.
+
+        Raises:
+            StoreError: the disk does not say.
+        """
+        return _size_of(self.connections.wal_path)
 
     @property
     def tail_bytes(self) -> int:
@@ -524,12 +639,12 @@ class SqliteLog:
     @property
     def tail_spare_bytes(self) -> int:
         """How much less that would be with a short tail."""
-        return max(0, self._tail.bytes - TAIL_BYTES_SHORT)
+        return max(0, self._tail.bytes - TAIL_BYTES_SHORT.value)
 
     def bound_tail(self, *, is_short: bool) -> None:
         """Keep many of the last records in memory, for links that are up to date; or few, where
         memory is wanted for other things: links read the others from disk."""
-        self._tail.bound(TAIL_BYTES_SHORT if is_short else TAIL_BYTES_MAX)
+        self._tail.bound(TAIL_BYTES_SHORT.value if is_short else TAIL_BYTES_MAX.value)
 
     async def bytes_from(self, seq: int) -> int:
         """How many bytes the records from ``seq`` on take, as if all took the same.
@@ -560,6 +675,40 @@ class SqliteLog:
     async def _scan(self, query: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
         """The same for what may take long."""
         return await self.connections.fetch(self.connections.keeper, query, values)
+
+
+async def _connect(
+    path: Path, closing: contextlib.AsyncExitStack, failpoints: Failpoints
+) -> Connections:
+    """Connect to the database; what was opened is closed again if that fails."""
+    async with contextlib.AsyncExitStack() as trying:
+        connections = await open_connections(path, trying, failpoints)
+        await closing.enter_async_context(trying.pop_all())
+        return connections
+
+
+async def _with_room(path: Path, call: Callable[[], Awaitable[Result]]) -> Result:
+    """The result of a call that opens the database.
+
+    On a full disk it is made again with the room that the folder has kept back.
+    """
+    try:
+        return await call()
+    except sqlite3.Error as error:
+        if not (is_full(path, error) and release_reserve(path.parent)):
+            raise
+    return await call()
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be looked at: {error.strerror}; check the disk"
+        ) from error
 
 
 def _row_bytes(records: Iterable[Record]) -> int:

@@ -10,12 +10,14 @@ What was not committed is found by its numbers: a generation's own images have t
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from crdtstream.core.checkpoint.parts import Image
+from crdtstream.core.size import Size
 from crdtstream.store.checkpoints import (
     Checkpoint,
     CheckpointRow,
@@ -26,22 +28,22 @@ from crdtstream.store.checkpoints import (
     check_log_reaches,
 )
 from crdtstream.store.connections import ADVICE
-from crdtstream.store.errors import ImageError, StoreError
+from crdtstream.store.errors import ImageError, NoRoomError, StoreError
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     IMAGE_COLUMNS,
     SEEN,
     SUMS,
-    ImageRow,
+    PutRows,
     StoredCheckpoint,
     Sums,
-    image_row,
+    first_damaged,
     is_sound_body,
     named,
     pack_bodies,
+    put_rows,
     read_checkpoint,
     read_heads,
-    read_image_row,
 )
 from crdtstream.store.space import give_back
 from crdtstream.store.sqlite import SqliteLog
@@ -49,14 +51,24 @@ from crdtstream.store.sqlite import SqliteLog
 T = TypeVar("T")
 
 # One transaction of what is put: a commit of the log waits for one of them at most.
-PUT_BYTES: Final = 128 << 10
-PUT_IMAGES: Final = 256
+PUT_BYTES: Final = Size(128 << 10, least=1)
+PUT_IMAGES: Final = Size(256, least=1)
 # Images that are named in one statement.
-NUMBERS_PER_STATEMENT: Final = 512
+NUMBERS_PER_STATEMENT: Final = Size(512, least=1)
 # Rows of ``image`` in one read, at the start and when sums are checked.
-HEADS_PER_READ: Final = 4_096
-SUMMED_PER_READ: Final = 16_384
-BODIES_PER_READ: Final = 64
+HEADS_PER_READ: Final = Size(4_096, least=1)
+SUMMED_PER_READ: Final = Size(16_384, least=1)
+# Images that are read back at once: with what is small, and with large bodies.
+SMALL_BYTES: Final = Size(4 << 10, least=0)
+SMALL_PER_READ: Final = Size(1_024, least=1)
+BODIES_PER_READ: Final = Size(64, least=1)
+
+# What a generation put, by number, with the bodies of NODE.
+_PUT: Final = (
+    f"SELECT {named('image', IMAGE_COLUMNS)}, body.number, body.packed, body.crc "
+    "FROM image LEFT JOIN body USING (number) WHERE image.number BETWEEN ? AND ?"
+)
+_IS_SMALL: Final = "length(image.head) + image.body_bytes <= ?"
 
 
 @dataclass(slots=True)
@@ -107,7 +119,9 @@ class SqliteCheckpoints:
             are_sound = are_sound and is_sound
             checkpoints._last_generation = max(checkpoints._last_generation, columns[0])
         if are_sound:
-            await checkpoints._delete_later(checkpoints._newest())
+            # On a full disk it stays until the next one begins.
+            with contextlib.suppress(NoRoomError):
+                await checkpoints._delete_later(checkpoints._newest())
         ((size,),) = await checkpoints._scan(
             "SELECT coalesce(sum(length(head) + body_bytes), 0) FROM image"
         )
@@ -129,41 +143,29 @@ class SqliteCheckpoints:
         begun = self._begun
         assert begun is not None
         packed: list[bytes] = []
-        for some in _slices(images, PUT_IMAGES):
+        for some in _slices(images, PUT_IMAGES.value):
+            assert all(image.number >= begun.first_number for image in some)
             # Packed in a thread, some at a time; written in slices of what came out.
-            rows, frames = await asyncio.to_thread(_make_rows, some, begun.generation)
-            assert all(row.number >= begun.first_number for row in rows)
-            for part in _by_bytes(list(zip(rows, frames, strict=True))):
+            frames, parts = await asyncio.to_thread(_packed_parts, some, begun.generation)
+            for part in parts:
                 await self._put_slice(part, begun)
             packed += frames
         return packed
 
-    async def _put_slice(self, part: Sequence[tuple[ImageRow, bytes]], begun: _Begun) -> None:
-        bodies = [
-            value
-            for row, packed in part
-            if row.body is None
-            for value in (row.number, packed, row.body_crc)
-        ]
-        if bodies:
+    async def _put_slice(self, part: PutRows, begun: _Begun) -> None:
+        if part.bodies:
             self._reach("checkpoint.put-bodies")
-            values = ",".join(["(?,?,?)"] * (len(bodies) // 3))
-            await self._write(f"INSERT INTO body VALUES {values}", bodies, what="bodies of images")
+            values = ",".join(["(?,?,?)"] * (len(part.bodies) // 3))
+            await self._write(
+                f"INSERT INTO body VALUES {values}", part.bodies, what="bodies of images"
+            )
         self._reach("checkpoint.put")
-        values = ",".join(["(?,?,?,?,?,?,?,?,?,?,?)"] * len(part))
+        values = ",".join(["(?,?,?,?,?,?,?,?,?,?,?)"] * part.sums.images)
         await self._write(
-            f"INSERT INTO image ({IMAGE_COLUMNS}) VALUES {values}",
-            [value for row, _ in part for value in row.columns()],
-            what="images",
+            f"INSERT INTO image ({IMAGE_COLUMNS}) VALUES {values}", part.images, what="images"
         )
-        put = Sums(
-            len(part),
-            sum(row.number for row, _ in part),
-            sum(row.crc for row, _ in part),
-            sum(row.bytes for row, _ in part),
-        )
-        begun.sums += put
-        self._image_bytes += put.bytes
+        begun.sums += part.sums
+        self._image_bytes += part.sums.bytes
 
     async def commit(self, row: CheckpointRow, dropped: Sequence[int]) -> None:
         begun = self._begun
@@ -171,7 +173,7 @@ class SqliteCheckpoints:
         assert row.generation == begun.generation
         assert row.seq <= self._log.last_seq
         sums = begun.sums + (Sums() if begun.base is None else begun.base.sums)
-        for numbers in _slices(dropped, NUMBERS_PER_STATEMENT):
+        for numbers in _slices(dropped, NUMBERS_PER_STATEMENT.value):
             self._reach("checkpoint.drop")
             sums -= await self._drop(numbers, row.generation)
         stored = StoredCheckpoint(row, begun.first_number, sums)
@@ -231,7 +233,7 @@ class SqliteCheckpoints:
             f"WHERE number > ? AND {SEEN} ORDER BY number LIMIT ?)"
         )
         while True:
-            values = (last, generation, generation, SUMMED_PER_READ)
+            values = (last, generation, generation, SUMMED_PER_READ.value)
             ((highest, *found),) = await self._scan(query, values)
             sums += Sums(*found)
             if highest is None:
@@ -242,21 +244,23 @@ class SqliteCheckpoints:
             raise self._damaged(stored, "images are missing, or too many")
 
     async def _check_put(self, stored: StoredCheckpoint) -> None:
-        """Read all that the generation put, bodies too."""
-        query = (
-            f"SELECT {named('image', IMAGE_COLUMNS)}, "
-            "CASE WHEN image.body IS NULL "
-            "THEN body.crc = image.body_crc AND is_sound_body(body.number, body.packed, body.crc) "
-            "ELSE 1 END "
-            "FROM image LEFT JOIN body USING (number) WHERE image.number BETWEEN ? AND ?"
-        )
-        for first in range(stored.first_number, stored.row.images_made + 1, BODIES_PER_READ):
-            last = min(stored.row.images_made, first + BODIES_PER_READ - 1)
-            damaged = await asyncio.to_thread(
-                _first_damaged, await self._scan(query, (first, last))
-            )
-            if damaged is not None:
-                raise self._damaged(stored, f"image {damaged} is damaged (checksum)")
+        """Read all that the generation put, bodies too: small ones many at a time."""
+        for first in range(stored.first_number, stored.row.images_made + 1, SMALL_PER_READ.value):
+            last = min(stored.row.images_made, first + SMALL_PER_READ.value - 1)
+            small = await self._scan(f"{_PUT} AND {_IS_SMALL}", (first, last, SMALL_BYTES.value))
+            await self._must_be_sound(stored, small)
+            while large := await self._scan(
+                f"{_PUT} AND NOT ({_IS_SMALL}) ORDER BY image.number LIMIT ?",
+                (first, last, SMALL_BYTES.value, BODIES_PER_READ.value),
+            ):
+                await self._must_be_sound(stored, large)
+                self._must_ascend(stored, first - 1, large[-1][0])
+                first = large[-1][0] + 1
+
+    async def _must_be_sound(self, stored: StoredCheckpoint, rows: Sequence[Any]) -> None:
+        damaged = await asyncio.to_thread(first_damaged, rows) if rows else None
+        if damaged is not None:
+            raise self._damaged(stored, f"image {damaged} is damaged (checksum)")
 
     def _must_ascend(self, stored: StoredCheckpoint, last: int, number: int) -> None:
         """Else the same rows of a damaged page would be read for ever."""
@@ -285,7 +289,9 @@ class SqliteCheckpoints:
             f"SELECT {IMAGE_COLUMNS} FROM image WHERE number > ? AND {SEEN} ORDER BY number LIMIT ?"
         )
         last, sums = 0, Sums()
-        while found := await self._scan(query, (last, generation, generation, HEADS_PER_READ)):
+        while found := await self._scan(
+            query, (last, generation, generation, HEADS_PER_READ.value)
+        ):
             try:
                 images, crcs, size = await asyncio.to_thread(read_heads, found)
             except ValueError as error:
@@ -301,7 +307,7 @@ class SqliteCheckpoints:
         assert numbers
         self._reach("checkpoint.fetch")
         packed: dict[int, bytes] = {}
-        for some in _slices(numbers, NUMBERS_PER_STATEMENT):
+        for some in _slices(numbers, NUMBERS_PER_STATEMENT.value):
             # The checksums are computed where the rows are read: in that connection's thread.
             query = (
                 "SELECT number, packed FROM body "
@@ -359,7 +365,7 @@ class SqliteCheckpoints:
         dead = await self._scan(
             "SELECT number FROM image WHERE died <= ? ORDER BY number", (generation,)
         )
-        for some in _slices([number for (number,) in dead], PUT_IMAGES):
+        for some in _slices([number for (number,) in dead], PUT_IMAGES.value):
             self._reach("checkpoint.forget-slice")
             # What the index says is not taken at its word.
             marks = ",".join("?" * len(some))
@@ -405,7 +411,7 @@ class SqliteCheckpoints:
             last = images_made
             while found := await self._scan(
                 f"SELECT number FROM {table} WHERE number > ? ORDER BY number LIMIT ?",
-                (last, PUT_IMAGES),
+                (last, PUT_IMAGES.value),
             ):
                 self._reach("checkpoint.discard-slice")
                 numbers = [number for (number,) in found]
@@ -417,7 +423,7 @@ class SqliteCheckpoints:
                 await self._delete(numbers)
                 last = numbers[-1]
         revived = await self._scan("SELECT number FROM image WHERE died > ?", (generation,))
-        for some in _slices([number for (number,) in revived], NUMBERS_PER_STATEMENT):
+        for some in _slices([number for (number,) in revived], NUMBERS_PER_STATEMENT.value):
             self._reach("checkpoint.discard-slice")
             await self._write(
                 f"UPDATE image SET died = NULL WHERE number IN ({','.join('?' * len(some))})",
@@ -462,30 +468,16 @@ def _slices(values: Sequence[T], count: int) -> Iterator[Sequence[T]]:
         yield values[start : start + count]
 
 
-def _by_bytes(part: list[tuple[ImageRow, bytes]]) -> Iterator[list[tuple[ImageRow, bytes]]]:
-    """Cut into what goes into one transaction each."""
-    taken: list[tuple[ImageRow, bytes]] = []
-    size = 0
-    for row, packed in part:
-        if taken and size + row.bytes > PUT_BYTES:
-            yield taken
-            taken, size = [], 0
-        taken.append((row, packed))
-        size += row.bytes
-    if taken:
-        yield taken
-
-
-def _make_rows(images: Sequence[Image], born: int) -> tuple[list[ImageRow], list[bytes]]:
+def _packed_parts(images: Sequence[Image], born: int) -> tuple[list[bytes], list[PutRows]]:
+    """Packed bodies, and the rows of what goes into one transaction each."""
     frames = pack_bodies(images)
-    pairs = zip(images, frames, strict=True)
-    return [image_row(image, packed, born) for image, packed in pairs], frames
-
-
-def _first_damaged(found: Sequence[Sequence[object]]) -> object:
-    """The number of the first image that is not sound; None if all are."""
-    for *columns, is_body_sound in found:
-        _, is_sound = read_image_row(columns)
-        if not (is_sound and is_body_sound):
-            return columns[0]
-    return None
+    parts: list[PutRows] = []
+    start = size = 0
+    for at, (image, frame) in enumerate(zip(images, frames, strict=True)):
+        row_bytes = len(image.head) + len(frame)
+        if at > start and size + row_bytes > PUT_BYTES.value:
+            parts.append(put_rows(images[start:at], frames[start:at], born))
+            start, size = at, 0
+        size += row_bytes
+    parts.append(put_rows(images[start:], frames[start:], born))
+    return frames, parts

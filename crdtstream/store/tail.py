@@ -7,18 +7,19 @@ from itertools import islice
 from typing import Final
 
 from crdtstream.core.effects import record_bytes
+from crdtstream.core.size import Size
 from crdtstream.store.log import Logged
 
-TAIL_BYTES_MAX: Final = 16 << 20
+TAIL_BYTES_MAX: Final = Size(16 << 20, least=0)
 # While memory is wanted for other things.
-TAIL_BYTES_SHORT: Final = 1 << 20
+TAIL_BYTES_SHORT: Final = Size(1 << 20, least=0)
 
 
 @dataclass(slots=True)
 class Tail:
     """The last committed records, in memory, bounded in bytes."""
 
-    bytes_max: int = TAIL_BYTES_MAX
+    bytes_max: int = field(default_factory=lambda: TAIL_BYTES_MAX.value)
     records: deque[Logged] = field(default_factory=deque)
     bytes: int = 0
 

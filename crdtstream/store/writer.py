@@ -18,10 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from crdtstream.core.size import Size
+
 T = TypeVar("T")
 
 # How long the thread waits for the lock of another process, say a shell of SQLite's.
-LOCK_MS_MAX: Final = 5_000
+LOCK_MS_MAX: Final = Size(5_000, least=100)
 
 
 class Writer:
@@ -86,7 +88,7 @@ class Writer:
 
     def _call(self, function: Callable[..., T], *args: Any) -> T:
         if not self._lock_ms:
-            self._wait_for_locks(LOCK_MS_MAX)
+            self._wait_for_locks(LOCK_MS_MAX.value)
         return function(self._connection, *args)
 
     def _wait_for_locks(self, ms: int) -> None:

@@ -22,7 +22,8 @@ from typing import Final
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.claim import FORMATS_UNPACKED, FORMATS_WITHOUT_CHECKSUM, LOG_FILE
+from crdtstream.store.claim import FORMATS_UNPACKED, FORMATS_WITHOUT_CHECKSUM
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,

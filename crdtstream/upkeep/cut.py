@@ -28,8 +28,8 @@ from crdtstream.store.checkpoints import Hold
 from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, ImageRow, StoredCheckpoint, Sums
 from crdtstream.store.log import Logged
+from crdtstream.store.lost_end import LAST_KEY
 from crdtstream.store.rows import record_crc
-from crdtstream.store.sqlite import LAST_KEY
 from crdtstream.upkeep.image_rows import checkpoints, images
 from crdtstream.upkeep.reading import (
     Row,

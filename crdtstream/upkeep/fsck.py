@@ -23,13 +23,15 @@ from typing import Final
 from crdtstream.core.clock import format_vv
 from crdtstream.core.tuning import TUNABLES
 from crdtstream.core.uid import parse_uid
-from crdtstream.store.acknowledged import read_acknowledged
 from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, meta_checksum, parse_vv
 from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
-from crdtstream.store.sqlite import BEGINS_KEY, FIRST_KEY, LAST_KEY
+from crdtstream.store.lost_end import LAST_KEY, expected_of
+from crdtstream.store.presence import FIRST_KEY
+from crdtstream.store.sqlite import BEGINS_KEY
+from crdtstream.store.wal import check_wal_of
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound, find_images
 from crdtstream.upkeep.manifest import MANIFEST, check_files, read_manifest
@@ -52,7 +54,6 @@ from crdtstream.upkeep.report import (
     verdict_on,
 )
 from crdtstream.upkeep.state import CHECKPOINTS, Base, check_state
-from crdtstream.upkeep.wal import check_wal
 
 SQLITE_ERRORS_MAX: Final = 20
 PROGRESS_ROWS: Final = 1_000
@@ -61,10 +62,7 @@ SQLITE: Final = "SQLite"
 TABLES: Final = "tables"
 IMAGES: Final = "images"
 NODES: Final = "macro nodes"
-# Bytes 18 and 19 of SQLite's file say how it is written; 2 is with a WAL.
-_WRITTEN_WITH: Final = slice(18, 20)
 _PAGE_BYTES: Final = slice(16, 18)
-_WITH_WAL: Final = b"\x02\x02"
 
 _OPENING: Final = re.compile(r"0 revoked|\d+ \d+:\d+:\d+")
 _SETTINGS: Final = {
@@ -159,13 +157,11 @@ def _check_manifest(backup: Path, report: Report, progress: Progress) -> None:
 
 def _check_files(path: Path, report: Report) -> None:
     wal = path.with_name(path.name + "-wal")
-    state = check_wal(wal)
+    state = check_wal_of(path)
     with path.open("rb") as log:
         head = log.read(100)
     if state.damage:
         report.note("WAL", Verdict.DAMAGE, f"{wal.name}: {state.damage}")
-    elif state.frames and head[_WRITTEN_WITH] != _WITH_WAL:
-        report.note("WAL", Verdict.DAMAGE, f"{wal.name} holds commits that {path.name} ignores")
     elif state.unfinished:
         report.note(
             "WAL",
@@ -258,15 +254,7 @@ def _check_settings(path: Path, connection: sqlite3.Connection, report: Report) 
 
 def _lost_end(path: Path, meta: Mapping[str, str], connection: sqlite3.Connection) -> list[str]:
     """Rows that were acknowledged, and that the log does not have."""
-    told = read_acknowledged(path.parent, meta.get("opening", ""))
-    was_clean = meta.get("clean_shutdown") == "yes"
-    last_row = meta.get(LAST_KEY, "0")
-    # What is no number was told of among the settings.
-    expected = int(last_row) if was_clean and last_row.isdecimal() else 0
-    # Without fsync a power cut may take rows, and nothing else may.
-    may_not = was_clean or meta.get("fsync") == Fsync.ALWAYS.value
-    if told is not None and (may_not or told.is_same_boot):
-        expected = max(expected, told.seq)
+    expected = expected_of(path.parent, meta).seq
     try:
         last = max(last_seq(connection), identity_of(meta).first_seq - 1)
     except DAMAGED as error:

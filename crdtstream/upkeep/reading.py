@@ -7,7 +7,6 @@ not held up: a long one would keep SQLite from moving its WAL over, and from syn
 
 import contextlib
 import errno
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -19,12 +18,14 @@ from urllib.parse import quote
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import record_bytes
 from crdtstream.core.ids import REGION_MAX, RegionId
-from crdtstream.store.claim import LOCK_FILE, LOG_FILE, READABLE_FORMATS
+from crdtstream.store.claim import READABLE_FORMATS
 from crdtstream.store.errors import DAMAGED
+from crdtstream.store.folder_lock import LOG_FILE, FolderLockError, lock_folder
 from crdtstream.store.layout import TABLES, TABLES_OF_FORMAT_2, parse_vv
 from crdtstream.store.log import Logged
+from crdtstream.store.presence import FIRST_KEY
 from crdtstream.store.rows import ROW_COLUMNS, RowReader
-from crdtstream.store.sqlite import BEGINS_KEY, FIRST_KEY
+from crdtstream.store.sqlite import BEGINS_KEY
 
 # What one read takes at most, but for a single larger row.
 READ_BYTES_MAX: Final = 4 << 20
@@ -97,31 +98,21 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         UpkeepError: a node, or another program, has it open.
     """
-    lock = _open_lock(folder)
     try:
-        if lock is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        assert lock is not None
-        os.close(lock)
+        lock = lock_folder(folder)
+    except FolderLockError as error:
+        raise UpkeepError(str(error)) from error
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            yield
+            return
         raise UpkeepError(
-            f"{folder}: another process has this folder open; stop that node first"
+            f"{error.filename or folder}: {error.strerror}; check path and rights"
         ) from error
     try:
         yield
     finally:
-        if lock is not None:
-            os.close(lock)
-
-
-def _open_lock(folder: Path) -> int | None:
-    path = folder / LOCK_FILE
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        if error.errno == errno.EROFS:
-            return None
-        raise UpkeepError(f"{path}: {error.strerror}; check path and rights") from error
+        lock.close()
 
 
 def log_file(folder: Path) -> Path:

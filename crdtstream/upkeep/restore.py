@@ -20,7 +20,8 @@ from typing import Final
 
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import DatabaseUid, shown_uid
-from crdtstream.store.claim import LOCK_FILE, LOG_FILE, READABLE_FORMATS
+from crdtstream.store.claim import READABLE_FORMATS
+from crdtstream.store.folder_lock import LOCK_FILE, LOG_FILE, lock_file
 from crdtstream.store.log import Fsync
 from crdtstream.store.opening import OPENED_FILE, write_opening
 from crdtstream.upkeep.backup import sync_file, write_meta
@@ -206,8 +207,13 @@ def _fill(
         finish(connection)
         connection.execute("COMMIT")
     sync_file(target)
-    target.rename(folder / LOG_FILE)
-    sync_file(folder)
+    # From its first moment under this name the log is as locked as the folder.
+    locked_log = lock_file(target)
+    try:
+        target.rename(folder / LOG_FILE)
+        sync_file(folder)
+    finally:
+        os.close(locked_log)
 
 
 def _copy(source: Path, target: Path, bytes_count: int, progress: Progress) -> FileSum:

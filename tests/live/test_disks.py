@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from crdtstream.store.claim import LOG_FILE
+from crdtstream.store.folder_lock import LOG_FILE
 from tests.live.cluster import Cluster, Node, cluster_of, wait_until
 
 pytestmark = pytest.mark.live

@@ -1,15 +1,26 @@
 """What is looked at all the time costs next to nothing: idle, and with many clients."""
 
 import asyncio
+import dataclasses
 import time
 
 import pytest
+from structlog.testing import capture_logs
 
 from crdtstream.engine import Engine
 from crdtstream.region.room import MemoryBound
-from crdtstream.storage_watch import ACCOUNT_SECONDS, QUIET_SECONDS, Measures, StorageWatch
+from crdtstream.storage_watch import (
+    ACCOUNT_SECONDS,
+    QUIET_LOG_SECONDS,
+    QUIET_SECONDS,
+    Measures,
+    StorageWatch,
+)
+from crdtstream.store.errors import StoreError
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region
+
+BASE_BYTES, MIB = 1_000, 1 << 20
 
 
 class Measured:
@@ -19,18 +30,21 @@ class Measured:
         looks: how often it asked how much is in memory.
         counts: how often it asked what clients hold.
         client_seconds: how long that takes.
-        log_bytes: what the log is told to keep in memory.
+        log_bytes: what the log has in memory.
+        resident_bytes, free_bytes: of the process, and what Python's allocator has free of that.
     """
 
     def __init__(self) -> None:
         self.looks = self.counts = self.log_bytes = 0
         self.client_seconds = 0.0
+        self.resident_bytes, self.free_bytes = BASE_BYTES, 0
         self.engine = Engine(make_region(1), MemoryLog())
         self.watch = StorageWatch(
             self.engine,
             Measures(
-                base=lambda: 1_000,
-                resident=lambda: 1_000,
+                base=lambda: BASE_BYTES,
+                resident=lambda: self.resident_bytes,
+                free=lambda: self.free_bytes,
                 clients=self._clients,
                 log_tail=self._log_tail,
                 bound_log_tail=lambda *, is_short: None,
@@ -90,9 +104,93 @@ async def test_near_its_bound_memory_is_looked_at_as_often_as_ever(pauses: list[
     assert set(await look(measured, pauses, 20)) == {ACCOUNT_SECONDS}
 
 
+async def used_after_a_look(measured: Measured) -> int:
+    await measured.watch._look_at_overhead(measured.watch.account())
+    return measured.watch.account().total - BASE_BYTES
+
+
+async def test_what_was_deleted_is_not_used_though_the_process_keeps_it() -> None:
+    """Python's allocator gives an arena back only when nothing is left in it."""
+    measured = Measured()
+    measured.log_bytes = 200 * MIB
+    measured.resident_bytes = BASE_BYTES + 230 * MIB
+    assert await used_after_a_look(measured) == 230 * MIB, "30 MiB are overhead"
+    measured.log_bytes, measured.free_bytes = 0, 190 * MIB
+    assert await used_after_a_look(measured) == 40 * MIB
+
+
+async def test_overhead_that_became_free_is_not_used() -> None:
+    """A command has put together what nobody counts, and something else was deleted since."""
+    measured = Measured()
+    measured.resident_bytes = BASE_BYTES + 100 * MIB
+    assert await used_after_a_look(measured) == 100 * MIB
+    # Of the same size, so that there is nothing to be seen from outside.
+    measured.log_bytes, measured.free_bytes = 20 * MIB, 80 * MIB
+    assert await used_after_a_look(measured) == 20 * MIB
+
+
+async def test_little_that_became_free_counts_while_writers_are_refused() -> None:
+    measured = Measured()
+    measured.resident_bytes = BASE_BYTES + 20 * MIB
+    await used_after_a_look(measured)
+    measured.memory.maxmemory = 20 * MIB
+    measured.memory.look(measured.watch.account())
+    assert measured.memory.is_full
+    measured.free_bytes = 4 * MIB
+    assert await used_after_a_look(measured) == 16 * MIB
+
+
+async def test_what_is_used_again_is_no_longer_free() -> None:
+    measured = Measured()
+    measured.resident_bytes = BASE_BYTES + 100 * MIB
+    measured.free_bytes = 90 * MIB
+    assert await used_after_a_look(measured) == 10 * MIB
+    # Less than what makes it worth to ask the allocator.
+    measured.log_bytes = 8 * MIB
+    assert await used_after_a_look(measured) == 18 * MIB
+    measured.log_bytes, measured.free_bytes = 95 * MIB, 0
+    assert await used_after_a_look(measured) == 100 * MIB
+
+
+def test_a_log_that_nobody_writes_to_is_quiet_after_a_while() -> None:
+    """Its last records leave memory: links that are up have them."""
+    watch = Measured().watch
+    outstanding = watch._region.outstanding
+    assert not watch._is_log_quiet(100.0)
+    outstanding.left_seq += 1
+    assert not watch._is_log_quiet(100.0 + QUIET_LOG_SECONDS)
+    assert not watch._is_log_quiet(99.0 + 2 * QUIET_LOG_SECONDS)
+    assert watch._is_log_quiet(100.0 + 2 * QUIET_LOG_SECONDS)
+
+
 def test_many_clients_are_not_counted_at_each_look() -> None:
     measured = Measured()
     measured.client_seconds = 0.02
     for _ in range(10):
         measured.watch.account()
     assert (measured.looks, measured.counts) == (10, 1)
+
+
+async def test_a_disk_that_does_not_answer_does_not_end_the_node(pauses: list[float]) -> None:
+    """It is told once, and the size that was found last counts until there is another one."""
+    measured = Measured()
+    region = measured.engine.region
+    answers: list[int | StoreError] = [700, StoreError("EIO"), StoreError("EIO"), 800]
+    seen: list[int] = []
+
+    def measure() -> int:
+        seen.append(region.disk.used)
+        answer = answers[min(len(seen), len(answers)) - 1]
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    measured.watch._measures = dataclasses.replace(measured.watch._measures, disk=measure)
+    with capture_logs() as lines:
+        watching = asyncio.create_task(measured.watch._watch_disk())
+        while len(seen) < 6:
+            assert not watching.done()
+            await asyncio.sleep(0)
+        watching.cancel()
+    assert seen[:5] == [0, 700, 700, 700, 800]
+    assert [line["reason"] for line in lines] == ["EIO"]

@@ -23,8 +23,8 @@ from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, Failpoints, refuse
 from crdtstream.store.log import Fsync
 from crdtstream.store.pace import SPENT_NS_MAX
 from crdtstream.store.sqlite import AT_ONCE_BYTES_MAX, AT_ONCE_ROWS_MAX, SqliteLog
+from crdtstream.store.wal import check_wal
 from crdtstream.store.writer import Writer
-from crdtstream.upkeep.wal import check_wal
 from tests.harness.driven import Told, make_region
 
 R1 = RegionId(1)
@@ -92,8 +92,8 @@ async def test_a_commit_at_once_is_one_statement_and_no_hand_off(
 
 
 async def test_what_is_large_goes_to_the_thread(log: SqliteLog, handed_over: list[str]) -> None:
-    many = [batch(n) for n in range(1, AT_ONCE_ROWS_MAX + 2)]
-    large = [batch(len(many) + 1, bytes(AT_ONCE_BYTES_MAX + 1))]
+    many = [batch(n) for n in range(1, AT_ONCE_ROWS_MAX.value + 2)]
+    large = [batch(len(many) + 1, bytes(AT_ONCE_BYTES_MAX.value + 1))]
     for records in (many, large):
         assert not log.append_at_once(records)
         await log.append(records)
@@ -161,7 +161,7 @@ async def test_a_commit_at_once_comes_by_the_failpoint(tmp_path: Path) -> None:
 
 async def test_slow_syncs_send_commits_to_the_thread_with_always_only(tmp_path: Path) -> None:
     log = await open_log(tmp_path, Fsync.ALWAYS)
-    log._pace.note(SPENT_NS_MAX + 1, 1 << 62)
+    log._pace.note(SPENT_NS_MAX.value + 1, 1 << 62)
     assert not log.append_at_once([batch(1)])
     await log.append([batch(1)])
     await log.set_fsync(Fsync.EVERYSEC)
@@ -198,14 +198,14 @@ async def test_the_write_ahead_log_is_written_once_and_then_written_over(tmp_pat
     assert log.append_at_once([batch(1)])
     before = check_wal(wal)
     await log.write_ahead()
-    assert wal.stat().st_size == WAL_FILE_BYTES
+    assert wal.stat().st_size == WAL_FILE_BYTES.value
     # Zeros are no frames, and no damage.
     assert check_wal(wal) == before
     await log.append([batch(2)])
     assert check_wal(wal).committed > before.committed
     await log.connections.move_wal()
     await log.append([batch(3)])
-    assert wal.stat().st_size == WAL_FILE_BYTES
+    assert wal.stat().st_size == WAL_FILE_BYTES.value
     assert check_wal(wal).committed < before.committed
     await log.abandon()
 

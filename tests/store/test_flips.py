@@ -16,8 +16,8 @@ import pytest
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.log import Fsync
 from crdtstream.store.opening import OPENED_FILE
 from crdtstream.store.sqlite import SqliteLog

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from crdtstream.core.checkpoint.parts import Image
-from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.folder_reader import open_readonly
 from tests.store.test_checkpoints import R1, append, image, images, opened, write
 

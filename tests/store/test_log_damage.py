@@ -11,8 +11,8 @@ from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.checkpoints import CheckpointRow
-from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints

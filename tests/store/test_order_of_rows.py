@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.connections import PAGE_BYTES
 from crdtstream.store.errors import StoreError
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.upkeep.image_rows import images as images_found
 from crdtstream.upkeep.reading import connect, rows
 from tests.store.test_checkpoints import append, images, opened, seen, write

@@ -34,8 +34,8 @@ def row(batch: bytes | None, local: bytes | None = None) -> Logged:
     [
         (None, False),
         (b"", False),
-        (b"x" * (PACKED_BYTES_MIN - 1), False),
-        (b"x" * PACKED_BYTES_MIN, True),
+        (b"x" * (PACKED_BYTES_MIN.value - 1), False),
+        (b"x" * PACKED_BYTES_MIN.value, True),
         (NOISE, False),
         # Else it would be taken for packed.
         (FRAME_MAGIC, True),
@@ -51,7 +51,7 @@ def test_a_row_is_read_back_as_it_was(batch: bytes | None, is_packed: bool) -> N
 
 
 def test_a_row_of_an_earlier_format_is_read_as_it_stands() -> None:
-    logged = row(b"x" * 10 * PACKED_BYTES_MIN)
+    logged = row(b"x" * 10 * PACKED_BYTES_MIN.value)
     record = logged.record
     columns = (7, 1, 3, 5, record.batch, None, record_crc(logged))
     assert RowReader().read(columns) == (logged, True)

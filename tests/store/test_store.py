@@ -16,8 +16,8 @@ import pytest
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.log import FORMAT_VERSION, Fsync, Log, Logged, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.tail import TAIL_BYTES_SHORT, Tail
@@ -286,12 +286,12 @@ async def test_a_short_tail_gives_memory_back_and_loses_no_record(tmp_path: Path
         assert log.tail_bytes == before, "it is less than a short one may be"
         large = [replace(batch(R1, seq), batch=bytes(64 << 10)) for seq in range(401, 441)]
         await log.append(large)
-        assert log.tail_bytes <= TAIL_BYTES_SHORT
+        assert log.tail_bytes <= TAIL_BYTES_SHORT.value
         assert [one.seq for one in await log.read_from(1, bytes_max=1 << 30)][:400] == [
             *range(1, 401)
         ]
         log.bound_tail(is_short=False)
         await log.append(large)
-        assert log.tail_bytes > 2 * TAIL_BYTES_SHORT
+        assert log.tail_bytes > 2 * TAIL_BYTES_SHORT.value
     finally:
         await log.close()

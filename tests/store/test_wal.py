@@ -42,7 +42,7 @@ async def test_commits_wait_for_a_slow_disk_and_go_on(
     monkeypatch.setattr(connections, "move_wal", move_late)
     try:
         writing = asyncio.create_task(write())
-        while highest <= WAL_BYTES_COMMITS_MAX:
+        while highest <= WAL_BYTES_COMMITS_MAX.value:
             assert not writing.done()
             await asyncio.sleep(0)
         stood = log.last_seq
@@ -53,7 +53,7 @@ async def test_commits_wait_for_a_slow_disk_and_go_on(
         may_move.set()
         await writing
         assert log.last_seq == BATCHES
-        assert highest <= WAL_BYTES_COMMITS_MAX + (16 << 20)
+        assert highest <= WAL_BYTES_COMMITS_MAX.value + (16 << 20)
     finally:
         await log.abandon()
 
@@ -74,6 +74,6 @@ async def test_a_backup_that_stands_still_does_not_make_it_grow(tmp_path: Path) 
                 await log.append([Record(R1, n, n, BATCH, None)])
                 highest = max(highest, connections.wal_path.stat().st_size)
             assert await connections.move_wal()
-        assert highest <= WAL_BYTES_COMMITS_MAX + (16 << 20)
+        assert highest <= WAL_BYTES_COMMITS_MAX.value + (16 << 20)
     finally:
         await log.abandon()

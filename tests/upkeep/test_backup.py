@@ -19,8 +19,8 @@ from crdtstream.cli.start import program
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.store.checkpoints import Hold
-from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.upkeep import restore as restoring

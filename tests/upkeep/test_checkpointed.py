@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from crdtstream.cli.start import program
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.store.checkpoints import HOLD_IDLE_SECONDS
-from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.errors import StoreError
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.upkeep import restore as restoring
 from crdtstream.upkeep.backup import write_backup
 from crdtstream.upkeep.cut import cut_of_folder
@@ -190,7 +190,7 @@ async def test_a_damaged_image_ends_a_backup(tmp_path: Path) -> None:
 
 async def test_who_takes_nothing_keeps_nothing(tmp_path: Path) -> None:
     async with checkpointed(tmp_path) as (_, log, checkpoints), checkpoints.hold() as hold:
-        hold.lapses_at -= HOLD_IDLE_SECONDS
+        hold.lapses_at -= HOLD_IDLE_SECONDS.value
         await checkpoints.forget_before(2)
         await checkpoints.cut_log(7)
         assert log.first_seq == 8

@@ -14,7 +14,7 @@ from crdtstream.cli.start import program
 from crdtstream.core.effects import LocalChange, RareEffect, Record
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import RegionId
-from crdtstream.store.claim import LOG_FILE
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import record_crc
 from crdtstream.upkeep.shown import effects_of, shown_bytes, shown_value

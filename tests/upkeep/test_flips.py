@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crdtstream.store.claim import LOG_FILE
 from crdtstream.store.connections import PAGE_BYTES
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.layout import StoredCheckpoint
 from crdtstream.upkeep.image_rows import checkpoints, images
 from crdtstream.upkeep.reading import UpkeepError, connect, read_meta, rows

@@ -12,7 +12,7 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.lanes.lane import LastId
 from crdtstream.core.wire.codec import decode_batch, encode_batch
-from crdtstream.store.claim import LOG_FILE
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.layout import ABSENCES_KEY
 from crdtstream.store.log import Fsync, Logged
 from crdtstream.store.rows import record_crc

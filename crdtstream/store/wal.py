@@ -2,8 +2,9 @@
 
 SQLite itself stops at the first frame that does not fit and takes what comes before it, without a
 word: after a crash that is what it should do, but a flipped bit in the middle loses every commit
-behind it in the same way.  What tells them apart is whether a whole frame stands *behind* one that
-is not.
+behind it in the same way.  What tells them apart is whether a whole commit stands *behind* a frame
+that is not whole.  Single frames may: a transaction that a crash cut off is written over from its
+beginning, and the rest of it stays behind.
 
     header   magic, version, page size, sequence, salt, salt, checksum, checksum     32 bytes
     frame    page, pages after commit (0: none), salt, salt, checksum, checksum      24 bytes
@@ -17,7 +18,7 @@ and the page.  Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
 import struct
 import sys
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -26,6 +27,9 @@ FRAME_HEADER_BYTES: Final = 24
 MAGIC_LITTLE: Final = 0x377F0682
 MAGIC_BIG: Final = 0x377F0683
 VERSION: Final = 3_007_000
+# Bytes of the database's file that say how it is written; 2 is with a WAL.
+_WRITTEN_WITH: Final = slice(18, 20)
+_WITH_WAL: Final = b"\x02\x02"
 _U32: Final = 0xFFFFFFFF
 Checksum = tuple[int, int]
 
@@ -61,6 +65,21 @@ def check_wal(path: Path) -> WalState:
     if path.stat().st_size <= HEADER_BYTES:
         # Nothing was committed to it.
         return WalState(unfinished=bool(state.damage))
+    return state
+
+
+def check_wal_of(database: Path) -> WalState:
+    """The same for the WAL of a database; it may be sound, and the database not read it.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    wal = database.with_name(f"{database.name}-wal")
+    state = check_wal(wal)
+    with database.open("rb") as file:
+        written_with = file.read(_WRITTEN_WITH.stop)[_WRITTEN_WITH]
+    if not state.damage and state.frames and written_with != _WITH_WAL:
+        return replace(state, damage=f"it holds commits that {database.name} ignores")
     return state
 
 
@@ -105,9 +124,9 @@ def _check_frames(
             continue
         if (salt, other_salt) == salts:
             sums = [_sum(frame[:8] + frame[FRAME_HEADER_BYTES:], one, order) for one in candidates]
-            if tuple(told) in sums:
+            if tuple(told) in sums and pages:
                 return WalState(
-                    frames, committed, f"frame {bad_at} is damaged, and whole ones follow it"
+                    frames, committed, f"frame {bad_at} is damaged, and whole commits follow it"
                 )
             candidates = [*sums, (told[0], told[1])][-3:]
         else:

@@ -1,0 +1,160 @@
+"""Whether the end of a log is lost.
+
+SQLite takes a write-ahead log (WAL) that is damaged in its middle for one that ends there, so a
+log may end earlier than it did, without any error.  Two things show it:
+
+    rows      the file ``acknowledged`` beside the log, and a setting that is written when the log
+              is closed, say which row was the last one
+    frames    the WAL's own checksums: whole commits stand behind a frame that is not whole
+
+Rows count if they cannot have gone in any other way: without fsync a power cut may take what was
+written since the last sync.  Frames count where rows cannot: in a copy without that file, and
+behind a power cut.  The same rules hold in every folder, the original and any copy of it.
+
+This is found out by a connection that cannot write, before any other one: the last one that closes
+the database moves its WAL and deletes it, and with it what stands behind the damage.
+"""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from crdtstream.store.acknowledged import read_acknowledged
+from crdtstream.store.connections import is_full, wal_of
+from crdtstream.store.errors import DAMAGED
+from crdtstream.store.log import Fsync
+from crdtstream.store.presence import FIRST_KEY
+from crdtstream.store.wal import check_wal_of
+
+# The last row of a log that was closed in order.
+LAST_KEY: Final = "log_last"
+
+ADVICE: Final = (
+    "Keep the folder as it is for inspection, and start with one that is restored from a backup. "
+    "To go on with what can be read instead, start once with crdtstream node --accept-loss: the "
+    "damaged file is kept, and the database gets a new identity, as programs may know positions "
+    "that are lost"
+)
+ADVICE_IF_ALL: Final = (
+    "Keep the folder as it is for inspection, and start with one that is restored from a backup, "
+    "or, if other regions have its effects, with an empty one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a log must have at least.
+
+    Attributes:
+        seq: its last row; 0 if nothing says so.
+        is_all: nothing else was acknowledged, so with this row nothing is lost.
+    """
+
+    seq: int
+    is_all: bool
+
+
+def expected_of(folder: Path, meta: Mapping[str, str]) -> Expected:
+    """What the log of a folder must have, by its settings and the file beside it."""
+    was_clean = meta.get("clean_shutdown") == "yes"
+    was_synced = meta.get("fsync") == Fsync.ALWAYS.value
+    last = meta.get(LAST_KEY, "")
+    seq = int(last) if was_clean and last.isdecimal() else 0
+    told = read_acknowledged(folder, meta.get("opening", ""))
+    if told is None:
+        return Expected(seq, is_all=False)
+    if was_clean or was_synced or told.is_same_boot:
+        return Expected(max(seq, told.seq), is_all=True)
+    # A power cut may have taken what was written since the last sync.
+    return Expected(max(seq, told.synced_seq), is_all=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a log has lost.
+
+    Attributes:
+        is_all: nothing of it can be read.
+    """
+
+    text: str
+    is_all: bool = False
+
+
+def find_loss(path: Path) -> Loss | None:
+    """Say what the log in this file has lost; None: nothing that can be noticed here.
+
+    Nothing is changed.
+
+    Raises:
+        sqlite3.Error: the disk has no room for the index of the WAL.
+        OSError: a file cannot be read.
+    """
+    found = _read_end(path)
+    if found is None:
+        damage = check_wal_of(path).damage
+        if not damage:
+            return None
+        return Loss(f"no table can be read; {wal_of(path).name}: {damage}", is_all=True)
+    meta, last_seq = found
+    expected = expected_of(path.parent, meta)
+    if last_seq < expected.seq:
+        return Loss(f"rows {last_seq + 1} to {expected.seq} were acknowledged and are lost")
+    damage = "" if expected.is_all else check_wal_of(path).damage
+    if damage:
+        return Loss(
+            f"{wal_of(path).name}: {damage}; what was written behind row {last_seq} is lost"
+        )
+    return None
+
+
+def _read_end(path: Path) -> tuple[dict[str, str], int] | None:
+    """The settings and the last row; None: there are no tables that can be read."""
+    try:
+        # SQLite takes the WAL of an empty file for an old one, and deletes it.
+        if not path.stat().st_size:
+            return None
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+            found = connection.execute("SELECT key, value FROM meta").fetchall()
+            meta = {str(key): str(value) for key, value in found}
+            (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM log").fetchone()
+            first = meta.get(FIRST_KEY, "1")
+            return meta, max(int(last), int(first) - 1 if first.isdecimal() else 0)
+    except DAMAGED as error:
+        if is_full(path, error):
+            raise
+        # Whoever opens it for use says what is wrong.
+        return None
+
+
+def refusal(path: Path, loss: Loss) -> str:
+    """Why a log is not opened, and what to do."""
+    return f"{path}: {loss.text}. {ADVICE_IF_ALL if loss.is_all else ADVICE}"
+
+
+def keep_damaged_wal(path: Path) -> Path | None:
+    """Copy a WAL before it is written over; None: there is none.
+
+    Raises:
+        OSError: it cannot be copied.
+    """
+    wal = wal_of(path)
+    if not wal.exists():
+        return None
+    copies = (wal.with_name(f"{wal.name}.damaged-{number}") for number in count(1))
+    kept = next(copy for copy in copies if not copy.exists())
+    shutil.copyfile(wal, kept)
+    for written in (kept, kept.parent):
+        file = os.open(written, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+    return kept
