@@ -38,6 +38,25 @@ def blocked_clients(port: int, count: int) -> Iterator[None]:
         process.communicate()
 
 
+@contextmanager
+def pings(port: int) -> Iterator[dict[str, float]]:
+    """A client that sends PINGs meanwhile; what it found is in the dictionary afterwards."""
+    process = subprocess.Popen(
+        _command("pings", {"port": port}), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=TREE
+    )
+    found: dict[str, float] = {}
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline() != b"pinging\n":
+            raise ChildProcessError(f"no PING is answered on port {port}")
+        yield found
+        output, _ = process.communicate()
+        found.update(json.loads(output))
+    finally:
+        process.kill()
+        process.wait()
+
+
 def _command(program: str, settings: dict[str, Any]) -> list[str]:
     return [sys.executable, "-m", "benchmarks.load", program, json.dumps(settings)]
 

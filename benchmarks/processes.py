@@ -49,6 +49,13 @@ def _children_ticks(stat: str) -> int:
     return sum(map(int, fields[13:15]))
 
 
+def main_thread_seconds(pid: int) -> float:
+    """Processor time of a process's first thread, in hundredths of a second."""
+    stat = Path(f"/proc/{pid}/task/{pid}/stat").read_text()
+    # utime and stime; see ``_children_ticks``.
+    return sum(map(int, stat.rpartition(")")[2].split()[11:13])) / CLOCK_TICKS
+
+
 def resident_bytes(pid: int) -> int:
     """What the process holds in memory now (VmRSS)."""
     return _status_kib(Path(f"/proc/{pid}/status").read_text(), "VmRSS") << 10

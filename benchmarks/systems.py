@@ -29,6 +29,7 @@ from benchmarks.processes import (
     wait_for_rest,
     wait_until,
 )
+from crdtstream import compiled
 from crdtstream.core.ids import RegionId
 from crdtstream.local_regions import LocalRegions, Settings
 from crdtstream.settings import GRPC_PORT_BASE, HTTP_PORT_BASE, RESP_PORT_BASE
@@ -255,13 +256,21 @@ def regions(
     settings: Settings | None = None,
     ways: Mapping[tuple[RegionId, RegionId], str] | None = None,
     base_port: int | None = None,
+    python: Path | None = None,
+    is_pure: bool = False,
 ) -> Starter:
     """Regions of crdtstream, of this tree or of another checkout.
 
     Args:
         ways: as ``LocalRegions`` takes them.
         base_port: None: any whose ports are free.
+        python: None: the one that runs this.
+        is_pure: run the sources, also where compiled code is there.
     """
+    # Without the second one the working directory would come first.
+    environment = {"PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
+    if is_pure:
+        environment[compiled.PURE] = "1"
 
     @contextmanager
     def start(folder: Path) -> Iterator[System]:
@@ -272,8 +281,8 @@ def regions(
             base_port=free_base_port(count) if base_port is None else base_port,
             settings=given,
             ways=ways,
-            # Without the second one the working directory would come first.
-            environment={"PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"},
+            environment=environment,
+            python=python,
         )
         try:
             local.start_all()

@@ -15,7 +15,11 @@ PAGES = [
 ]
 # Where a path in `backticks` may start.
 ROOTS = (ROOT, ROOT / "crdtstream")
-TOP = frozenset(path.name for root in ROOTS for path in root.iterdir() if path.is_dir())
+# What make makes is there or not; a page may name it all the same.
+MADE = frozenset(
+    line.strip("/*") for line in (ROOT / ".gitignore").read_text().split() if line.startswith("/")
+)
+TOP = frozenset(path.name for root in ROOTS for path in root.iterdir() if path.is_dir()) - MADE
 
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

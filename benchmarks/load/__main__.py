@@ -21,6 +21,7 @@ PROGRAMS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
         programs.acknowledge_at_random,
         programs.read_at_random,
         programs.block,
+        programs.pings,
         paced.through_redis,
         paced.through_nats,
         nats.publish,

@@ -2,15 +2,17 @@
 
 import resource
 import select
+import sys
 import time
 from itertools import repeat
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.load.wire import Connection, command
 
 Found = dict[str, Any]
 FIELD, VALUE = b"field", b"value"
+PING_PAUSE_SECONDS: Final = 0.0005
 
 
 def fill(*, port: int, key: str, count: int) -> Found:
@@ -148,3 +150,17 @@ def block(*, port: int, clients: int) -> Found:
     print("waiting", flush=True)
     while True:
         time.sleep(3_600)
+
+
+def pings(*, port: int) -> Found:
+    """PINGs, one after the other, until standard input ends: the longest that one waited."""
+    connection = Connection(port)
+    connection.call(b"PING")
+    print("pinging", flush=True)
+    longest = 0.0
+    # Not without pause: that would be a load of its own.
+    while not select.select([sys.stdin], [], [], PING_PAUSE_SECONDS)[0]:
+        began = time.perf_counter()
+        connection.call(b"PING")
+        longest = max(longest, time.perf_counter() - began)
+    return {"max_ms": longest * 1e3}

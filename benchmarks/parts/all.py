@@ -9,7 +9,9 @@ from benchmarks.parts import (
     consume,
     curves,
     idle,
+    large,
     latency,
+    pythons,
     regions,
     visibility,
     wire,
@@ -28,8 +30,10 @@ PARTS: Final[dict[str, Part]] = {
         wire.PART,
         catch_up.PART,
         bulk.PART,
+        large.PART,
         cold.PART,
         idle.PART,
+        pythons.PART,
         *curves.PARTS,
     )
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.generators import blocked_clients, parse_benchmark, run_load
+from benchmarks.generators import blocked_clients, parse_benchmark, pings, run_load
 from benchmarks.load.paced import STAMP
 from benchmarks.load.wire import Connection, LoadError
 from benchmarks.nats_servers import MIRROR, SUBJECT, is_nats_there, nats_pair
@@ -112,6 +112,12 @@ def test_blocked_clients_wait_until_they_are_let_go(port: int, redis_alone: Syst
     with blocked_clients(port, 20):
         wait_until(lambda: blocked() == 20, "20 blocked clients")
     wait_until(lambda: blocked() == 0, "no blocked client")
+
+
+def test_pings_are_sent_meanwhile_and_the_longest_is_kept(port: int) -> None:
+    with pings(port) as found:
+        Connection(port).call(b"EVAL", b"local n = 0; for i = 1, 3e6 do n = n + i end", b"0")
+    assert found["max_ms"] > 1
 
 
 def test_error_ends_the_load(port: int) -> None:

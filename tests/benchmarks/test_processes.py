@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from benchmarks.processes import (
     _status_kib,
     cpu_seconds,
     free_ports,
+    main_thread_seconds,
     resident_bytes,
     resident_bytes_max,
     running,
@@ -32,13 +34,30 @@ def test_name_of_a_process_may_have_brackets_and_spaces() -> None:
 
 
 def test_processor_time_is_the_processes_own() -> None:
-    before, base = time.process_time(), cpu_seconds([os.getpid()])
+    # Read first and last, so that it counts at least what the other clock does.
+    base, before = cpu_seconds([os.getpid()]), time.process_time()
     while time.process_time() - before < 0.05:
         pass
     spent = time.process_time() - before
     # Nothing else of this process is counted but what comes between the two clocks.
     assert cpu_seconds([os.getpid()]) - base >= 0.05
     assert cpu_seconds([os.getpid(), os.getpid()]) - base < 10 * spent
+
+
+def test_time_of_the_main_thread_is_without_other_threads() -> None:
+    def work() -> None:
+        while time.thread_time() < 0.3:
+            pass
+
+    before = main_thread_seconds(os.getpid())
+    other = threading.Thread(target=work)
+    other.start()
+    other.join()
+    assert main_thread_seconds(os.getpid()) - before < 0.2
+    work_ends = time.thread_time() + 0.1
+    while time.thread_time() < work_ends:
+        pass
+    assert main_thread_seconds(os.getpid()) - before > 0.05
 
 
 @pytest.mark.live
