@@ -146,7 +146,7 @@ class CheckpointTurns:
     def end_tick(self) -> int:
         self._process.end_tick()
         # Who is woken may write at once.
-        while self._process.region.replica.has_open_section:
+        while self._process.region.replica.has_untaken_records:
             self._process.end_tick()
         return self._process.region.outstanding.left_seq
 

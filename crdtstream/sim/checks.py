@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, meet
-from crdtstream.core.effects import Append, EffectBatch, Record
+from crdtstream.core.effects import Append, EffectBatch, IdempotentId, Record
 from crdtstream.core.groups.pel_chunk import PelChunk
-from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId, format_id
+from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, RegionId, StreamId, format_id
 from crdtstream.core.lanes.reading import dot_numbers
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
@@ -21,7 +21,7 @@ from crdtstream.query import planning
 from crdtstream.region.links.messages import Progress
 from crdtstream.region.ready import Parcel, Receiver
 from crdtstream.sim.id_reader import IdReader
-from crdtstream.sim.model import Issued, model, unfold
+from crdtstream.sim.model import Issued, model, recognised, skipped, unfold
 from crdtstream.sim.node import SimNode, Told
 from crdtstream.sim.world import World
 
@@ -38,6 +38,8 @@ PLAN_ENTRIES: Final = 2
 # Of one XREAD at the end, and how often it is asked: more than there are entries.
 LAST_READ_ENTRIES: Final = 50
 LAST_READS_MAX: Final = 1_000
+# So many looks come between two that look at everything, changed or not.
+EVERYTHING_EVERY: Final = 50
 
 
 class ViolationError(Exception):
@@ -57,6 +59,23 @@ class OnDisk:
     vv: MutableVersionVector = field(default_factory=dict)
     synced: int = 0
     synced_vv: MutableVersionVector = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Looked:
+    """What was found when the state of a region was last looked at.
+
+    Attributes:
+        traces: what every change of the state leaves traces in (``_traces_of``), as it was then.
+        vv: of the replica; None while it had an open section.
+        digest: of the replica, once another region had the same ``vv``.
+        is_judged: the model was asked as well.
+    """
+
+    traces: tuple[object, ...]
+    vv: tuple[tuple[RegionId, int], ...] | None
+    digest: bytes | None = None
+    is_judged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +101,12 @@ class Checker:
         self._contents: dict[tuple[RegionId, int], bytes] = {}
         self._issued: dict[tuple[RegionId, int], Issued] = {}
         self._logged = {number: OnDisk() for number in world.nodes}
-        self._judged: dict[RegionId, tuple[tuple[RegionId, int], ...]] = {}
+        self._looked: dict[RegionId, Looked] = {}
+        self._look_count = 0
+        # What the model says of a key, by the dots of the effects on it that were applied.
+        self._modelled: dict[tuple[bytes, tuple[tuple[RegionId, int], ...]], dict[str, object]] = {}
+        # What is on the disks, as it was when it was last looked at who would lose what.
+        self._weighed: list[tuple[int, int]] = []
         self._acknowledged: set[bytes] = set()
         # Of each client, by number.
         self._last_told: dict[Receiver, int] = {}
@@ -164,6 +188,10 @@ class Checker:
         }
         # What was told was durable, but for a folder that somebody put back.
         self._planned_vv = meet([self._planned_vv, held])
+        # A dot may come to stand for something else.
+        self._looked.clear()
+        self._modelled.clear()
+        self._weighed.clear()
 
     # --- The disks ----------------------------------------------------------------------------
 
@@ -176,9 +204,11 @@ class Checker:
     def _count(self, node: SimNode) -> None:
         """Take in what is new on a disk."""
         logged, disk = self._logged[node.number], node.disk
-        for record in disk.records_behind(logged.count):
-            self._look_at_record(node, record, logged)
-        logged.count = disk.last_seq
+        last_seq = disk.last_seq
+        if logged.count != last_seq:
+            for record in disk.records_behind(logged.count):
+                self._look_at_record(node, record, logged)
+            logged.count = last_seq
         if logged.synced != disk.synced:
             begin = max(logged.synced, disk.first_seq - 1)
             for record in disk.records_behind(begin)[: disk.synced - begin]:
@@ -218,19 +248,35 @@ class Checker:
     def look(self) -> None:
         """Everything that can be seen from outside between two steps.
 
+        The state of a region is looked at when something in it may have changed, and now and then
+        besides: a change that leaves no trace is noticed a little later.
+
         Raises:
             ViolationError: one of the invariants does not hold.
         """
+        self._look_count += 1
+        if self._look_count % EVERYTHING_EVERY == 0:
+            self._looked.clear()
         for node in self._world.up():
             self._count(node)
             self._look_at_log(node)
-            self._look_at_order(node.region.replica)
-            self._look_at_reading(node)
-            self._look_at_incarnations(node)
-            self._look_at_home(node)
-            self._look_at_rows(node.region.replica)
+            traces = _traces_of(node.region.replica)
+            looked = self._looked.get(node.number)
+            if looked is None or looked.traces != traces:
+                with node.looking():
+                    self._looked[node.number] = self._look_at_state(node, traces)
         self._look_at_loss()
         self._compare()
+
+    def _look_at_state(self, node: SimNode, traces: tuple[object, ...]) -> Looked:
+        replica = node.region.replica
+        self._look_at_order(replica)
+        self._look_at_reading(node)
+        self._look_at_incarnations(node)
+        self._look_at_home(node)
+        self._look_at_rows(replica)
+        is_open = replica.has_open_section
+        return Looked(traces, None if is_open else tuple(sorted(replica.vv.items())))
 
     def _look_at_log(self, node: SimNode) -> None:
         """I3, I7: the region believes of its log no more than the disk has."""
@@ -252,13 +298,16 @@ class Checker:
             stream = replica.held_stream(key)
             for lane in () if stream is None else stream.lanes.values():
                 last_id, last_n = -1, 0
-                for entry_id, macro, index in lane.scan(ID_MIN, ID_MAX):
-                    if not (last_id < entry_id and last_n < macro.n[index]):
-                        raise ViolationError(
-                            f"I5: lane {lane.region} of {key!r} in region {replica.region} has "
-                            f"dot {macro.n[index]} with ID {entry_id} after {last_n}, {last_id}"
-                        )
-                    last_id, last_n = entry_id, macro.n[index]
+                for node in lane.macro_nodes():
+                    columns = node.columns
+                    for ms, seq, n in zip(columns.ms, columns.seq, columns.n, strict=True):
+                        entry_id = ms << SEQ_BITS | seq
+                        if not (last_id < entry_id and last_n < n):
+                            raise ViolationError(
+                                f"I5: lane {lane.region} of {key!r} in region {replica.region} has "
+                                f"dot {n} with ID {entry_id} after {last_n}, {last_id}"
+                            )
+                        last_id, last_n = entry_id, n
                 if lane.length and not last_n:
                     raise ViolationError(f"I6: a lane of {key!r} counts what it does not have")
 
@@ -330,8 +379,10 @@ class Checker:
         A peer's disk that is lost, too, is a second loss: what it had counts as elsewhere still.
         """
         bound = self._refused_beyond
-        if bound is None:
+        weighed = [(one.count, one.synced) for one in self._logged.values()]
+        if bound is None or weighed == self._weighed:
             return
+        self._weighed = weighed
         numbers = self._world.nodes.keys()
         for number in numbers:
             known = [self._logged[other].synced_vv.get(number, 0) for other in numbers - {number}]
@@ -408,38 +459,55 @@ class Checker:
 
     def _compare(self) -> None:
         """I1, I4: equal version vectors, equal digests; and what the model says."""
-        digests: dict[tuple[tuple[RegionId, int], ...], tuple[RegionId, bytes]] = {}
+        first_with: dict[tuple[tuple[RegionId, int], ...], SimNode] = {}
         for node in self._world.up():
-            replica = node.region.replica
-            if replica.has_open_section:
+            looked = self._looked[node.number]
+            if looked.vv is None:
                 continue
-            vv = tuple(sorted(replica.vv.items()))
-            digest = replica.digest()
-            other, expected = digests.setdefault(vv, (node.number, digest))
-            if digest != expected:
+            other = first_with.setdefault(looked.vv, node)
+            if other is not node and self._digest(other) != self._digest(node):
                 raise ViolationError(
-                    f"I1: regions {other} and {node.number} differ, and both have {dict(vv)}"
+                    f"I1: regions {other.number} and {node.number} differ, and both have "
+                    f"{dict(looked.vv)}"
                 )
-            if self._judged.get(node.number) != vv:
-                self._judged[node.number] = vv
-                self._judge(node)
+            # What is applied and not logged is not known here yet.
+            if not looked.is_judged and covers(self._logged[node.number].vv, dict(looked.vv)):
+                looked.is_judged = True
+                with node.looking():
+                    self._judge(node)
+
+    def _digest(self, node: SimNode) -> bytes:
+        looked = self._looked[node.number]
+        if looked.digest is None:
+            with node.looking():
+                looked.digest = node.region.replica.digest()
+        return looked.digest
 
     def _judge(self, node: SimNode) -> None:
         replica = node.region.replica
-        if not covers(self._logged[node.number].vv, replica.vv):
-            # What is applied and not logged is not known here yet.
-            del self._judged[node.number]
-            return
-        applied = [
-            one for (origin, n), one in self._issued.items() if n <= replica.vv.get(origin, 0)
-        ]
-        for key in sorted({one.effect.key for one in applied}):
-            expected, found = model(applied, key), shown(replica, key)
+        applied: dict[bytes, list[Issued]] = {}
+        for (origin, n), one in self._issued.items():
+            if n <= replica.vv.get(origin, 0):
+                applied.setdefault(one.effect.key, []).append(one)
+        for key, mine in sorted(applied.items()):
+            expected, found = self._expected(key, mine), shown(replica, key)
             if found != expected:
                 raise ViolationError(
                     f"I1: region {node.number} shows {key!r} as\n{found}\nthe model says\n"
                     f"{expected}"
                 )
+            for wrong in wrong_retries(replica, mine, key):
+                raise ViolationError(f"rule 20: in region {node.number} {wrong}")
+
+    def _expected(self, key: bytes, applied: list[Issued]) -> dict[str, object]:
+        """What the model says; it is asked once about the same effects."""
+        about = key, tuple((one.origin, one.n) for one in applied)
+        expected = self._modelled.get(about)
+        if expected is None:
+            expected = self._modelled[about] = model(applied, key)
+            for entry in skipped(applied, key):
+                raise ViolationError(f"I9: of {key!r} {entry}")
+        return expected
 
     # --- At a restart, and at the end ---------------------------------------------------------
 
@@ -466,6 +534,7 @@ class Checker:
 
     def look_at_end(self) -> None:
         """All regions are equal, and have what the model says; nobody waits any more."""
+        self._looked.clear()
         self.look()
         for node in self._world.up():
             for name, client in node.clients.items():
@@ -477,6 +546,25 @@ class Checker:
         vvs = {tuple(sorted(node.region.replica.vv.items())) for node in self._world.up()}
         if len(vvs) != 1:
             raise ViolationError(f"I1: the regions never become equal: {vvs}")
+
+
+def _traces_of(replica: Replica) -> tuple[object, ...]:
+    """What is not the same any more when the state of a region has changed: effects and other
+    changes, records, checkpoints, and what is in memory."""
+    residency = replica.residency
+    return (
+        replica,
+        dict(replica.vv),
+        replica.record_count,
+        replica._issuer.changes,
+        replica.images_made,
+        replica.acknowledged_count,
+        residency.warm_bytes,
+        residency.packed_bytes,
+        residency.absent_bytes,
+        residency.absent_count,
+        residency.cold_count,
+    )
 
 
 def _refuse_skipped(node: SimNode, skipped: Iterable[StreamId]) -> None:
@@ -531,6 +619,25 @@ def local_facts(replica: Replica) -> object:
                 ]
                 found.append((key, name, consumers, lane, progress.last_delivered, pending))
     return found
+
+
+def wrong_retries(replica: Replica, applied: list[Issued], key: bytes) -> list[str]:
+    """Retries that a window takes for something else than the model says (``rules`` 20).
+
+    A window may have forgotten an id, by its size and age.
+    """
+    stream = replica._streams.get(key)
+    if stream is None or stream.window is None:
+        return []
+    expected = recognised(applied, key)
+    return [
+        f"a retry of {name!r} of {producer!r} to {key!r} is taken for {found} and not for {right}"
+        for producer, ids in stream.window.items()
+        for name, tracked in ids
+        for found in [(tuple(tracked.dot), tracked.entry_id)]
+        for right in [expected.get(IdempotentId(producer, name))]
+        if found != right
+    ]
 
 
 def shown(replica: Replica, key: bytes) -> dict[str, Any]:

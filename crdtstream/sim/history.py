@@ -16,6 +16,7 @@ from crdtstream.core.effects import Numbered
 from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
+from crdtstream.core.wire.codec import BatchError
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.region.staleness import LagAction
 from crdtstream.sim.checks import (
@@ -27,6 +28,7 @@ from crdtstream.sim.checks import (
 )
 from crdtstream.sim.network import Line
 from crdtstream.sim.node import CATCHING_UP, LIMITS, SimNode, SimSettings
+from crdtstream.sim.sizes import drawn, drawn_region_limits
 from crdtstream.sim.world import World
 from crdtstream.store.errors import StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, refuse
@@ -59,6 +61,7 @@ class Plan:
         regions: how many.
         catches_up: a region that starts takes no writes while it is behind.
         lag_effects_max, lag_action: what a lost region may take with it, and what happens there.
+        sizes: what the sizes of the code are drawn from; None: they are as they are by default.
     """
 
     regions: int = 3
@@ -68,6 +71,7 @@ class Plan:
     catches_up: bool = False
     lag_effects_max: int = 0
     lag_action: str = "warn"
+    sizes: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.regions <= REGIONS_MAX:
@@ -92,7 +96,7 @@ class Failure:
 
 
 class History:
-    """A world, and what was done to it."""
+    """A world, and what was done to it; within the sizes of its plan (``sizes.drawn``)."""
 
     def __init__(self, plan: Plan) -> None:
         settings = SimSettings(
@@ -100,7 +104,8 @@ class History:
             implicit_mkstream=True,
             fsync=Fsync(plan.fsync),
             has_database=plan.has_database,
-            limits=CATCHING_UP if plan.catches_up else LIMITS,
+            limits=drawn_region_limits(plan.sizes, CATCHING_UP if plan.catches_up else LIMITS),
+            sizes=plan.sizes,
             lag_effects_max=plan.lag_effects_max,
             lag_action=LagAction(plan.lag_action),
         )
@@ -120,7 +125,6 @@ class History:
         self.steps.append(step)
         with _as_violations():
             self._do(step)
-        with self.world.looking():
             self.checker.look()
 
     def _do(self, step: Step) -> None:
@@ -199,9 +203,10 @@ class History:
         replica = node.region.replica
         # What waited behind a blocked command may run first, and write.
         is_next = client not in node.clients or not node.clients[client].held
-        before = replica.issued, replica.expired_count
+        # A batch without room is closed first, and earlier acknowledgements go into it.
+        before = replica.issued - replica.frontier_count, replica.expired_count
         called = node.call(client, argv)
-        after = replica.issued, replica.expired_count
+        after = replica.issued - replica.frontier_count, replica.expired_count
         failed = is_next and not called.is_waiting and node.last_reply[:1] == b"-"
         # A key that is found to be over is deleted also by a command that fails.
         if failed and before != after and before[1] == after[1]:
@@ -211,15 +216,17 @@ class History:
         """A program appends rows, some of which it may have appended before, elsewhere."""
         if not node.is_up:
             return
-        rows = checked_rows(first, array("I", [len(ROW_FIELDS)] * count), ROW_FIELDS * count)
+        # More rows in a call, or bytes in a row, than may be.
+        with suppress(BatchError):
+            rows = checked_rows(first, array("I", [len(ROW_FIELDS)] * count), ROW_FIELDS * count)
 
-        def append(replica: Replica, now: Millis) -> int:
-            return append_numbered(replica, now, ROWS_KEY, first, rows)
+            def append(replica: Replica, now: Millis) -> int:
+                return append_numbered(replica, now, ROWS_KEY, first, rows)
 
-        # Writes are refused, or the batch is too old to tell what of it is there; or the disk
-        # cannot be read.
-        with suppress(CommandError, StaleBatchError, StoreError):
-            node.change(append, writes=count)
+            # Writes are refused, or the batch is too old to tell what of it is there; or the disk
+            # cannot be read.
+            with suppress(CommandError, StaleBatchError, StoreError):
+                node.change(append, writes=count)
 
     def _exchange(self, line: Line, count: int) -> None:
         """Let both ends work, and deliver what they send, in order."""
@@ -310,8 +317,7 @@ class History:
                 self._exchange(line, 50)
             for node in world.nodes.values():
                 node.settle()
-            with self.world.looking():
-                self.checker.look()
+            self.checker.look()
             if self._is_healed():
                 return
         waits = {n: node.region.refuses_writes for n, node in world.nodes.items()}
@@ -375,17 +381,18 @@ _NODE_STEPS: Final = {
 
 def run(plan: Plan, steps: Sequence[Step]) -> Failure | None:
     """Run a history and heal; returns how it fails, if it does."""
-    history = History(plan)
-    at = 0
-    try:
-        for step in steps:
+    with drawn(plan.sizes):
+        history = History(plan)
+        at = 0
+        try:
+            for step in steps:
+                at += 1
+                history.do(step)
             at += 1
-            history.do(step)
-        at += 1
-        history.heal()
-    except ViolationError as error:
-        return Failure(at, str(error))
-    return None
+            history.heal()
+        except ViolationError as error:
+            return Failure(at, str(error))
+        return None
 
 
 def shorten(plan: Plan, steps: list[Step], failure: Failure) -> tuple[list[Step], Failure]:

@@ -11,6 +11,7 @@ from crdtstream.core.ids import ID_MAX, ID_MIN
 from crdtstream.sim.checks import GROUP, HOME_KEY, READ_KEY, ViolationError
 from crdtstream.sim.history import Failure, History, Plan, Step
 from crdtstream.sim.node import SimNode
+from crdtstream.sim.sizes import drawn
 
 # Two keys with everything on them, a handful of IDs: things must meet to conflict.
 WORDS: Final = (
@@ -84,6 +85,10 @@ REFUSED_STEPS: Final = (
     "checkpoint.fetch",
     "log.cut",
 )
+# In every fourth world so many steps are followed by a burst: entries, which a consumer reads, and
+# acknowledges nearly all of.  Pending entries are in chunks, and these must come, shrink and go.
+BURSTS_SHARE: Final = 0.04
+BURST_ENTRIES_MAX: Final = 9
 READING: Final = (
     "XADD z * f v",
     "XADD z * f v",
@@ -100,6 +105,18 @@ GROUP_WORK: Final = (
     "XREADGROUP GROUP g c COUNT 2 STREAMS z >",
     "XAUTOCLAIM z g d 0 0 COUNT 1",
 )
+# In some worlds: one key that begins, is read and ends again and again, by few kinds of steps: what
+# a delete had not observed takes many of them in one order.
+ENDINGS: Final = (
+    "XADD e 1 f v",
+    "XADD e 5 f v",
+    "XADD e 9 f v",
+    *["XADD e IDMP p a * f v"] * 3,
+    *["DEL e"] * 2,
+    "PEXPIRE e 1",
+    *["XGROUP CREATE e g 0", "XREADGROUP GROUP g c STREAMS e >"] * 2,
+)
+ENDINGS_SHARE: Final = 0.7
 # Of so many seeds, which ones bound what a lost region may take with it, and how.
 LAG_SEEDS: Final = 16
 LAG_BOUNDS: Final = {9: (4, "refuse"), 10: (1, "refuse"), 11: (3, "throttle")}
@@ -126,6 +143,10 @@ class Maker:
         self._reads = Random(f"reads {seed}")
         self._checkpoints = Random(f"checkpoints {seed}")
         self._groups = Random(f"groups {seed}")
+        self._endings = Random(f"endings {seed}")
+        self._ends = seed % 12 == 10
+        self._bursts = Random(f"bursts {seed}")
+        self._has_bursts = seed % 4 == 1
         self._cools = seed % 3 == 2
         self._works = seed % 6 == 2
         self._cuts_log = seed % 6 == 5
@@ -138,6 +159,7 @@ class Maker:
             catches_up=seed % 10 == 3,
             lag_effects_max=lag_effects_max,
             lag_action=lag_action,
+            sizes=seed,
         )
         # Some faults off, some heavy: uniform noise finds less.
         self._faults = {fault: random.choice((0, 0, 1, 4)) for fault in FAULTS}
@@ -147,6 +169,10 @@ class Maker:
 
     def run(self, count: int) -> tuple[list[Step], Failure | None]:
         """Make and take ``count`` steps, and heal; returns them, and how they failed."""
+        with drawn(self.plan.sizes):
+            return self._run(count)
+
+    def _run(self, count: int) -> tuple[list[Step], Failure | None]:
         history = History(self.plan)
         try:
             for step in self._beginning():
@@ -157,8 +183,12 @@ class Maker:
                     history.do(self._string_step(history))
                 if self._reads.random() < READS_SHARE:
                     history.do(self._read_step(history))
+                if self._ends and self._endings.random() < ENDINGS_SHARE:
+                    history.do(self._ending_step(history))
                 if self._works and self._groups.random() < GROUPS_SHARE:
                     history.do(self._group_step(history))
+                if self._has_bursts and self._bursts.random() < BURSTS_SHARE:
+                    self._burst(history)
                 if self._cools and self._checkpoints.random() < CHECKPOINTS_SHARE:
                     history.do(self._checkpoint_step(history))
             history.heal()
@@ -261,6 +291,32 @@ class Maker:
             words = f"XACK {READ_KEY.decode()} {GROUP.decode()} {random.choice(pending)}"
             return ("call", region, "c", words)
         return ("call", region, "c", random.choice(GROUP_WORK))
+
+    def _ending_step(self, history: History) -> Step:
+        random = self._endings
+        region = random.choice(list(history.world.nodes))
+        pending = self._pending(history.world.nodes[region], "e")
+        if pending and random.random() < 0.5:
+            words = f"XACK e {GROUP.decode()} {' '.join(pending)}"
+            return ("call", region, "c", words)
+        return ("call", region, "c", random.choice(ENDINGS))
+
+    def _burst(self, history: History) -> None:
+        random = self._bursts
+        region = random.choice(list(history.world.nodes))
+        key, group = READ_KEY.decode(), GROUP.decode()
+        for _ in range(random.randint(2, BURST_ENTRIES_MAX)):
+            history.do(("call", region, "d", f"XADD {key} * f v"))
+        history.do(("settle", region))
+        words = f"XREADGROUP GROUP {group} c COUNT {random.randint(2, 20)} STREAMS {key} >"
+        history.do(("call", region, "d", words))
+        history.do(("settle", region))
+        pending = self._pending(history.world.nodes[region], key)
+        if len(pending) > 1:
+            chosen = random.sample(pending, len(pending) - random.randint(1, 2))
+            if chosen:
+                words = f"XACK {key} {group} {' '.join(chosen)}"
+                history.do(("call", region, "d", words))
 
     def _read_step(self, history: History) -> Step:
         random = self._reads

@@ -17,6 +17,7 @@ from crdtstream.core.effects import (
     Effect,
     EffectBatch,
     ExpireKey,
+    IdempotentId,
     Mode,
     Remove,
     SetExpiry,
@@ -124,6 +125,72 @@ def loses(entry: Issued, applied: list[Issued]) -> bool:
     )
 
 
+def recognised(
+    applied: list[Issued], key: bytes
+) -> dict[IdempotentId, tuple[tuple[int, int], StreamId]]:
+    """By idempotent id the entry that a retry stands for: of those that did not lose, and that
+    went with no delete of the key, the one that had observed the others."""
+    mine = [one for one in applied if one.effect.key == key]
+    deletes = [one for one in mine if isinstance(one.effect, DeleteKey | ExpireKey)]
+    found: dict[IdempotentId, tuple[tuple[int, int], StreamId]] = {}
+    for one in sorted(mine, key=lambda one: sum(one.context.values())):
+        effect = one.effect
+        if (
+            isinstance(effect, Append)
+            and effect.idempotent is not None
+            and not one.is_numbered
+            and not loses(one, mine)
+            and not any(delete.observed(one) for delete in deletes)
+        ):
+            found[effect.idempotent] = ((one.origin, one.n), effect.id)
+    return found
+
+
+def skipped(applied: list[Issued], key: bytes) -> list[str]:
+    """Entries that groups never hand out, though they are not acknowledged: they lie in a run that
+    counts, and whoever issued it had not observed them."""
+    mine = [one for one in applied if one.effect.key == key]
+    runs = [one for one in mine if isinstance(one.effect, AckFrontier)]
+    if not runs:
+        return []
+    creates = live_creates(mine)
+    entries = [one for one in mine if isinstance(one.effect, Append) and lives(one, mine)]
+    return [
+        f"{entry.origin}:{entry.n} lies in {interval} of {run.effect.group!r}, told by"
+        f" {run.origin}:{run.n} without having observed it"
+        for run in runs
+        if any(run.observed(create) for create in creates.get(run.effect.group, []))
+        for lane, interval in run.effect.intervals.items()
+        for entry in entries
+        if entry.origin == lane
+        and interval[0] < entry.effect.id <= interval[1]
+        and not run.observed(entry)
+    ]
+
+
+def lives(entry: Issued, mine: list[Issued]) -> bool:
+    """Whether nothing that was applied takes an entry."""
+    return not any(removes(other, entry) for other in mine) and not loses(entry, mine)
+
+
+def live_creates(mine: list[Issued]) -> dict[bytes, list[Issued]]:
+    """By group the creates that had observed every destroy, and that no expiry had observed."""
+    expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
+    found: dict[bytes, list[Issued]] = {}
+    for one in mine:
+        if isinstance(one.effect, CreateGroup):
+            name = one.effect.group
+            is_destroyed = any(
+                not one.observed(other)
+                for other in mine
+                if isinstance(other.effect, DeleteKey)
+                or (isinstance(other.effect, DestroyGroup) and other.effect.group == name)
+            )
+            if not is_destroyed and not any(expiry.observed(one) for expiry in expiries):
+                found.setdefault(name, []).append(one)
+    return found
+
+
 def register(
     mine: list[Issued], deletes: list[Issued], values: dict[tuple[int, int], object]
 ) -> list[tuple[tuple[int, int], object]]:
@@ -192,25 +259,8 @@ def model(applied: list[Issued], key: bytes) -> dict[str, object]:
     mine = [one for one in applied if one.effect.key == key]
     deletes = [one for one in mine if isinstance(one.effect, DeleteKey)]
     expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
-    entries = [
-        one
-        for one in mine
-        if isinstance(one.effect, Append)
-        and not any(removes(other, one) for other in mine)
-        and not loses(one, mine)
-    ]
-    creates: dict[bytes, list[Issued]] = {}
-    for one in mine:
-        if isinstance(one.effect, CreateGroup):
-            name = one.effect.group
-            destroys = deletes + [
-                other
-                for other in mine
-                if isinstance(other.effect, DestroyGroup) and other.effect.group == name
-            ]
-            is_over = any(expiry.observed(one) for expiry in expiries)
-            if all(one.observed(destroy) for destroy in destroys) and not is_over:
-                creates.setdefault(name, []).append(one)
+    entries = [one for one in mine if isinstance(one.effect, Append) and lives(one, mine)]
+    creates = live_creates(mine)
     acked: dict[bytes, dict[int, list[tuple[StreamId, StreamId]]]] = {name: {} for name in creates}
     modes: dict[bytes, tuple[int, int, Mode, int | None]] = dict.fromkeys(
         creates, (0, 0, Mode.AT_LEAST_ONCE, None)

@@ -11,11 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from crdtstream.commands.reply import Reply
-from crdtstream.core.checkpoint.parts import Image
+from crdtstream.core.checkpoint.parts import NO_IMAGE, Image
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
+from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.cold import ColdError
+from crdtstream.core.lanes.columns import NodeColumns
+from crdtstream.core.lanes.header import Header
+from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.xread_mode import XreadMode
@@ -32,12 +37,12 @@ from crdtstream.region.staleness import LagAction
 from crdtstream.resp.wire.encode import encode
 from crdtstream.sim.checkpoints import CheckpointTurns, SimCheckpoints, through
 from crdtstream.sim.disk import Disk, now
+from crdtstream.sim.sizes import drawn_node_limits, redraw
 from crdtstream.store.errors import StoreError
-from crdtstream.store.log import Fsync
+from crdtstream.store.log import Fsync, next_commit
 from crdtstream.store.replay import recover
 
 BYTES_MAX: Final = 1 << 30
-COMMIT_RECORDS_MAX: Final = 1_000
 LIMITS: Final = RegionLimits(
     inbox_batches_max=8, backoff_ms_min=10, backoff_ms_max=200, inbox_wait_ms_max=500
 )
@@ -60,6 +65,8 @@ class SimSettings:
     lag_effects_max: int = 0
     lag_ms_max: int = 0
     lag_action: LagAction = LagAction.WARN
+    # What sizes are drawn from, again at each start; None: all are as they are by default.
+    sizes: int | None = None
 
 
 class Told(bytes):
@@ -159,6 +166,8 @@ class SimNode:
         settings, disk = self._settings, self.disk
         self._run_id += 1
         self.is_up = True
+        if self._run_id > 1:
+            redraw(settings.sizes, self._run_id)
         recovered = through(recover(disk, self.checkpoints, self._new_replica))
         replica = recovered.replica
         folder = now(read_folder(disk, is_proven=disk.is_proven))
@@ -191,6 +200,8 @@ class SimNode:
         through(read_absences(self.region, disk))
         self._checkpointer = CheckpointTurns(self, disk, self.checkpoints)
         self._requests: deque[tuple[int, ...]] = deque()
+        # Of macro nodes that are cold, the image and what is in it, as it was last seen.
+        self._columns: dict[MacroNode, tuple[int, NodeColumns]] = {}
         self.clients: dict[str, SimClient] = {}
         self._queue: deque[Record] = deque()
         self._asked = True
@@ -200,8 +211,11 @@ class SimNode:
 
     def _new_replica(self) -> Replica:
         settings = self._settings
+        entries_max, bytes_max = drawn_node_limits(settings.sizes, self._run_id)
         replica = Replica(
             self.number,
+            node_entries_max=entries_max,
+            node_bytes_max=bytes_max,
             id_mode=settings.id_mode,
             implicit_mkstream=settings.implicit_mkstream,
             peers=self._peers,
@@ -273,7 +287,7 @@ class SimNode:
         """One group commit, which succeeds or is refused."""
         if not self._queue:
             return
-        records = [*self._queue][:COMMIT_RECORDS_MAX]
+        records = next_commit(self._queue)
         try:
             now(self.disk.append(records))
         except StoreError as error:
@@ -411,13 +425,38 @@ class SimNode:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Whoever looks at the replica without a command reads in place, and leaves nothing."""
+        """Whoever looks at the replica without a command reads in place, and leaves nothing.
+
+        What is cold has its columns meanwhile, and those are remembered for the next look.  Nothing
+        is counted, as nothing stays.
+        """
         residency = self.region.replica.residency
-        absent_count = residency.absent_count
         with residency.in_place(), self.checkpoints.reading():
+            cold = self._warm_unseen() if residency.cold_count else []
             yield
-        if residency.absent_count < absent_count:
-            residency.drop_all()
+        for node, header, packed in cold:
+            assert node.is_encoded, "who looks changes nothing"
+            node.take_columns(header, packed)
+
+    def _warm_unseen(self) -> list[tuple[MacroNode, Header, bytes | None]]:
+        """Have all columns of the replica here, without saying so; returns what had none."""
+        known, self._columns = self._columns, {}
+        found = []
+        replica = self.region.replica
+        for stream in replica._streams.values():
+            for node in (node for lane in stream.lanes.values() for node in lane.macro_nodes()):
+                header, packed = node.cold, node.packed
+                if header is None:
+                    continue
+                found.append((node, header, packed))
+                image, columns = known.get(node, (NO_IMAGE, None))
+                if columns is None or image != node.image:
+                    body = replica.residency.packed_of(node, back=False)
+                    columns = decode_body(unpack(body, size=header.body_bytes), header)
+                self._columns[node] = node.image, columns
+                node.put_columns(columns)
+                node.digest = header.digest
+        return found
 
     # --- The end ------------------------------------------------------------------------------
 
@@ -429,7 +468,7 @@ class SimNode:
         """
         assert self.is_up
         if commits and self._queue and self.disk.refuses is None:
-            now(self.disk.append([*self._queue][:COMMIT_RECORDS_MAX]))
+            now(self.disk.append(next_commit(self._queue)))
         self._checkpointer.end()
         self.is_up = False
 

@@ -10,6 +10,7 @@ from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.ids import IdMode
 from tests.conftest import examples
 from tests.harness.regions import Node
+from tests.harness.sizes import SIZES
 from tests.rules.test_convergence import LINES, Regions
 
 LINES_OF_A_STEP = st.lists(LINES, min_size=2, max_size=8)
@@ -23,9 +24,9 @@ class Checkpoints(Regions):
     behind it.
     """
 
-    @initialize(mode=st.sampled_from([IdMode.STRICT, IdMode.LIBERAL]))
-    def start(self, mode: IdMode) -> None:
-        super().start(mode)
+    @initialize(mode=st.sampled_from([IdMode.STRICT, IdMode.LIBERAL]), sizes=SIZES)
+    def start(self, mode: IdMode, sizes: int | None) -> None:
+        super().start(mode, sizes)
 
     @rule(
         before=LINES_OF_A_STEP,

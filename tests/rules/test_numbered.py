@@ -223,14 +223,14 @@ def test_a_copy_keeps_the_names() -> None:
 def test_the_silent_go_when_there_are_too_many() -> None:
     records = NumberedRecords()
     noted: set[bytes] = set()
-    for n in range(PRODUCERS_MAX + 2):
+    for n in range(PRODUCERS_MAX.value + 2):
         rows = Numbered(b"%d" % n, 0, 0)
         records.add(b"x", rows, 1, Dot(RegionId(1), n + 1), {RegionId(1): n + 1})
     # Whatever is not stable stays.
     assert records.missing(b"x", Numbered(b"0", 0, 0), 1) == []
     while len(records):
-        records.forget_stable({RegionId(1): PRODUCERS_MAX + 2}, note=noted.add)
-    last = Dot(RegionId(1), PRODUCERS_MAX + 3)
+        records.forget_stable({RegionId(1): PRODUCERS_MAX.value + 2}, note=noted.add)
+    last = Dot(RegionId(1), PRODUCERS_MAX.value + 3)
     records.add(b"x", Numbered(b"last", 0, 0), 1, last, {RegionId(1): last.n})
     assert records.missing(b"x", Numbered(b"2", 0, 0), 1) == [(0, 1)]
     assert records.missing(b"x", Numbered(b"3", 0, 0), 1) == []

@@ -82,10 +82,10 @@ def test_of_another_key_or_with_references_is_another_effect() -> None:
 
 
 def test_an_effect_stays_small() -> None:
-    count = REMOVE_IDS_MAX + 1
+    count = REMOVE_IDS_MAX.value + 1
     r1, _ = with_entries(*range(1, count + 1))
     r1.run(*[f"XDEL x {ms}" for ms in range(1, count + 1)])
-    assert list(map(len, removed(r1))) == [REMOVE_IDS_MAX, 1]
+    assert list(map(len, removed(r1))) == [REMOVE_IDS_MAX.value, 1]
 
 
 def test_wait_waits_for_the_effect_that_took_it_in() -> None:

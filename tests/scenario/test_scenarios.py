@@ -81,6 +81,7 @@ def test_few_scenarios_are_for_the_simulator_only() -> None:
     assert {path.stem for path in set(PATHS) - set(LIVE_PATHS)} == {
         "a-clock-a-day-ahead",
         "a-clock-set-back-brings-a-key-back",
+        "a-delete-spares-a-floor-it-had-not-observed",
         "claiming-after-hours",
         "clock-jumps-back",
         "clocks-apart",

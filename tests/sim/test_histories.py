@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,14 @@ from crdtstream.cli.start import program
 from crdtstream.sim.history import Failure, Plan, run, shorten
 from crdtstream.sim.making import Maker
 from crdtstream.sim.planted import BUGS, planted
+from crdtstream.sim.seeds import first_failing, processes_for
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
 SEEDS = 25
 STEPS = 400
 # Within this many seeds, from the one that it names, each planted bug is noticed.
 SEEDS_FOR_A_BUG = 20
-SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SEEDS", "1000"))
+SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SIM_SEEDS", "1000"))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -28,9 +30,9 @@ def test_every_invariant_holds(seed: int) -> None:
 
 @pytest.mark.soak
 def test_every_invariant_holds_for_many_seeds() -> None:
-    for seed in range(1_000_000, 1_000_000 + SOAK_SEEDS):
-        _, failure = Maker(seed).run(STEPS)
-        assert failure is None, f"again: crdtstream simulate --seed {seed} --steps {STEPS}"
+    jobs = processes_for(SOAK_SEEDS)
+    failing = first_failing(1_000_000, SOAK_SEEDS, STEPS, jobs=jobs, bug=None)
+    assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
 
 
 def replayed(path: Path) -> Failure | None:
@@ -137,6 +139,26 @@ def test_the_command_says_what_it_ran() -> None:
     assert "seeds 5 to 6, 50 steps each: every invariant held" in result.output
 
 
+@pytest.mark.pure
+def test_several_processes_find_the_lowest_seed_that_fails() -> None:
+    bug = "plan-passes-over-a-dot"
+    alone = first_failing(0, 20, STEPS, jobs=1, bug=bug)
+    assert alone is not None
+    assert first_failing(0, 20, STEPS, jobs=2, bug=bug) == alone
+
+
+@pytest.mark.pure
+def test_a_seed_that_fails_in_another_process_is_shortened_and_printed() -> None:
+    arguments = ["simulate", "--plant", "reply-before-commit", "--seed", "0", "--seeds", "4"]
+    results = [
+        CliRunner().invoke(program(), [*arguments, "--steps", "50", "--jobs", jobs])
+        for jobs in ("1", "2")
+    ]
+    assert [result.exit_code for result in results] == [1, 1]
+    assert results[0].output == results[1].output
+    assert results[1].output.startswith("seed ")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -168,3 +190,11 @@ def test_a_folder_that_there_is_not_is_refused_before_anything_runs(tmp_path: Pa
     )
     assert result.exit_code == 2
     assert "there is no folder" in result.output
+
+
+def test_the_page_names_each_planted_bug_and_its_seed() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z0-9-]+)` \| .* \| ([^|]+), as [^|]* \|$", page, re.M))
+    assert rows.keys() == BUGS.keys()
+    for name, bug in BUGS.items():
+        assert rows[name] == (f"`{bug.history}.json`" if bug.history else str(bug.seed)), name

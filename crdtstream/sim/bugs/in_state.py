@@ -7,14 +7,19 @@ from typing import Any, Final
 from crdtstream.commands.groups import delivery
 from crdtstream.core import clock
 from crdtstream.core.applying import apply_effect
+from crdtstream.core.checkpoint.parts import NO_IMAGE
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, join, meet
-from crdtstream.core.effects import EffectBatch, ExpireKey, Record
+from crdtstream.core.effects import EffectBatch, ExpireKey, IdempotentId, Record
 from crdtstream.core.groups.group import Group
+from crdtstream.core.groups.lane_pel import LanePel
+from crdtstream.core.groups.pel import Pel
+from crdtstream.core.groups.pel_chunk import PelChunk
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.keyspace.tombstones import Tombstones
 from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.producers.idempotency import IdempotencyRecords
 from crdtstream.core.replica import Replica
 from crdtstream.core.stability import StabilityTracker
 from crdtstream.core.state import State
@@ -109,6 +114,18 @@ def _frontier_as_a_maximum() -> Sequence[Patch]:
     return [(Group, "unite", wrong)]
 
 
+def _an_absorbed_chunk_is_used_again() -> Sequence[Patch]:
+    """A chunk of pending entries that another has absorbed is taken for an empty one."""
+    drop = Pel._drop
+
+    def wrong(self: Pel, lane: LanePel, chunk: PelChunk) -> None:
+        drop(self, lane, chunk)
+        if not chunk.held and chunk.image == NO_IMAGE and not self._claims:
+            self._spare = chunk
+
+    return [(Pel, "_drop", wrong)]
+
+
 def _pel_survives_its_incarnation() -> Sequence[Patch]:
     """A group that is destroyed leaves its PEL to the one that is made next."""
     kept: dict[tuple[RegionId, bytes, bytes], Group] = {}
@@ -198,6 +215,17 @@ def _expiry_deletes_as_a_user_does() -> Sequence[Patch]:
         apply_effect._delete_key(state, effect, dot, context)  # type: ignore[arg-type]
 
     return [(apply_effect, "_expire_key", wrong)]
+
+
+def _a_window_names_the_smallest_dot() -> Sequence[Patch]:
+    """Also that of an entry which went with its key."""
+
+    def recognised(
+        self: IdempotencyRecords, key: bytes, idempotent: IdempotentId
+    ) -> tuple[Dot, StreamId]:
+        return min(self._by_key[key].by_name[idempotent].items())
+
+    return [(IdempotencyRecords, "recognised", recognised)]
 
 
 def _a_del_takes_any_string() -> Sequence[Patch]:
@@ -304,6 +332,13 @@ IN_STATE: Final = (
         seed=15,
     ),
     Bug(
+        "an-absorbed-chunk-is-used-again",
+        "a node ends when a consumer reads on that had acknowledged nearly all of what it read",
+        _an_absorbed_chunk_is_used_again,
+        frozenset({"assertion"}),
+        seed=17,
+    ),
+    Bug(
         "home-is-not-asked",
         "two regions deliver the same entry",
         _home_is_not_asked,
@@ -336,6 +371,13 @@ IN_STATE: Final = (
         _expiry_deletes_as_a_user_does,
         frozenset({"I1"}),
         seed=8,
+    ),
+    Bug(
+        "a-window-names-the-smallest-dot",
+        "a retry of a message that was deleted and appended again makes a second entry",
+        _a_window_names_the_smallest_dot,
+        frozenset({"rule 20"}),
+        seed=82,
     ),
     Bug(
         "a-del-takes-any-string",

@@ -1,0 +1,141 @@
+"""Drawing the sizes of the code (``core/size.py``) from a seed.
+
+    with drawn(4711):           # tiny ones mostly
+        ...                     # a world, a machine, a comparison
+        redraw(4711, 1)         # a process starts again, as another version of the code would
+
+Each size has a random stream of its own, made of the seed and its name: a new one moves no other.
+How tiny they are differs from seed to seed, and in some worlds all are as they are by default.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from functools import cache
+from random import Random
+from typing import Final
+
+from crdtstream.compiled import PACKAGE
+from crdtstream.core.lanes.limits import NODE_BYTES_MAX_DEFAULT, NODE_ENTRIES_MAX_DEFAULT
+from crdtstream.core.size import Scope, Seconds, Size
+from crdtstream.region.limits import RegionLimits
+
+# Whose constants are sizes, or stand in a list with why they are none.
+PACKAGES: Final = (
+    *("core", "commands", "database", "region", "store", "engine", "checkpointer"),
+    *("replication", "resp", "query"),
+)
+_MADE: Final = re.compile(r"^(\w+): Final = (?:Size|Seconds)\(", re.MULTILINE)
+# How many of a seed's sizes stay as they are: in one world of six all of them.
+_STAY: Final = (0.0, 0.0, 0.2, 0.5, 0.8, 1.0)
+
+
+class Manner(Enum):
+    """Which sizes are drawn."""
+
+    TINY = "tiny"
+    LARGE = "large"
+
+
+@cache
+def all_sizes() -> Mapping[str, Size | Seconds]:
+    """The sizes of all modules that are imported when this is first called, by name:
+    ``core.groups.pel_chunk.ENTRIES_MAX``."""
+    found: dict[str, Size | Seconds] = {}
+    for name, module in sorted(sys.modules.items()):
+        package, _, rest = name.partition(".")
+        if package == "crdtstream" and rest.split(".")[0] in PACKAGES:
+            # By the source, as others that import it have it under the same name.
+            path = PACKAGE.joinpath(*rest.split(".")).with_suffix(".py")
+            made = _MADE.findall(path.read_text()) if path.is_file() else []
+            found |= {f"{rest}.{constant}": getattr(module, constant) for constant in made}
+    return found
+
+
+@contextmanager
+def drawn(
+    seed: int | None, manner: Manner = Manner.TINY, *, clients: bool = True
+) -> Iterator[None]:
+    """Have the sizes that this seed draws, and the former ones again at the end.
+
+    Args:
+        seed: None draws nothing.
+        clients: whether clients may notice.
+    """
+    before = [(size, size.value) for size in all_sizes().values()]
+    try:
+        if seed is not None:
+            scopes = set(Scope) if clients else {Scope.NODE, Scope.REGIONS}
+            _draw(f"{seed}", manner, scopes)
+        yield
+    finally:
+        for size, value in before:
+            size.value = value
+
+
+def redraw(seed: int | None, turn: int, manner: Manner = Manner.TINY) -> None:
+    """Draw again those that one region may change by itself; within ``drawn``."""
+    if seed is not None:
+        _draw(f"{seed} {turn}", manner, {Scope.NODE, Scope.CLIENTS})
+
+
+def _draw(seed: str, manner: Manner, scopes: set[Scope]) -> None:
+    stay = Random(f"stay {seed.split()[0]}").choice(_STAY)
+    for name, size in all_sizes().items():
+        if size.scope in scopes:
+            random = Random(f"{name} {seed}")
+            # Clients that are refused everything do nothing.
+            as_it_is = random.random() < (max(stay, 0.9) if size.scope is Scope.CLIENTS else stay)
+            if as_it_is:
+                size.value = size.default
+            elif isinstance(size, Size):
+                size.value = _number(random, size, manner)
+            else:
+                size.value = random.uniform(size.least, size.default)
+
+
+def _number(random: Random, size: Size, manner: Manner) -> int:
+    if manner is Manner.LARGE:
+        return random.randint(size.default, size.most)
+    if random.random() < 0.7:
+        return min(size.default, size.least + random.randrange(4))
+    # As many of one length as of another.
+    bits = random.randint(size.least.bit_length(), size.default.bit_length())
+    return min(size.default, max(size.least, random.getrandbits(bits)))
+
+
+def drawn_node_limits(seed: int | None, turn: int) -> tuple[int, int]:
+    """Entries and bytes of a macro node."""
+    random = Random(f"nodes {seed} {turn}")
+    if seed is None or random.random() < 0.2:
+        return NODE_ENTRIES_MAX_DEFAULT, NODE_BYTES_MAX_DEFAULT
+    return random.choice((0, 1, 2, 3, 4, 7, 100)), random.choice((0, 1, 30, 100, 4096))
+
+
+def drawn_region_limits(seed: int | None, limits: RegionLimits) -> RegionLimits:
+    """These, but for some of its bounds on records, batches and bytes."""
+    if seed is None:
+        return limits
+    random = Random(f"limits {seed}")
+    stay = Random(f"stay {seed}").choice(_STAY)
+
+    def draw(value: int, *tiny: int) -> int:
+        chosen = random.choice(tiny)
+        return value if random.random() < stay else chosen
+
+    return RegionLimits(
+        commit_queue_records_max=draw(limits.commit_queue_records_max, 1, 2, 5),
+        link_message_bytes_target=draw(limits.link_message_bytes_target, 1, 50, 400),
+        inbox_batches_max=draw(limits.inbox_batches_max, 1, 2, 3),
+        inbox_bytes_max=draw(limits.inbox_bytes_max, 1, 200, 2_000),
+        inbox_wait_ms_max=limits.inbox_wait_ms_max,
+        backoff_ms_min=limits.backoff_ms_min,
+        backoff_ms_max=limits.backoff_ms_max,
+        heartbeat_interval_ms=draw(limits.heartbeat_interval_ms, 50, 100),
+        link_silence_ms_max=limits.link_silence_ms_max,
+        skew_warning_ms=limits.skew_warning_ms,
+        catch_up_answer_ms_max=limits.catch_up_answer_ms_max,
+        catch_up_stall_ms_max=limits.catch_up_stall_ms_max,
+    )
