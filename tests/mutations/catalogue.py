@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tests.mutations.in_archives import ARCHIVES
 from tests.mutations.in_checkpoints import CHECKPOINTS
 from tests.mutations.in_cold import COLD_BUGS
 from tests.mutations.in_commands import COMMANDS
@@ -45,4 +46,5 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *CHECKPOINTS,
     *COLD_BUGS,
     *UPKEEP,
+    *ARCHIVES,
 )

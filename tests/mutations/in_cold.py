@@ -5,11 +5,44 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 COLD: Final = "tests/region/test_cold_entries.py::"
+IDLE: Final = "tests/region/test_idle_entries.py::"
 COLD_NODES: Final = "tests/core/test_cold_nodes.py::"
 UNREADABLE: Final = "tests/region/test_unreadable.py::"
 QUERY: Final = "tests/query/test_cold_queries.py::"
 
 COLD_BUGS: Final = (
+    Mutation(
+        "who-waits-has-more-read-each-tick",
+        "crdtstream/region/fetching.py",
+        "        if go_on in self._waiters.get(images[0], ()):\n            return None\n",
+        "",
+        (COLD + "test_who_asks_again_while_it_waits_has_no_more_read",),
+        "each tick that ends while a node is being read has twice as much read behind it",
+    ),
+    Mutation(
+        "idle-data-stay",
+        "crdtstream/core/lanes/residency.py",
+        "                self._drop(node)\n            if is_over():",
+        "                self._packed[node] = None\n            if is_over():",
+        (IDLE + "test_what_is_not_read_is_packed_and_then_leaves",),
+        "what nobody reads takes memory for ever",
+    ),
+    Mutation(
+        "what-is-read-leaves",
+        "crdtstream/core/lanes/residency.py",
+        "        if node.used or is_small",
+        "        if is_small",
+        (IDLE + "test_what_is_read_between_two_rounds_stays",),
+        "who reads the same entries again and again waits for the disk each time",
+    ),
+    Mutation(
+        "what-changes-may-leave",
+        "crdtstream/core/lanes/residency.py",
+        "        node.is_encoded = False\n        self._warm.pop(node, None)\n",
+        "        node.is_encoded = False\n",
+        (IDLE + "test_what_no_checkpoint_has_stays",),
+        "I19: a removed entry is back when its node was read from disk again",
+    ),
     Mutation(
         "cold-command-loses-its-place",
         "crdtstream/region/clients.py",
@@ -37,8 +70,8 @@ COLD_BUGS: Final = (
     Mutation(
         "a-megabyte-read-for-an-entry",
         "crdtstream/core/lanes/residency.py",
-        "AHEAD_BYTES: Final = 64 << 10\n",
-        "AHEAD_BYTES: Final = 1 << 20\n",
+        "AHEAD_BYTES: Final = Size(64 << 10, least=2)\n",
+        "AHEAD_BYTES: Final = Size(1 << 20, least=2)\n",
         (COLD_NODES + "test_who_reads_on_is_read_more_and_more_ahead",),
         "a read of one entry unpacks forty macro nodes",
     ),

@@ -9,6 +9,7 @@ WAITING: Final = "tests/database/test_waiting.py::"
 TIME_IS_OVER: Final = "tests/database/test_time_is_over.py::"
 VERSIONS: Final = "tests/commands/test_stream_commands_8x.py::"
 NEVER_SKIP: Final = "tests/commands/test_never_skip.py::"
+SLOW: Final = "tests/region/test_answering.py::"
 COMMANDS_TESTS: Final = "tests/commands/test_commands.py::"
 
 COMMANDS: Final = (
@@ -21,6 +22,14 @@ COMMANDS: Final = (
         "            keys = sorted(touched)\n            touched.clear()\n",
         (DATABASE + "test_watch_trips_when_the_key_changes",),
         "a transaction overwrites what another client wrote meanwhile",
+    ),
+    Mutation(
+        "a-large-reply-is-one-part",
+        "crdtstream/commands/streams/entries.py",
+        "in islice(chosen, ENTRIES_PER_PART.value)",
+        "in islice(chosen, None)",
+        ("tests/commands/test_large_replies.py::test_a_large_reply_is_never_joined",),
+        "an XREVRANGE of everything, or an XRANGE of two lanes, is in memory twice",
     ),
     Mutation(
         "watch-sees-acknowledgements",
@@ -212,6 +221,27 @@ COMMANDS: Final = (
         "    stream = replica.stream(key)\n    if text in",
         (NEVER_SKIP + "test_a_string_is_no_stream",),
         "a reader of a string waits for ever and is told nothing",
+    ),
+    Mutation(
+        "a-broken-append-changed-nothing",
+        "crdtstream/region/clients.py",
+        "        return replica.has_unsettled_changes or has_appended\n",
+        "        return replica.has_unsettled_changes\n",
+        (
+            (
+                "tests/resp/test_bugs.py::"
+                "test_a_run_that_breaks_half_way_ends_the_node_and_leaves_nothing"
+            ),
+        ),
+        "half of what a bug broke off is logged, and the rest of it is told as refused",
+    ),
+    Mutation(
+        "a-region-is-well-as-soon-as-it-is-within-the-bound",
+        "crdtstream/region/answering.py",
+        "self.ms_max // 2 if self._is_slow else self.ms_max",
+        "self.ms_max",
+        (SLOW + "test_a_slow_region_is_so_until_it_takes_less_than_half_of_the_bound",),
+        "clients who left a slow region come back at once, and make it slow again",
     ),
     # --- The announced version ---
     Mutation(

@@ -365,8 +365,8 @@ CORE: Final = (
     Mutation(
         "records-go-with-the-key",
         "crdtstream/core/applying/apply_effect.py",
-        "    state.floors.forget(key)\n",
-        "    state.floors.forget(key)\n    state.idempotency.forget_stable(context)\n",
+        "    state.idempotency.note_deleted(key, context)\n",
+        "    state.idempotency.forget_stable(context, state.parts.note_producers)\n",
         (RULES + "test_records_outlive_whatever_removes_the_entry[DEL x]",),
         "after a DEL a concurrent retry is an entry of its own in some regions",
     ),

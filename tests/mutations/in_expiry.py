@@ -7,6 +7,8 @@ from tests.mutations.mutation import Mutation
 EXPIRE: Final = "tests/rules/test_expire_key.py::"
 AGAIN: Final = EXPIRE + "test_a_group_made_again_after_the_deadline_survives_the_delete"
 SCENARIO: Final = "tests/scenario/test_scenarios.py::test_scenario"
+DELETED: Final = "tests/rules/test_deleted_and_again.py::"
+FLOORS: Final = "tests/core/test_floors.py::"
 HANGS: Final = EXPIRE + "test_what_hangs_on_a_create_goes_with_it"
 
 EXPIRIES: Final = (
@@ -90,6 +92,62 @@ EXPIRIES: Final = (
         "            pass\n",
         (EXPIRE + "test_a_key_begins_again_at_any_id_once_no_group_can_have_read_further",),
         "an entry is handed out nowhere",
+    ),
+    Mutation(
+        "a-delete-forgets-a-floor-that-it-had-not-observed",
+        "crdtstream/core/keyspace/floors.py",
+        "found is not None and covers(context, found[1])",
+        "found is not None",
+        (SCENARIO + "[0-keys/a-delete-spares-a-floor-it-had-not-observed]",),
+        "rule 7: an entry lies in what a group behind the delete has read, and is never handed out",
+    ),
+    Mutation(
+        "a-window-names-what-a-delete-took",
+        "crdtstream/core/producers/idempotency.py",
+        "if not has_lost and not covers_dot(records.deleted, dot):",
+        "if not has_lost:",
+        (DELETED + "test_a_retry_is_a_new_entry_if_all_that_had_its_id_went_with_the_key",),
+        "rule 20: a retry is answered with the ID of an entry that was deleted with its key",
+    ),
+    Mutation(
+        "a-window-keeps-what-gave-way-to-one-that-gave-way",
+        "crdtstream/core/applying/settling.py",
+        "            stream.window.forget(idempotent)\n",
+        "            pass\n",
+        (DELETED + "test_a_message_that_gave_way_to_one_that_gave_way_is_recognised_no_more",),
+        "rule 20: a retry is answered with the ID of an entry that gave way, and is lost",
+    ),
+    Mutation(
+        "a-window-names-the-smallest-dot",
+        "crdtstream/core/producers/idempotency.py",
+        "in reversed(records.by_name[idempotent].items()):",
+        "in sorted(records.by_name[idempotent].items()):",
+        (DELETED + "test_a_retry_is_taken_for_the_last_of_several",),
+        "rule 20: a delete of the earlier makes the retry of the later a second entry",
+    ),
+    Mutation(
+        "a-checkpoint-forgets-which-records-a-delete-took",
+        "crdtstream/core/checkpoint/restoring.py",
+        "        state.idempotency.note_deleted(key.key, content.deleted)\n",
+        "",
+        (DELETED + "test_a_checkpoint_has_what_a_delete_took",),
+        "rule 20: after a restart a retry is taken for an entry that was deleted with its key",
+    ),
+    Mutation(
+        "a-floor-ends-with-the-first-expiry",
+        "crdtstream/core/keyspace/floors.py",
+        "if covers(stable, dots)]",
+        "if any(stable.get(region, 0) >= n for region, n in dots.items())]",
+        (FLOORS + "test_a_floor_lasts_until_all_its_expiries_are_stable",),
+        "rule 7: an entry is handed out nowhere",
+    ),
+    Mutation(
+        "a-floor-ends-with-the-first-expiry-of-a-region",
+        "crdtstream/core/keyspace/floors.py",
+        "        dots[expiry.region] = max(expiry.n, dots.get(expiry.region, 0))\n",
+        "        dots.setdefault(expiry.region, expiry.n)\n",
+        (FLOORS + "test_a_floor_lasts_until_the_last_expiry_of_a_region_is_stable",),
+        "rule 7: an entry is handed out nowhere",
     ),
     Mutation(
         "window-counts-from-the-id",

@@ -65,4 +65,28 @@ LANES: Final[tuple[Mutation, ...]] = (
         (COMPACTION + "test_a_round_ends_though_writers_are_quicker",),
         "while writers are quicker no checkpoint is cut, and a restart reads all they wrote",
     ),
+    Mutation(
+        "compaction-loses-arrivals-before-a-piece",
+        "crdtstream/core/lanes/compaction.py",
+        "    low = bisect_right(arrived, first_n) - 1 if start else 0\n",
+        "    low = bisect_right(arrived, first_n - 1) if start else 0\n",
+        (COMPACTION + "test_entries_keep_when_they_came",),
+        "I17: an XREAD that may skip nothing takes late entries for early ones",
+    ),
+    Mutation(
+        "compaction-takes-the-arrival-of-the-node-before",
+        "crdtstream/core/lanes/compaction.py",
+        "columns.arrivals[2 * (arrivals[-1:] == columns.arrivals[1:2]) :]",
+        "columns.arrivals[2 * bool(arrivals) :]",
+        (COMPACTION + "test_entries_keep_when_they_came",),
+        "I17: an XREAD that may skip nothing takes late entries for early ones",
+    ),
+    Mutation(
+        "compaction-loses-the-highest-removed-id",
+        "crdtstream/core/lanes/compaction.py",
+        "    merged[-1].highest_removed_id = last.highest_removed_id\n",
+        "",
+        (COMPACTION + "test_a_merged_node_reaches_as_far_as_its_last_one_did",),
+        "I5: an ID below one that was there comes into a lane",
+    ),
 )

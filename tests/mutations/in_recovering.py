@@ -7,6 +7,10 @@ from tests.mutations.mutation import Mutation
 LEVEL: Final = "tests/region/test_catching_up.py::"
 READY: Final = "tests/region/test_readiness.py::"
 RECOVERING: Final = "tests/replication/test_recovering.py::"
+LOST: Final = "tests/store/test_lost_end.py::"
+WATCH: Final = "tests/region/test_storage_watch.py::"
+PRESENCE: Final = "tests/store/test_presence.py::"
+MARKER: Final = "tests/store/test_marker.py::"
 OPENING: Final = "tests/store/test_opening.py::"
 BEFORE: Final = RECOVERING + "test_what_is_held_unapplied_goes_before_the_answer_can_leave"
 NOT_TAKEN: Final = RECOVERING + "test_effects_of_a_peer_that_recovers_are_not_taken"
@@ -42,10 +46,163 @@ RECOVERIES: Final = (
     Mutation(
         "looking-at-a-folder-makes-it-the-one",
         "crdtstream/store/sqlite.py",
-        "        if self.is_proven:\n            await self.confirm()\n        else:\n",
-        "        await self.confirm()\n        if not self.is_proven:\n",
+        "            if self.is_proven:\n                await self._confirm()\n"
+        "            else:\n",
+        "            await self._confirm()\n            if not self.is_proven:\n",
         (OPENING + "test_a_copy_is_not",),
         "rule 18: a second start of a restored folder takes writes",
+    ),
+    Mutation(
+        "a-refused-start-leaves-a-database",
+        "crdtstream/store/sqlite.py",
+        "if empty is EmptyFolder.IS_NEW_IF_UNMARKED and not path.exists():",
+        "if False:",
+        (MARKER + "test_a_refused_start_makes_nothing_in_the_folder",),
+        "a backup cannot be restored into the folder that a refused start has left",
+    ),
+    Mutation(
+        "a-folder-of-empty-tables-is-taken-for-new",
+        "crdtstream/store/claim.py",
+        "        if self._empty is EmptyFolder.IS_NEW_IF_UNMARKED:",
+        "        if False:",
+        (MARKER + "test_a_start_that_dies_before_its_first_row_does_not_make_the_folder_new",),
+        "a region whose folder was emptied begins again without a word",
+    ),
+    Mutation(
+        "a-folder-gets-no-marker",
+        "crdtstream/store/sqlite.py",
+        "        await asyncio.to_thread(self._keep_marker)\n",
+        "",
+        (MARKER + "test_an_emptied_folder_is_not_taken_for_new",),
+        "a region whose folder was deleted begins again without a word",
+    ),
+    Mutation(
+        "a-marker-stays-with-a-new-database",
+        "crdtstream/store/marker.py",
+        "if path is None or read_marker(folder) == marker:",
+        "if path is None or read_marker(folder) is not None:",
+        (MARKER + "test_a_new_database_replaces_the_marker",),
+        "the message names a database that was given up, and the wrong backup is looked for",
+    ),
+    Mutation(
+        "a-copy-s-frames-are-not-looked-at",
+        "crdtstream/store/lost_end.py",
+        '    damage = "" if expected.is_all else check_wal_of(path).damage',
+        '    damage = ""',
+        (LOST + "test_damage_in_the_middle_is_refused_in_every_copy",),
+        "a copy without the file `acknowledged` loses rows without a word",
+    ),
+    Mutation(
+        "a-write-ahead-log-that-is-passed-over-is-sound",
+        "crdtstream/store/wal.py",
+        "if not state.damage and state.frames and written_with != _WITH_WAL:",
+        "if False:",
+        (LOST + "test_a_database_that_passes_over_its_write_ahead_log_is_refused",),
+        "all that was committed since the last checkpoint of SQLite is gone without a word",
+    ),
+    Mutation(
+        "what-was-synced-may-go-in-a-power-cut",
+        "crdtstream/store/lost_end.py",
+        "max(seq, told.synced_seq)",
+        "seq",
+        (LOST + "test_a_power_cut_takes_what_was_not_synced_and_no_more",),
+        "an image of another machine loses rows without a word, with everysec",
+    ),
+    Mutation(
+        "an-accepted-loss-leaves-the-folder-proven",
+        "crdtstream/store/sqlite.py",
+        'await self.meta.write({**settings, "opening": REVOKED})',
+        "await self.meta.write({**settings})",
+        (LOST + "test_a_loss_in_place_is_asked_for_at_the_next_start_too",),
+        "rule 18: the second start takes writes before peers have answered",
+    ),
+    Mutation(
+        "an-accepted-loss-stays-in-the-file",
+        "crdtstream/store/sqlite.py",
+        "        await self.connections.begin_wal_anew()\n",
+        "",
+        (LOST + "test_a_lost_end_that_peers_give_back_is_told_and_kept",),
+        "a node that went on is refused at its next start after a kill",
+    ),
+    Mutation(
+        "a-rest-of-a-transaction-is-damage",
+        "crdtstream/store/wal.py",
+        "if tuple(told) in sums and pages:",
+        "if tuple(told) in sums:",
+        (LOST + "test_the_rest_of_a_transaction_that_was_cut_off_is_no_damage",),
+        "a sound copy of a node that was killed is refused",
+    ),
+    Mutation(
+        "writes-are-taken-between-two-looks",
+        "crdtstream/store/sqlite.py",
+        '        problem = ""\n        if self._presence is not None:',
+        '        problem = self.connections.gone = ""\n        if self._presence is not None:',
+        (PRESENCE + "test_what_was_noticed_holds_while_it_is_looked_at_again",),
+        "a node whose folder is gone acknowledges a write each second",
+    ),
+    Mutation(
+        "a-size-that-cannot-be-had-ends-the-node",
+        "crdtstream/storage_watch.py",
+        "            except StoreError as error:\n                # What was found",
+        "            except KeyError as error:\n                # What was found",
+        (WATCH + "test_a_disk_that_does_not_answer_does_not_end_the_node",),
+        "a disk that fails for a moment ends the node, and reads with it",
+    ),
+    Mutation(
+        "a-folder-that-cannot-be-locked-is-opened",
+        "crdtstream/store/folder_lock.py",
+        "                raise NoLocksError(path, os.strerror(error.errno)) from error\n",
+        "                return os.open(path, flags)\n",
+        ("tests/store/test_folder_lock.py::test_a_file_system_without_locks_is_refused",),
+        "on NFS two nodes write one folder, and half of it is gone",
+    ),
+    Mutation(
+        "a-folder-is-kept-by-its-lock-file-alone",
+        "crdtstream/store/folder_lock.py",
+        "        files.append(log)\n",
+        "        os.close(log)\n",
+        ("tests/store/test_folder_lock.py::test_a_removed_lock_file_lets_nobody_in",),
+        "without the file `lock` two nodes write one folder, and half of it is gone",
+    ),
+    Mutation(
+        "a-lock-on-a-replaced-file-counts",
+        "crdtstream/store/folder_lock.py",
+        "if is_file_at(path, os.fstat(file)):",
+        "if file:",
+        ("tests/store/test_folder_lock.py::test_a_lock_is_of_the_file_that_the_path_leads_to",),
+        "a lock on a file that nobody finds any more keeps nobody out",
+    ),
+    Mutation(
+        "a-folder-that-is-gone-is-not-noticed",
+        "crdtstream/store/presence.py",
+        "                if is_file_at(path, found):",
+        "                if path.exists() or path != self._log.parent:",
+        ("tests/store/test_presence.py::test_what_is_not_the_file_that_was_opened_is_told",),
+        "a node acknowledges what goes with its process",
+    ),
+    Mutation(
+        "a-commit-that-a-second-handle-misses-counts",
+        "crdtstream/store/presence.py",
+        "        if found is None or found >= seq:",
+        "        if True:",
+        ("tests/store/test_presence.py::test_a_commit_that_a_second_handle_does_not_find_is_told",),
+        "a node acknowledges what no restart will find",
+    ),
+    Mutation(
+        "a-log-that-is-gone-takes-commits",
+        "crdtstream/store/sqlite.py",
+        "            return False\n        self.connections.check_there()\n",
+        "            return False\n",
+        ("tests/store/test_presence.py::test_nothing_is_committed_to_files_that_are_gone",),
+        "a node acknowledges what goes with its process",
+    ),
+    Mutation(
+        "a-start-on-a-full-disk-has-begun",
+        "crdtstream/store/sqlite.py",
+        "        if not self._has_begun:\n            return False\n",
+        "",
+        ("tests/store/test_presence.py::test_nothing_is_written_before_the_folder_says_so",),
+        "a log without its mark is taken for whole after a power cut",
     ),
     # --- Who must answer ---
     Mutation(

@@ -318,7 +318,7 @@ REPLICATION: Final = (
     Mutation(
         "listeners-without-bound",
         "crdtstream/region/links/listeners.py",
-        "            if len(name) > NAME_BYTES_MAX or size > NAMES_BYTES_MAX:\n"
+        "            if len(name) > NAME_BYTES_MAX or size > NAMES_BYTES_MAX.value:\n"
         "                return False\n",
         "",
         (LISTENERS + "test_names_beyond_the_bounds_are_not_told",),

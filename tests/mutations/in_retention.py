@@ -82,7 +82,7 @@ RETAINING: Final = (
     Mutation(
         "a-member-is-given-up-before-it-can-link",
         RETENTION,
-        "away_ms <= ttl_ms or now - self._started_ms <= min(ttl_ms, STALLED_MS)",
+        "away_ms <= ttl_ms or now - self._started_ms <= min(ttl_ms, STALLED_MS.value)",
         "away_ms <= ttl_ms",
         (TABLES + "test_who_may_have_come_back_while_this_region_was_down_has_a_moment_to_say_so",),
         "a member that came back while a node was down needs a bootstrap for nothing",
@@ -130,7 +130,7 @@ RETAINING: Final = (
     Mutation(
         "compaction-looks-at-all-streams-in-one-step",
         "crdtstream/core/lanes/compaction.py",
-        "while limits.small and looked_at < LOOKED_AT_MAX:",
+        "while limits.small and looked_at < LOOKED_AT_MAX.value:",
         "while limits.small:",
         (TURN,),
         "a checkpoint of a million short streams holds the event loop for seconds",

@@ -6,7 +6,9 @@ from tests.mutations.mutation import Mutation
 
 TESTS: Final = "tests/resp/test_xadd_runs.py::"
 STOPS: Final = TESTS + "test_what_stops_a_run"
+MIXED: Final = TESTS + "test_commands_that_stop_a_mixed_run_are_called_by_themselves"
 XACKS: Final = "tests/resp/test_xack_runs.py::"
+XDELS: Final = "tests/resp/test_xdel_runs.py::"
 BYTES: Final = TESTS + "test_a_run_reads_as_it_does_byte_by_byte"
 
 RUNS: Final = (
@@ -17,6 +19,38 @@ RUNS: Final = (
         "",
         (STOPS,),
         "a blocked XREAD gets all entries of a pipeline, where Redis gives it the first",
+    ),
+    Mutation(
+        "mixed-run-passes-blocked-readers",
+        "crdtstream/database/runs.py",
+        "        return key in self._transactions.watchers or self._serving.waiting.has_any(key)\n",
+        "        return key in self._transactions.watchers\n",
+        (MIXED,),
+        "a blocked XREAD gets several entries of a pipeline, where Redis gives it the first",
+    ),
+    Mutation(
+        "mixed-run-into-new-streams-ends-late",
+        "crdtstream/commands/streams/mixed_run.py",
+        "            or stream.last_id & U64_MAX > seq_max\n",
+        "",
+        (MIXED,),
+        "an XADD whose stream has no IDs left is answered with an ID of the next millisecond",
+    ),
+    Mutation(
+        "mixed-run-forgets-its-own-ids",
+        "crdtstream/commands/streams/mixed_run.py",
+        "        last_ids[key] = entry_id\n",
+        "",
+        (TESTS + "test_entries_of_a_mixed_run_are_in_the_order_of_its_commands",),
+        "a pipeline that writes to one stream twice ends the node",
+    ),
+    Mutation(
+        "mixed-run-takes-a-key-for-another",
+        "crdtstream/resp/wire/xadd_runs.py",
+        "    if not (_are_keys(key_pieces) and _are_values(values, form.between)):\n",
+        "    if not _are_values(values, form.between):\n",
+        (BYTES,),
+        "a key with another length than it says is taken for a key",
     ),
     Mutation(
         "run-inside-a-transaction",
@@ -111,25 +145,89 @@ RUNS: Final = (
     Mutation(
         "xack-run-meets-a-string",
         "crdtstream/database/runs.py",
-        "            and replica.stream(run.key) is not None\n",
-        "",
+        "return replica.stream(key) is not None and not",
+        "return not",
         (XACKS + "test_what_stops_a_run",),
         "WRONGTYPE of a pipeline ends the node",
     ),
     Mutation(
         "xack-run-without-end",
-        "crdtstream/resp/wire/xack_runs.py",
-        "COMMANDS_MAX: Final = 512",
-        "COMMANDS_MAX: Final = 1 << 12",
+        "crdtstream/resp/wire/id_runs.py",
+        "COMMANDS_MAX: Final = Size(512, least=2)",
+        "COMMANDS_MAX: Final = Size(1 << 12, least=2)",
         (XACKS + "test_a_run_is_not_longer_than_what_others_can_wait_for",),
         "one pipeline of XACKs holds up all other clients",
     ),
     Mutation(
         "xack-run-of-several-ids",
-        "crdtstream/resp/wire/xack_runs.py",
-        "len(head) != _HEAD_WORDS or ",
-        "",
+        "crdtstream/resp/wire/id_runs.py",
+        " or len(head) != _HEAD_WORDS.get(head[0])",
+        " or head[0] not in _NAMES",
         (XACKS + "test_what_is_a_run",),
         "XACKs that share all IDs but the last end the connection",
+    ),
+    Mutation(
+        "xdel-run-counts-an-id-twice",
+        "crdtstream/commands/streams/xdel_run.py",
+        "counts.pop(entry_id, 0)",
+        "counts[entry_id]",
+        (XDELS + "test_an_id_that_is_named_twice_is_removed_once",),
+        "a pipeline that names an ID twice is told that two entries were removed",
+    ),
+    Mutation(
+        "xdel-run-leaves-the-order-to-the-client",
+        "crdtstream/commands/streams/xdel_run.py",
+        "run.ids if run.ids.ascend() else IdColumns.of(sorted(set(run.ids)))",
+        "run.ids",
+        (XDELS + "test_random_pipelines_remove_what_single_commands_do",),
+        "entries of a pipeline that deletes in any order are left",
+    ),
+    Mutation(
+        "xdel-run-beside-who-waits",
+        "crdtstream/database/runs.py",
+        "            and not self._is_seen(run.key)\n",
+        "",
+        (XDELS + "test_what_stops_a_run",),
+        "a client that watches the stream, or waits for it, sees several commands as one",
+    ),
+    Mutation(
+        "xdel-run-without-end",
+        "crdtstream/resp/wire/id_runs.py",
+        "XDELS_MAX if head and head[0] in _XDELS else COMMANDS_MAX",
+        "COMMANDS_MAX",
+        (XDELS + "test_a_run_is_not_longer_than_what_others_can_wait_for",),
+        "one pipeline of XDELs holds up all other clients",
+    ),
+    Mutation(
+        "xdel-run-overfills-the-batch",
+        "crdtstream/database/runs.py",
+        "            and self._host.has_room_in_batch(run.batch_bytes)\n",
+        "",
+        (XDELS + "test_a_run_that_the_batch_has_no_room_for_is_called_one_by_one",),
+        "a batch is larger than what peers take",
+    ),
+    Mutation(
+        "run-passes-the-bound-on-lag",
+        "crdtstream/database/runs.py",
+        "            and host.limit is None\n",
+        "",
+        (TESTS + "test_a_run_stops_at_the_bound_on_replication_lag",),
+        "I15: a pipeline of 400 is taken where 50 may be lost with the region",
+    ),
+    Mutation(
+        "run-goes-below-the-floor",
+        "crdtstream/commands/streams/xadd_run.py",
+        "    last = max(replica.floor_of(run.key), stream.last_id)\n",
+        "    last = stream.last_id\n",
+        (TESTS + "test_a_run_goes_on_above_the_floor_of_a_key_that_expired",),
+        "rule 7: groups elsewhere have read further, and never hand the entries out",
+    ),
+    Mutation(
+        "xack-run-where-entries-are-on-disk-only",
+        "crdtstream/database/runs.py",
+        " is not None and not replica.residency.absent_count",
+        " is not None",
+        (XACKS + "test_entries_on_disk_only_stop_a_run",),
+        "a pipeline of XACKs finds entries that are not in memory, and the node ends",
     ),
 )

@@ -6,7 +6,6 @@ from tests.mutations.mutation import Mutation
 
 BACKUP: Final = "tests/upkeep/test_backup.py::"
 FSCK: Final = "tests/upkeep/test_fsck.py::"
-FLIPS: Final = "tests/upkeep/test_flips.py::"
 
 UPKEEP: Final = (
     Mutation(
@@ -36,10 +35,10 @@ UPKEEP: Final = (
     ),
     Mutation(
         "frames-behind-a-damaged-one-are-not-looked-at",
-        "crdtstream/upkeep/wal.py",
+        "crdtstream/store/wal.py",
         "            bad_at = number\n",
         "            break\n",
-        (FLIPS + "test_some_flips_of_a_wal",),
+        ("tests/store/test_lost_end.py::test_damage_anywhere_in_a_frame_is_refused",),
         "commits lost in the WAL are not noticed",
     ),
     Mutation(

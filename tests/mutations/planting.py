@@ -126,7 +126,7 @@ class Tree:
 
     def _run(self, tests: Sequence[str], *, seconds_max: int, writes_compiled: bool) -> Verdict:
         assert tests, "without any pytest would run all there are"
-        options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=short"]
+        options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=short", "-m", "not soak"]
         options.append(f"--timeout={TEST_SECONDS_MAX}")
         started = time.monotonic()
         process = subprocess.Popen(

@@ -1,0 +1,46 @@
+"""A region of whose state every image says something in each of its fields."""
+
+from tests.harness.regions import Node, sync
+from tests.rules.test_convergence import append_rows
+
+
+def known() -> Node:
+    """Commands of two regions, as far as they take; a field that is new wants more of them."""
+    r1, r2 = Node(1), Node(2)
+    # A floor below what is appended, and a group that keeps it.
+    r1.run("XADD x 5 f v", "PEXPIRE x 10")
+    r2.run("XADD other 1 f v")
+    sync(r1, r2)
+    for node in (r1, r2):
+        node.now += 20
+    r1.expire()
+    sync(r1, r2)
+    # Entries, what was lost and removed of them, registers.
+    r1.run(*[f"XADD x {ms} f v" for ms in range(11, 31)], "XTRIM x MAXLEN 18", "XDEL x 15")
+    r1.run("PEXPIRE x 100000", "XCFGSET x IDMP-DURATION 50 IDMP-MAXSIZE 60")
+    # What is gone, with tombstones; strings.
+    r1.run("XADD d 1 f v", "XADD d IDMP p a * f v", "SET s v PX 90000", "SET t v")
+    r1.run("DEL d")
+    r1.run("XGROUP CREATE x k 0", "XGROUP DESTROY x k")
+    # Producers: retries, concurrent appends of one message, numbered rows.
+    r1.run(*["XADD x IDMP p a * f v"] * 2)
+    r2.run("XADD x IDMP p b * f v")
+    r1.run("XADD x IDMP p b * f v")
+    append_rows(r1, 1, 1, 3)
+    r1.end_tick()
+    # A group: read, acknowledged, jumped, set back, given back, with a home.
+    r1.run("XGROUP CREATE x g 12 ENTRIESREAD 2")
+    r1.run("XREADGROUP GROUP g c COUNT 4 STREAMS x >")
+    r1.run("XACK x g 13 14")
+    r1.run("XGROUP SETID x g 20 ENTRIESREAD 9", "XREADGROUP GROUP g c COUNT 4 STREAMS x >")
+    r1.run("XACK x g 21 22")
+    r1.run("XNACK x g FAIL IDS 1 23", "XGROUP SETID x g 21 ENTRIESREAD 7")
+    r1.run("XREADGROUP GROUP g c COUNT 1 STREAMS x >")
+    r1.run("CRDT.XGROUP SETMODE x g HOME 1")
+    # One whose position says something, as its home is nowhere.
+    r1.run("XGROUP CREATE x m 20 ENTRIESREAD 2", "XGROUP SETID x m 22 ENTRIESREAD 3")
+    # One that begins lower elsewhere.
+    r1.run("XGROUP CREATE x h 20", "XREADGROUP GROUP h c COUNT 4 STREAMS x >")
+    r2.run("XGROUP CREATE x h 0 MKSTREAM")
+    r1.pull(r2)
+    return r1

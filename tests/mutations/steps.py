@@ -1,0 +1,114 @@
+"""Plant away each step of the fast paths once, and list those whose loss no test notices.
+
+    python -m tests.mutations.steps [FILE ...]
+
+A *step* is a statement that changes something, or one condition of several.  A statement is left
+out; of conditions joined by ``and`` each is taken for true once, by ``or`` for false.  What differs
+then is not always wrong: a step may be there for speed or memory alone.  Those stand in
+``UNNOTICED`` with the reason, and are not planted; whatever is listed wants a test.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.mutations.judging import judge_all
+from tests.mutations.mutation import Mutation
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_RUNS: Final = (
+    *("tests/resp/test_xadd_runs.py", "tests/resp/test_xack_runs.py"),
+    "tests/resp/test_xdel_runs.py",
+)
+_COLD: Final = (
+    *("tests/core/test_residency.py", "tests/core/test_cold_nodes.py"),
+    *("tests/core/test_cold_lane.py", "tests/region/test_cold_entries.py"),
+    "tests/region/test_idle_entries.py",
+)
+_IMAGES: Final = ("tests/core/test_packing.py", "tests/core/test_cold_nodes.py")
+# The modules of the fast paths, and the tests that are to notice what happens to them.
+FAST_PATHS: Final[dict[str, tuple[str, ...]]] = {
+    "crdtstream/resp/wire/xadd_runs.py": _RUNS,
+    "crdtstream/resp/wire/id_runs.py": _RUNS,
+    "crdtstream/commands/streams/xadd_run.py": _RUNS,
+    "crdtstream/commands/streams/mixed_run.py": _RUNS,
+    "crdtstream/commands/streams/xdel_run.py": _RUNS,
+    "crdtstream/commands/groups/xack_run.py": _RUNS,
+    "crdtstream/database/runs.py": _RUNS,
+    "crdtstream/core/lanes/compaction.py": ("tests/core/test_compaction.py", *_COLD),
+    "crdtstream/core/lanes/packing.py": _IMAGES,
+    "crdtstream/core/lanes/header.py": _IMAGES,
+    "crdtstream/core/lanes/body.py": _IMAGES,
+    "crdtstream/core/lanes/residency.py": _COLD,
+    "crdtstream/region/fetching.py": (*_COLD, "tests/region/test_unreadable.py"),
+}
+# Steps without which a test cannot tell a difference, and why.
+UNNOTICED: Final = {
+    "column.byteswap()": "it is for machines that begin with the highest byte",
+    "None": "nothing, or an empty column: both say that there are no names",
+    "not arrivals": "a node has arrivals; without any there is nothing to compare",
+}
+
+
+def steps_of(file: str, source: str, tests: tuple[str, ...]) -> Iterator[Mutation]:
+    """Every step of a module, planted away."""
+    for node in ast.walk(ast.parse(source, file)):
+        for field in ("body", "orelse", "finalbody"):
+            for statement in _statements(getattr(node, field, None)):
+                yield _without(file, source, statement, "pass", tests)
+        if isinstance(node, ast.BoolOp):
+            instead = str(isinstance(node.op, ast.And))
+            for condition in node.values:
+                yield _without(file, source, condition, instead, tests)
+
+
+def _statements(body: object) -> Iterator[ast.stmt]:
+    for statement in body if isinstance(body, list) else ():
+        match statement:
+            case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Delete():
+                yield statement
+            case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+                yield statement
+            case _:
+                pass
+
+
+def _without(
+    file: str, source: str, node: ast.stmt | ast.expr, instead: str, tests: tuple[str, ...]
+) -> Mutation:
+    data = source.encode()
+    lines = data.splitlines(keepends=True)
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
+    end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
+    text = " ".join(data[start:end].decode().split())
+    planted = (data[:start] + instead.encode() + data[end:]).decode()
+    name = f"{file.removeprefix('crdtstream/')}:{node.lineno}:{node.col_offset} {text}"
+    return Mutation(name, file, source, planted, tests, "no test notices that it is missing")
+
+
+def steps(files: Sequence[str]) -> list[Mutation]:
+    """Every step of these modules."""
+    return [
+        step
+        for file in files
+        for step in steps_of(file, (ROOT / file).read_text(), FAST_PATHS[file])
+        if step.name.partition(" ")[2] not in UNNOTICED
+    ]
+
+
+def main() -> int:
+    """Exit status: 0 each step is noticed, 1 one is not, 2 a file is no fast path."""
+    files = sys.argv[1:] or list(FAST_PATHS)
+    unknown = sorted({*files} - FAST_PATHS.keys())
+    if unknown:
+        print(f"{', '.join(unknown)}: no fast path; there are {', '.join(FAST_PATHS)}")
+        return 2
+    return 1 if judge_all(steps(files), ROOT) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
