@@ -24,6 +24,7 @@ import structlog
 from crdtstream.core.checkpoint.parts import NO_IMAGE, Cut, Image, Part
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.size import Seconds, Size
 from crdtstream.cutting import cut_log
 from crdtstream.region.checkpointing import LATE
 from crdtstream.region.region import Region
@@ -37,15 +38,15 @@ logger = structlog.get_logger(__name__)
 
 # What one call of ``put`` takes, before it is packed.  Each begins pages that the next one writes
 # again to fill them, so with little in each put everything would be written several times.
-PUT_BYTES: Final = 1 << 20
+PUT_BYTES: Final = Size(1 << 20, least=1)
 # How long it pauses after a put while others write, as a multiple of what the put took.
-PAUSE_PER_PUT: Final = 2
-PAUSE_SECONDS_MAX: Final = 0.25
-RETRY_SECONDS_FIRST: Final = 1.0
-RETRY_SECONDS_MAX: Final = 60.0
+PAUSE_PER_PUT: Final = Size(2, least=0)
+PAUSE_SECONDS_MAX: Final = Seconds(0.25, least=0)
+RETRY_SECONDS_FIRST: Final = Seconds(1.0, least=0.001)
+RETRY_SECONDS_MAX: Final = Seconds(60.0, least=0.001)
 
 # How often it looks whether a checkpoint is due, or the log may be cut.
-LOOK_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = Seconds(1.0, least=0.01)
 
 _HEAD_OF: Final = attrgetter("head")
 
@@ -111,30 +112,31 @@ class Checkpointer:
 
     # --- When ---------------------------------------------------------------------------------
 
-    def note_logged(self, size: int) -> None:
-        """The log has grown by so many bytes."""
+    def note_logged(self, size: int, replay_us: int) -> None:
+        """The log has grown by so many bytes, which a restart takes so long to replay."""
         checkpointing = self._region.checkpointing
+        checkpointing.grown_us += replay_us
         checkpointing.grown_bytes += size
         if checkpointing.grown_bytes >= checkpointing.log_bytes > 0:
             self._asked.set()
 
     async def run(self) -> None:
         """Make checkpoints, and cut the log behind them, until it is cancelled."""
-        pause = RETRY_SECONDS_FIRST
+        pause = RETRY_SECONDS_FIRST.value
         while True:
             if self._is_due():
                 try:
                     await self.checkpoint()
-                    pause = RETRY_SECONDS_FIRST
+                    pause = RETRY_SECONDS_FIRST.value
                 except StoreError as error:
                     self._region.checkpointing.note_failed(str(error))
                     await asyncio.sleep(pause)
-                    pause = min(RETRY_SECONDS_MAX, pause * 2)
+                    pause = min(RETRY_SECONDS_MAX.value, pause * 2)
                     continue
             await self.cut_log()
             # What is due by time, and members that go or come, need no better clock.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(LOOK_SECONDS.value):
                     await self._asked.wait()
             self._asked.clear()
 
@@ -157,7 +159,8 @@ class Checkpointer:
         await self._discard_unsound()
         await self._compact()
         generation = await checkpoints.begin()
-        seq, grown_bytes = self._ticks.end_tick(), checkpointing.grown_bytes
+        seq = self._ticks.end_tick()
+        grown_bytes, grown_us = checkpointing.grown_bytes, checkpointing.grown_us
         vv, made_ms = dict(self._replica.vv), self._now()
         cut = self._replica.cut()
         try:
@@ -174,6 +177,7 @@ class Checkpointer:
         self._unsound = None
         cut.finish()
         checkpointing.grown_bytes -= grown_bytes
+        checkpointing.grown_us -= grown_us
         residency = self._replica.residency
         async for node, image in self._in_turns(iter(saved)):
             residency.note_saved(node, image)
@@ -215,7 +219,9 @@ class Checkpointer:
                 # Somebody writes: the disk and the processor are his for two thirds of the time.
                 took_s = (self._timer_ns() - began_ns) / 1e9
                 await self._sleep(
-                    0 if self._hurries else min(PAUSE_SECONDS_MAX, took_s * PAUSE_PER_PUT)
+                    0
+                    if self._hurries
+                    else min(PAUSE_SECONDS_MAX.value, took_s * PAUSE_PER_PUT.value)
                 )
             self.stats.parts += len(images)
             self.stats.bytes += sum(map(len, packed)) + sum(map(len, map(_HEAD_OF, images)))
@@ -230,7 +236,7 @@ class Checkpointer:
         images: list[Image] = []
         size = 0
         turn = Turn(self._timer_ns)
-        while size < PUT_BYTES and (taken := cut.take()) is not None:
+        while size < PUT_BYTES.value and (taken := cut.take()) is not None:
             part, image = taken
             images.append(image)
             size += len(image.head) + len(image.body)
@@ -280,7 +286,7 @@ class Checkpointer:
         To give it back, what stands behind it is written once more, twice.
         """
         region = self._region
-        return 0 if region.room.disk.maxdisk else LATE * region.checkpointing.log_bytes
+        return 0 if region.room.disk.maxdisk else LATE.value * region.checkpointing.log_bytes
 
 
 def _note_node(part: Part, image: Image, saved: list[tuple[MacroNode, int]]) -> None:

@@ -24,34 +24,34 @@ from typing import Final, Protocol, TypeVar
 
 import structlog
 
-from crdtstream.core.effects import Record, record_bytes
+from crdtstream.core.effects import Record, record_bytes, replay_us
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Seconds, Size
 from crdtstream.engine_stats import EngineStats
 from crdtstream.folder import write_change
 from crdtstream.machine import wall_clock
 from crdtstream.programs import Program, Reader
 from crdtstream.region.ready import Notice, Ready
 from crdtstream.region.region import Region
-from crdtstream.store.errors import StoreError
-from crdtstream.store.log import Fsync, Log
+from crdtstream.store.errors import FolderGoneError, NoRoomError, StoreError
+from crdtstream.store.log import Fsync, Log, next_commit
 
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
 # Between two syncs when commits do not sync: about what Redis does, and what Linux does by itself.
 SYNC_SECONDS: Final = {Fsync.EVERYSEC: 1.0, Fsync.NO: 30.0}
-# One group commit; more would make the first of its clients wait for the last one's bytes.
-COMMIT_RECORDS_MAX: Final = 1_000
-COMMIT_BYTES_MAX: Final = 16 << 20
-RETRY_SECONDS_FIRST: Final = 0.05
-RETRY_SECONDS_MAX: Final = 5.0
-FOLDER_RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS_FIRST: Final = Seconds(0.05, least=0.001)
+RETRY_SECONDS_MAX: Final = Seconds(5.0, least=0.001)
+FOLDER_RETRY_SECONDS: Final = Seconds(1.0, least=0.001)
+# How often it looks whether the folder is still there.
+FOLDER_LOOK_SECONDS: Final = Seconds(1.0, least=0.01)
 # How many requests for entries on disk are read at a time.
-FETCHES_AT_ONCE: Final = 4
+FETCHES_AT_ONCE: Final = Size(4, least=1)
 # How often a program's change looks whether it may go ahead.
-HELD_BACK_SECONDS: Final = 0.02
+HELD_BACK_SECONDS: Final = Seconds(0.02, least=0.001)
 
 
 class Images(Protocol):
@@ -72,7 +72,8 @@ class Engine:
         fsync: when commits are on the disk for good, at present.
         now: this machine's clock, for whoever gives the region something.
         on_link: what to call when a link has something to do, by link.
-        on_logged: told by how many bytes the log has grown.
+        on_logged: told by how many bytes the log has grown, and how long a restart takes to replay
+            them, in microseconds.
         standing_changed: set when the region takes writes, or knows its database, and did not
             before, or the other way round.
     """
@@ -102,6 +103,8 @@ class Engine:
         self._requests: deque[tuple[int, ...]] = deque()
         self._request_came = asyncio.Event()
         self._queue: deque[Record] = deque()
+        # Since when the oldest of them waits.
+        self._queued_ns = 0
         # A commit that was refused where its tick ended.
         self._refused: Sequence[Record] = ()
         # The committer has nothing to do, but for what ``_wake`` will tell it.
@@ -120,16 +123,23 @@ class Engine:
         self._deadline: Millis | None = None
         # Who waits until the log has so much.
         self._logged: list[tuple[int, asyncio.Future[None]]] = []
-        self.on_logged: Callable[[int], None] = _nobody_counts
+        self.on_logged: Callable[[int, int], None] = _nobody_counts
 
     async def begin(self) -> None:
         """Have the folder say what it is to say by now; before anything is served.
+
+        On a full disk the region is read until there is room.
 
         Raises:
             StoreError: the folder cannot be written.
         """
         self.region.tick.on_open = self._schedule
-        await self._follow_folder()
+        try:
+            await self.log.look()
+            await self._follow_folder()
+        except NoRoomError as error:
+            self.region.note_refused(str(error))
+            self._folder_wake.set()
         self._schedule()
 
     # --- The tick -----------------------------------------------------------------------------
@@ -238,7 +248,7 @@ class Engine:
         it holds, and that tick is ended as well.
         """
         self._end_tick()
-        while self.region.replica.has_open_section and self._crash is None:
+        while self.region.replica.has_untaken_records and self._crash is None:
             self._end_tick()
         return self.region.outstanding.left_seq
 
@@ -282,8 +292,12 @@ class Engine:
                 self.stats.commits_at_once += 1
                 # The tick that this opens is ended by who called.
                 self._scheduled = True
-                self._note_logged(records, time.perf_counter_ns() - began_ns)
+                ended_ns = time.perf_counter_ns()
+                self.region.answer_time.note_logged(ended_ns - began_ns, ended_ns)
+                self._note_logged(records, ended_ns - began_ns)
                 return True
+        if not self._queue:
+            self._queued_ns = time.perf_counter_ns()
         self._queue.extend(records)
         self._wake.set()
         return False
@@ -299,9 +313,10 @@ class Engine:
             background = [
                 tasks.create_task(self._follow_folder_for_ever()),
                 tasks.create_task(self._sync_now_and_then()),
+                tasks.create_task(self._look_at_folder_for_ever()),
             ]
             if self._images is not None:
-                fetches = [self._fetch_for_ever(self._images) for _ in range(FETCHES_AT_ONCE)]
+                fetches = [self._fetch_for_ever(self._images) for _ in range(FETCHES_AT_ONCE.value)]
                 background += map(tasks.create_task, fetches)
             while True:
                 self._rests = True
@@ -333,25 +348,26 @@ class Engine:
 
     def _take_records(self) -> list[Record]:
         """The queued records that fit into one group commit, and at least one."""
-        records = [self._queue.popleft()]
-        size = record_bytes(records[0])
-        while self._queue and len(records) < COMMIT_RECORDS_MAX:
-            size += record_bytes(self._queue[0])
-            if size > COMMIT_BYTES_MAX:
-                break
-            records.append(self._queue.popleft())
+        records = next_commit(self._queue)
+        for _ in records:
+            self._queue.popleft()
         return records
 
     async def _commit(self) -> None:
         """One group commit of what is queued, repeated until it succeeds."""
         records, is_refused = self._refused, bool(self._refused)
+        answer_time = self.region.answer_time
+        answer_time.log_waits_since_ns = waits_since_ns = time.perf_counter_ns()
         if not is_refused:
+            answer_time.log_waits_since_ns = waits_since_ns = self._queued_ns
             records = self._take_records()
-        pause = RETRY_SECONDS_FIRST
+            # What is left has waited for about as long as those that come meanwhile.
+            self._queued_ns = time.perf_counter_ns()
+        pause = RETRY_SECONDS_FIRST.value
         while True:
             if is_refused:
                 await asyncio.sleep(pause)
-                pause = min(RETRY_SECONDS_MAX, pause * 2)
+                pause = min(RETRY_SECONDS_MAX.value, pause * 2)
             began_ns = time.perf_counter_ns()
             try:
                 await self.log.append(records)
@@ -362,7 +378,10 @@ class Engine:
                     raise
                 is_refused = True
         self._refused = ()
-        self._note_logged(records, time.perf_counter_ns() - began_ns)
+        ended_ns = time.perf_counter_ns()
+        answer_time.log_waits_since_ns = None
+        answer_time.note_logged(ended_ns - waits_since_ns, ended_ns)
+        self._note_logged(records, ended_ns - began_ns)
         # Who waits for this commit need not wait for the event loop's next turn.
         self._end_tick()
 
@@ -380,7 +399,7 @@ class Engine:
         stats.batches_committed += sum(record.batch is not None for record in records)
         size = sum(map(record_bytes, records))
         stats.bytes_committed += size
-        self.on_logged(size)
+        self.on_logged(size, sum(map(replay_us, records)))
         stats.commit_us.note(ns // 1000)
         stats.commit_records.note(len(records))
 
@@ -403,7 +422,7 @@ class Engine:
             await self.set_fsync(wanted)
         except StoreError as error:
             self._note_refused(error)
-            asyncio.get_running_loop().call_later(RETRY_SECONDS_MAX, self._wake.set)
+            asyncio.get_running_loop().call_later(RETRY_SECONDS_MAX.value, self._wake.set)
             return
         logger.info("appendfsync changed", appendfsync=wanted.value)
 
@@ -439,16 +458,18 @@ class Engine:
             if outstanding.durable_seq != outstanding.logged_seq:
                 await self._sync()
 
-    async def _sync(self) -> None:
+    async def _sync(self) -> bool:
+        """Make durable what is committed; whether the disk did not refuse."""
         mark = self.region.outstanding.mark()
         began_ns = time.perf_counter_ns()
         try:
             await self.log.sync()
         except StoreError as error:
             self._note_refused(error)
-            return
+            return False
         self.stats.sync_us.note((time.perf_counter_ns() - began_ns) // 1000)
         self.region.note_synced(mark, self.now())
+        return True
 
     # --- The folder ---------------------------------------------------------------------------
 
@@ -477,8 +498,27 @@ class Engine:
                 if str(error) != told:
                     told = str(error)
                     logger.error("the folder cannot be written; it is tried again", reason=told)
-                await asyncio.sleep(FOLDER_RETRY_SECONDS)
+                await asyncio.sleep(FOLDER_RETRY_SECONDS.value)
                 self._folder_wake.set()
+
+    async def _look_at_folder_for_ever(self) -> None:
+        """Refuse writes while what is committed is not where a restart will look for it."""
+        # What a start on a full disk refused is taken again here, too.
+        is_refused = self.region.fault is not None
+        while True:
+            await asyncio.sleep(FOLDER_LOOK_SECONDS.value)
+            try:
+                await self.log.look()
+            except StoreError as error:
+                is_refused = True
+                self.region.outstanding.is_gone = isinstance(error, FolderGoneError)
+                if self.region.fault != str(error):
+                    self.region.note_refused(str(error))
+                    self._end_tick()
+                continue
+            self.region.outstanding.is_gone = False
+            if is_refused:
+                is_refused = not await self._sync()
 
     # --- Entries that are on disk -------------------------------------------------------------
 
@@ -524,7 +564,7 @@ class Engine:
         reader = Reader(region)
         while True:
             while self._holds_back(writes, asked_ms):  # noqa: ASYNC110 - nobody tells the end of it
-                await asyncio.sleep(HELD_BACK_SECONDS)
+                await asyncio.sleep(HELD_BACK_SECONDS.value)
             try:
                 with reader.in_place_at_last():
                     region.change(self.now(), change, program, writes=writes, adds=adds)
@@ -568,7 +608,7 @@ class Engine:
         )
 
 
-def _nobody_counts(size: int) -> None:
+def _nobody_counts(size: int, replay_us: int) -> None:
     """Nobody makes checkpoints."""
 
 

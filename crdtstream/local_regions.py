@@ -1,10 +1,11 @@
 """Region nodes as processes of this machine, all in one folder.
 
     crdtstream-data/
-        region-1.toml   settings, written at each start; what CONFIG REWRITE added is kept
-        region-1/       the region's log; what it has acknowledged
-        region-1.log    what the process prints
-        lock            held while they run: one program at a time
+        region-1.toml       settings, written at each start; what CONFIG REWRITE added is kept
+        region-1/           the region's log; what it has acknowledged
+        region-1.database   which database that is; it outlives the folder
+        region-1.log        what the process prints
+        lock                held while they run: one program at a time
 
 Every node holds the reading end of a pipe whose writing end is ours, as its standard input.
 However we end, kill -9 included, the pipe closes, and the nodes see it and stop.
@@ -197,6 +198,7 @@ class LocalRegions:
         ways: by (puller, peer) the address by which the one reaches the other, where it is not the
             peer's own.
         environment: further variables for the processes.
+        python: the program that runs them; None: the one that runs this.
 
     Raises:
         LocalRegionsError: the ports do not fit, or the folder is in use.
@@ -212,17 +214,22 @@ class LocalRegions:
         settings_of: Mapping[RegionId, Settings] | None = None,
         ways: Mapping[tuple[RegionId, RegionId], str] | None = None,
         environment: Mapping[str, str] | None = None,
+        python: Path | None = None,
     ) -> None:
         self.regions = layout(count, folder, base_port=base_port)
         self._settings = settings or {}
         self._settings_of = settings_of or {}
         self._ways = ways or {}
         self._environment = environment or {}
+        self._python = str(python or sys.executable)
         self._processes: dict[RegionId, subprocess.Popen[bytes]] = {}
         self._lock = _lock(folder)
 
-    def start_all(self) -> None:
+    def start_all(self, *, begins_database: bool = False) -> None:
         """Start every region.
+
+        Args:
+            begins_database: the folder of region 1 is empty, and a new database begins with it.
 
         Raises:
             LocalRegionsError: a port is taken; nothing was started then.
@@ -230,7 +237,8 @@ class LocalRegions:
         _check_ports(self.regions)
         for own in self.regions:
             self.configure(own.region)
-            self.start(own.region)
+            options = ["--new-database"] if begins_database and own is self.regions[0] else []
+            self.start(own.region, *options)
 
     def configure(self, region: RegionId, settings: Settings | None = None) -> None:
         """Write the region's settings; ``settings`` beat those that were given for it before."""
@@ -239,12 +247,16 @@ class LocalRegions:
         ways = {peer: way for (puller, peer), way in self._ways.items() if puller == region}
         own.config.write_text(settings_text(own, self.regions, given, ways=ways))
 
-    def start(self, region: RegionId) -> None:
-        """Start one region, with the settings and the data that are in the folder."""
+    def start(self, region: RegionId, *options: str) -> None:
+        """Start one region, with the settings and the data that are in the folder.
+
+        Args:
+            options: further ones of ``crdtstream node``.
+        """
         assert region not in self._processes or self._processes[region].poll() is not None
         own = self._of(region)
-        command = [sys.executable, "-m", "crdtstream", "node", "--stop-at-end-of-input"]
-        command += ["--config", str(own.config)]
+        command = [self._python, "-m", "crdtstream", "node", "--stop-at-end-of-input"]
+        command += ["--config", str(own.config), *options]
         own_variables = {f"{ENV_PREFIX}{name}" for name in _OWN_VARIABLES}
         environment = {
             **{name: value for name, value in os.environ.items() if name not in own_variables},

@@ -31,8 +31,9 @@ from crdtstream.core.replica import Replica
 from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
 from crdtstream.engine import Engine
-from crdtstream.folder import begin_database, read_folder
+from crdtstream.folder import begin_database, read_folder, settings_of_new
 from crdtstream.health import ADMIN, QUERY, REPLICATION, tell_health
+from crdtstream.heap import free_bytes
 from crdtstream.http.app import make_app
 from crdtstream.http.parts import HttpParts
 from crdtstream.http.server import http_server, listening_socket
@@ -55,6 +56,7 @@ from crdtstream.storage_watch import Measures, StorageWatch
 from crdtstream.store.errors import StoreError
 from crdtstream.store.failpoints import Failpoints, parse_failpoint
 from crdtstream.store.log import Fsync
+from crdtstream.store.marker import EmptyFolder
 from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
@@ -86,7 +88,11 @@ class NodeError(Exception):
 
 
 def run(
-    settings: NodeSettings, *, config_file: Path | None = None, begins_database: bool = False
+    settings: NodeSettings,
+    *,
+    config_file: Path | None = None,
+    begins_database: bool = False,
+    accepts_loss: bool = False,
 ) -> NoReturn:
     """Run a region node until SIGTERM, SIGINT or SHUTDOWN, and end this process.
 
@@ -95,6 +101,7 @@ def run(
     Args:
         config_file: where the settings came from, for CONFIG REWRITE.
         begins_database: the folder is empty, and a new database begins with it.
+        accepts_loss: without peers, a log whose end is lost is opened as a new database.
     """
     if not __debug__:
         raise SystemExit("this program checks itself with assertions: run Python without -O")
@@ -102,7 +109,12 @@ def run(
     faulthandler.enable()
     _begin_drill(settings)
     settings = _with_files_for_clients(settings)
-    node = Node(settings, config_file=config_file, begins_database=begins_database)
+    node = Node(
+        settings,
+        config_file=config_file,
+        begins_database=begins_database,
+        accepts_loss=accepts_loss,
+    )
     status = EXIT_STOPPED
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -138,10 +150,12 @@ class Node:
         *,
         config_file: Path | None = None,
         begins_database: bool = False,
+        accepts_loss: bool = False,
     ) -> None:
         self.settings = settings
         self.config_file = config_file
         self._begins_database = begins_database
+        self._accepts_loss = accepts_loss
         self.region = RegionId(settings.region)
         self._now = wall_clock_off_by(settings.drill.clock_offset_ms)
         self._stop = asyncio.Event()
@@ -167,6 +181,12 @@ class Node:
             fsync=fsync,
             failpoints=self._failpoints(),
             progress=tell_progress,
+            empty=(
+                EmptyFolder.IS_NEW
+                if self._begins_database or self._peers
+                else EmptyFolder.IS_NEW_IF_UNMARKED
+            ),
+            on_loss=self._on_loss(),
         )
         is_whole = False
         try:
@@ -181,7 +201,17 @@ class Node:
                 await log.close()
             else:
                 await log.abandon()
+        if engine.region.outstanding.is_gone:
+            raise StoreError(engine.region.fault or "the folder is gone")
         logger.info("stopped", region=self.region)
+
+    def _on_loss(self) -> dict[str, str] | None:
+        """What a log whose end is lost becomes; None: it is not opened."""
+        if self._peers:
+            # They have what is lost here, and answer before this region writes.
+            return {}
+        # Programs may know dots that are used again: the database must not be the same for them.
+        return settings_of_new(random_uid()) if self._accepts_loss else None
 
     def _failpoints(self) -> Failpoints:
         try:
@@ -229,6 +259,7 @@ class Node:
         region.note_beginning(log.first_seq, log.begins)
         # It counts towards the next checkpoint.
         region.checkpointing.grown_bytes = recovered.bytes
+        region.checkpointing.grown_us = recovered.replay_us
         if recovered.checkpoint is not None:
             row = recovered.checkpoint.row
             region.checkpointing.note_found(
@@ -326,6 +357,7 @@ class Node:
                 Measures(
                     base=lambda: self._base_bytes,
                     resident=resident_bytes,
+                    free=free_bytes,
                     clients=lambda: buffered_bytes(resp.connections),
                     log_tail=lambda: log.tail_bytes,
                     bound_log_tail=log.bound_tail,

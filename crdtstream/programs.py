@@ -32,7 +32,7 @@ class Reader:
     def in_place_at_last(self) -> Iterator[None]:
         """After many tries, entries are read in place: with little memory the first ones may be
         gone again before the last ones come."""
-        if self._tries < TRIES_MAX:
+        if self._tries < TRIES_MAX.value:
             yield
         else:
             with self._region.replica.residency.in_place():

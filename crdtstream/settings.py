@@ -313,6 +313,10 @@ class NodeSettings(BaseSettings):
         availability_lag_tolerance_ms: how far behind its peers a region may be and still count as
             available when asked with ``extend_check=lag``, in ms.  100 as in Redis Enterprise;
             more than the longest round trip between regions.
+        availability_latency_tolerance_ms: how long a request may wait for its answer, in ms, for
+            the event loop and for the log together; beyond it ``/readyz`` and
+            ``/v1/bdbs/1/availability`` answer 503.  0: no bound.  500: half of the second for which
+            clients wait.
         availability_in_minority: what a region answers to that question while it hears so few
             peers that it may be the one that is cut off: ``unavailable``; or ``available``, for a
             region whose peers are lost.
@@ -338,7 +342,7 @@ class NodeSettings(BaseSettings):
             cost a second, a killed process nothing; ``no``: when the system pleases.
         checkpoint_log_bytes: a checkpoint is written when the log has grown by so much, in bytes,
             since the last one, 64 KiB or more.  0: not because of that.  16 MiB: read back in a
-            moment at start.
+            moment at start.  Also when a restart would take half a second to replay it.
         checkpoint_interval_s: and when so many seconds have passed, if anything was written.  0:
             not because of that.  300.
         replication_backlog_size: how much of the log is kept for a region that is away, in bytes
@@ -390,6 +394,7 @@ class NodeSettings(BaseSettings):
     announce_hosts: tuple[Annotated[str, Field(pattern=r"^[0-9A-Za-z_.:-]{1,253}$")], ...] = ()
     announce_port: int = Field(default=0, ge=0, le=65535)
     availability_lag_tolerance_ms: int = Field(default=100, ge=0, le=I32_MAX)
+    availability_latency_tolerance_ms: int = Field(default=500, ge=0, le=I32_MAX)
     availability_in_minority: Literal["unavailable", "available"] = "unavailable"
     peers: tuple[Peer, ...] = ()
     crdt_xadd_id_uniqueness_mode: Literal["strict", "semi-strict", "liberal"] = "strict"

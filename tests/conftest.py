@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -31,7 +32,8 @@ settings.register_profile(
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
+# The environment that runs the tests; there is one for each Python.
+VENV = Path(sys.prefix)
 
 # Below the range from which the system takes ports for outgoing connections.  A node's ports are a
 # thousand apart.

@@ -28,6 +28,14 @@ def node(
             help="Begin a new database in an empty folder without waiting for the other regions.",
         ),
     ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Without peers: start although the end of the log is lost, as a new database "
+            "with what can be read.",
+        ),
+    ] = False,
     stop_at_end_of_input: Annotated[
         bool,
         typer.Option(
@@ -55,14 +63,21 @@ def node(
     _configure_log(settings.log_level)
     if stop_at_end_of_input:
         threading.Thread(target=_stop_at_end_of_input, name="input", daemon=True).start()
-    _run(settings, config, begins_database=new_database)
+    _run(settings, config, begins_database=new_database, accepts_loss=accept_loss)
 
 
-def _run(settings: NodeSettings, config: Path, *, begins_database: bool) -> None:
+def _run(
+    settings: NodeSettings, config: Path, *, begins_database: bool, accepts_loss: bool
+) -> None:
     # Here, not above: the other commands start faster without it.
     from crdtstream.node import run
 
-    run(settings, config_file=config, begins_database=begins_database)
+    run(
+        settings,
+        config_file=config,
+        begins_database=begins_database,
+        accepts_loss=accepts_loss,
+    )
 
 
 def _configure_log(level: str) -> None:

@@ -4,7 +4,6 @@ import json
 import secrets
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -15,13 +14,18 @@ from crdtstream.cli.exit import MISUSED, fail
 from crdtstream.compiled import PURE, is_compiled
 from crdtstream.sim.history import Failure, Plan, Step, run, shorten
 from crdtstream.sim.making import Maker
-from crdtstream.sim.planted import BUGS, planted
+from crdtstream.sim.planted import BUGS
+from crdtstream.sim.seeds import first_failing, processes_for, with_bug
 
 
 def simulate(
     seed: Annotated[int | None, typer.Option(help="First seed; drawn if absent.", min=0)] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds, one after the other.", min=1)] = 1,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from the first one on.", min=1)] = 1,
     steps: Annotated[int, typer.Option(help="Steps of each history.", min=1, max=1_000_000)] = 400,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Processes that share the seeds; by default as many as cores.", min=1),
+    ] = None,
     plant: Annotated[
         str | None, typer.Option(help="Plant this bug first, to see that it is noticed.")
     ] = None,
@@ -61,22 +65,20 @@ def simulate(
         return
     first = secrets.randbits(32) if seed is None else seed
     started = time.monotonic()
-    with _bug(plant):
-        for each in range(first, first + seeds):
-            maker = Maker(each)
+    jobs = processes_for(seeds) if jobs is None else jobs
+    failing = first_failing(first, seeds, steps, jobs=jobs, bug=plant)
+    if failing is not None:
+        with with_bug(plant):
+            maker = Maker(failing)
             taken, failure = maker.run(steps)
-            if failure is not None:
-                _tell(each, plant, maker.plan, taken, failure, save)
-                raise typer.Exit(code=1)
+            assert failure is not None, "the same seed makes the same history"
+            _tell(failing, plant, maker.plan, taken, failure, save)
+        raise typer.Exit(code=1)
     seconds = time.monotonic() - started
     typer.echo(
         f"seeds {first} to {first + seeds - 1}, {steps} steps each: every invariant held "
         f"({seconds:.1f} s, {seeds / seconds * 60:.0f} seeds a minute)"
     )
-
-
-def _bug(name: str | None) -> AbstractContextManager[None]:
-    return nullcontext() if name is None else planted(name)
 
 
 def _replay(path: Path, plant: str | None) -> None:
@@ -86,16 +88,16 @@ def _replay(path: Path, plant: str | None) -> None:
         bug = plant or history.get("bug")
         plan = Plan(**history["plan"])
         steps: list[Step] = [tuple(step) for step in history["steps"]]
-        with _bug(bug):
+        with with_bug(bug):
             failure = run(plan, steps)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         typer.echo(f"{path}: no history: {error}", err=True)
         raise typer.Exit(code=2) from error
-    with_bug = f", with the bug {bug}" if bug else ""
+    bug_text = f", with the bug {bug}" if bug else ""
     if failure is None:
-        typer.echo(f"{path}: {len(steps)} steps{with_bug}: every invariant held")
+        typer.echo(f"{path}: {len(steps)} steps{bug_text}: every invariant held")
         return
-    typer.echo(f"{path}{with_bug}: {_where(failure, len(steps))}: {failure.reason}")
+    typer.echo(f"{path}{bug_text}: {_where(failure, len(steps))}: {failure.reason}")
     raise typer.Exit(code=1)
 
 

@@ -12,7 +12,6 @@ from typing import Annotated, Final
 import typer
 
 from crdtstream import compiled
-from crdtstream.cli.exit import MISUSED, fail
 
 # The module of each command, in the order of the help: it has a function of the command's name, or
 # the commands below that name as ``app``.
@@ -31,8 +30,6 @@ COMMANDS: Final = {
     "drill": "crdtstream.drill.cli",
     "pipeline": "crdtstream.cli.pipeline",
 }
-# What the extra ``drill`` installs.
-DRILL_LIBRARIES: Final = ("redis", "requests", "toxiproxy")
 # As shells tell it of a program that SIGINT ended.
 INTERRUPTED: Final = 130
 
@@ -74,30 +71,11 @@ def program(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 
 def _add(app: typer.Typer, name: str) -> None:
-    try:
-        module = importlib.import_module(COMMANDS[name])
-    except ModuleNotFoundError as error:
-        if name != "drill" or error.name not in DRILL_LIBRARIES:
-            raise
-        app.command("drill", context_settings=_ANY_WORDS)(_no_drills)
-        return
+    module = importlib.import_module(COMMANDS[name])
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
     else:
         app.command()(getattr(module, name))
-
-
-_ANY_WORDS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-
-def _no_drills(_context: typer.Context) -> None:
-    """Failover drills: faults on real nodes, real clients, and a verdict.
-
-    Example: pip install 'crdtstream[drill]'
-
-    Exit status: 2, as what they want is not installed.
-    """
-    fail("drills want clients and a proxy: pip install 'crdtstream[drill]'", status=MISUSED)
 
 
 def _show_version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from crdtstream.admin.client import Survey, lacking, vv_of
 from crdtstream.cli.discovery import AddressOption, DirOption, find_regions
 from crdtstream.cli.exit import FAILED
-from crdtstream.cli.tables import new_table, print_table
+from crdtstream.cli.tables import new_table, print_table, print_text
 from crdtstream.core.clock import format_vv
 from crdtstream.v1 import admin_pb2, effects_pb2
 
@@ -34,8 +34,10 @@ def status(
     if as_json:
         typer.echo(json.dumps(_plain(found), indent=2))
     else:
-        for table in _tables(found, streams=streams):
+        for table in tables(found, streams=streams):
             print_table(table)
+        for reason in reasons(found):
+            print_text(reason)
     for why in found.unreachable.values():
         typer.echo(f"error: {why}", err=True)
     raise typer.Exit(code=FAILED if found.unreachable else 0)
@@ -46,7 +48,8 @@ def link_state(link: admin_pb2.LinkStatus) -> str:
     return admin_pb2.LinkStatus.State.Name(link.state).lower().replace("_", " ")
 
 
-def _tables(found: Survey, *, streams: bool) -> Iterator[Table]:
+def tables(found: Survey, *, streams: bool) -> Iterator[Table]:
+    """All tables, in their order."""
     yield _regions(found)
     yield _links(found)
     yield _storage(found)
@@ -69,7 +72,7 @@ def _regions(found: Survey) -> Table:
             str(region),
             reply.resp_address,
             reply.grpc_address,
-            f"refuses writes: {reply.fault}" if reply.fault else "ok",
+            "refuses writes" if reply.fault else "ok",
             format_vv(vvs[region]) or "-",
             str(sum(lacks.get(region, {}).values())),
             str(reply.keys),
@@ -97,9 +100,19 @@ def _links(found: Survey) -> Table:
                 str(link.effects_received),
                 str(link.batches_received),
                 f"{link.bytes_received / 1024:.0f}",
-                link.error or (f"relays {relayed}" if relayed else ""),
+                f"relays {relayed}" if relayed else "",
             )
     return table
+
+
+def reasons(found: Survey) -> Iterator[str]:
+    """What is not well, each in full: a column of a table would be too narrow for sentences."""
+    for region, reply in found.replies.items():
+        if reply.fault:
+            yield f"region {region} refuses writes: {reply.fault}"
+        for link in reply.links:
+            if link.error:
+                yield f"link {link.peer} → {region} ({link_state(link)}): {link.error}"
 
 
 def _storage(found: Survey) -> Table:

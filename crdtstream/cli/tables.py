@@ -20,5 +20,13 @@ def new_table(title: str, *columns: str) -> Table:
 
 
 def print_table(table: Table) -> None:
-    console = Console() if sys.stdout.isatty() else Console(width=_FILE_WIDTH)
-    console.print(table)
+    _console().print(table)
+
+
+def print_text(text: str) -> None:
+    """A sentence between tables; broken between words where a terminal ends, else one line."""
+    _console().print(text, markup=False, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def _console() -> Console:
+    return Console() if sys.stdout.isatty() else Console(width=_FILE_WIDTH)

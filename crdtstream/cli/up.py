@@ -34,6 +34,13 @@ def up(
             help="P: region r listens on P+r (RESP), P+1000+r (gRPC) and P+2000+r (HTTP)."
         ),
     ] = RESP_PORT_BASE,
+    new_database: Annotated[
+        bool,
+        typer.Option(
+            "--new-database",
+            help="Begin a new database in an empty folder of region 1; the others join it.",
+        ),
+    ] = False,
 ) -> None:
     """Start regions on this machine, print their addresses, and run until Ctrl-C.
 
@@ -50,7 +57,7 @@ def up(
         except LocalRegionsError as error:
             fail(error)
         try:
-            local.start_all()
+            local.start_all(begins_database=new_database)
             if local.wait_until_healthy(stop=stop.is_set):
                 print_table(_table(local))
                 typer.echo("Ctrl-C stops them.", err=True)

@@ -111,8 +111,8 @@ def ascending_ids(texts: list[bytes]) -> Ids:
     if len(texts) == 1:
         return (strict_id(texts[0]),)
     columns = plain_ids(texts)
-    if columns is not None and columns.ascend():
-        return columns
+    if columns is not None:
+        return columns if columns.ascend() else columns.ascending()
     return IdColumns.of(sorted(set(strict_ids(texts))))
 
 

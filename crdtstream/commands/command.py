@@ -11,6 +11,7 @@ A page of the manual (``documentation``) is the one place where a command's arit
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeAlias, TypeVar
 
 from crdtstream.commands.documentation.manual import pages
@@ -54,9 +55,11 @@ def documented(
     Raises:
         KeyError: a command has no page.
     """
-    manual = pages()
-    found = []
-    for name, run in functions.items():
-        page = manual[name.decode()]
-        found.append(kind(name, run, page.arity, frozenset((*page.flags, *page.own_flags))))
-    return found
+    return [kind(name, run, *_facts(name.decode())) for name, run in functions.items()]
+
+
+@cache
+def _facts(name: str) -> tuple[int, frozenset[str]]:
+    """The arity and the flags on a command's page."""
+    page = pages()[name]
+    return page.arity, frozenset((*page.flags, *page.own_flags))

@@ -42,6 +42,13 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
+class EncodedParts:
+    """As ``Encoded``, of a large reply: in parts, which are never joined to one."""
+
+    parts: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class RespMap:
     """A map in RESP3, in RESP2 an array of alternating keys and values."""
 
@@ -123,6 +130,7 @@ Reply: TypeAlias = Union[
     Null,
     Status,
     Encoded,
+    EncodedParts,
     RespMap,
     RespSet,
     PerKey,

@@ -9,10 +9,18 @@ node, log, link and reply carry the same bytes.
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain, repeat
 from typing import Final
+
+from crdtstream.core.size import Size
 
 # What the shortest take: one field without a name, and without a value.
 FIELDS_BYTES_MIN: Final = len(b"*2\r\n" + 2 * b"$0\r\n\r\n")
+
+# From as many arguments on they are looked at together.
+MANY: Final = Size(64, least=0)
+_LENGTHS: Final = [b"$%d" % length for length in range(1024)]
+_HEADERS: Final = [length + b"\r\n" for length in _LENGTHS]
 
 # A length is written in one way only: without a sign, and without zeros in front.
 _ARRAY: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
@@ -29,15 +37,22 @@ def encode_fields(arguments: Sequence[bytes]) -> bytes:
     if len(arguments) == 2:
         field, value = arguments
         return b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(field), field, len(value), value)
-    if len(arguments) > 64:
+    if len(arguments) > MANY.value:
         # Long lists would fill the template cache with forms that hardly repeat.
-        parts = [b"*%d\r\n" % len(arguments)]
-        parts += [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
-        return b"".join(parts)
+        return b"*%d\r\n" % len(arguments) + _bulks(arguments)
     flat: list[int | bytes] = []
     for argument in arguments:
         flat += (len(argument), argument)
     return _template(len(arguments)) % tuple(flat)
+
+
+def _bulks(arguments: Sequence[bytes]) -> bytes:
+    try:
+        # A few steps in C for each.
+        headers = list(map(_HEADERS.__getitem__, map(len, arguments)))
+    except IndexError:
+        return b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in arguments])
+    return b"".join(chain.from_iterable(zip(headers, arguments, repeat(b"\r\n"))))
 
 
 def decode_fields(data: bytes, start: int, stop: int) -> list[bytes]:
@@ -63,6 +78,8 @@ def are_fields(data: bytes, start: int, stop: int) -> bool:
     array = _ARRAY.match(data, start, stop)
     if array is None or int(array[1]) % 2:
         return False
+    if int(array[1]) > MANY.value and _are_plain(data[array.end() : stop], int(array[1])):
+        return True
     at = array.end()
     for _ in range(int(array[1])):
         bulk = _BULK.match(data, at, stop)
@@ -72,3 +89,15 @@ def are_fields(data: bytes, start: int, stop: int) -> bool:
         if at > stop or data[at - 2 : at] != b"\r\n":
             return False
     return at == stop
+
+
+def _are_plain(bulks: bytes, count: int) -> bool:
+    """Whether these are as many bulk strings; False also where one is long, or has a line end."""
+    lines = bulks.split(b"\r\n")
+    lengths = list(map(len, lines[1::2]))
+    return (
+        len(lines) == 2 * count + 1
+        and not lines[-1]
+        and max(lengths) < len(_LENGTHS)
+        and lines[:-1:2] == list(map(_LENGTHS.__getitem__, lengths))
+    )

@@ -18,11 +18,12 @@ from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.residency import memory_of
 from crdtstream.core.producers.idempotency import Window
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 from crdtstream.core.stream import Stream
 
 SAMPLES_DEFAULT: Final = 5
 # Keys that a walk measures in one step.
-KEYS_AT_ONCE: Final = 16
+KEYS_AT_ONCE: Final = Size(16, least=1)
 
 KEY_BYTES: Final = 600  # the stream's own objects, its places among the keys and in SCAN's order
 LANE_BYTES: Final = 300
@@ -56,7 +57,7 @@ class Footprint:
         """A walk in steps of a few keys; between two of them anything may change."""
         replica, cursor, nodes, rest = self._replica, 0, 0, 0
         while True:
-            cursor, keys = replica.scan_keys(cursor, KEYS_AT_ONCE)
+            cursor, keys = replica.scan_keys(cursor, KEYS_AT_ONCE.value)
             for key in keys:
                 rest += rest_of_key(replica, key)
                 stream = replica.stream(key)

@@ -9,15 +9,21 @@ a Python integer for each ID: those have 128 bits, and making one takes longer t
 """
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from operator import lt
+from sys import byteorder
 from typing import Final, TypeAlias, overload
 
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, StreamId
+from crdtstream.core.size import Size
 
+_HALF_MAX: Final = (1 << 32) - 1
+# Of 64 bits as two numbers of 32, which of them is the lower half.
+LOW_HALF: Final = 0 if byteorder == "little" else 1
 # Fewer IDs or entries are cheaper one by one.
-FEW: Final = 16
+FEW: Final = Size(16, least=1)
 
 
 class IdColumns:
@@ -71,6 +77,49 @@ class IdColumns:
     def __repr__(self) -> str:
         return f"IdColumns.of({list(self)})"
 
+    def index_from(self, entry_id: StreamId, start: int = 0) -> int:
+        """Where the first ID stands that is not below this one, from ``start`` on; they ascend."""
+        ms = entry_id >> SEQ_BITS
+        low = bisect_left(self.ms, ms, start)
+        high = bisect_right(self.ms, ms, low)
+        return bisect_left(self.seq, entry_id & U64_MAX, low, high)
+
+    def selected(self, mask: bytearray) -> "IdColumns":
+        """Those IDs where the mask has a 1; if these are all it is the very same object."""
+        if 0 not in mask:
+            return self
+        return IdColumns(array("Q", compress(self.ms, mask)), array("Q", compress(self.seq, mask)))
+
+    def ascending(self) -> "IdColumns":
+        """The same IDs, ascending, each once; there must be one."""
+        base_ms = min(self.ms)
+        if max(self.ms) - base_ms > _HALF_MAX or max(self.seq) > _HALF_MAX:
+            pairs = sorted(set(zip(self.ms, self.seq, strict=True)))
+            return IdColumns(
+                array("Q", [ms for ms, _ in pairs]), array("Q", [seq for _, seq in pairs])
+            )
+        keys = array("Q", sorted(set(self.joined(base_ms))))
+        halves = array("I", keys.tobytes())
+        return IdColumns(
+            array("Q", map(base_ms.__add__, halves[1 - LOW_HALF :: 2])),
+            array("Q", halves[LOW_HALF::2]),
+        )
+
+    def joined(self, base_ms: int) -> "array[int]":
+        """Each ID in 64 bits: the distance of its time from ``base_ms``, and the sequence; both
+        must fit into 32 bits.
+
+        A column is taken as one long number, of 64 bits for each ID.  Subtracting and shifting
+        such numbers does so with each of their parts, as no part borrows from another one or flows
+        over into it: no time is below the base, and less than 32 bits remain of each.
+        """
+        ms = int.from_bytes(self.ms, byteorder)
+        base = int.from_bytes(array("Q", [base_ms]) * len(self), byteorder)
+        seq = int.from_bytes(self.seq, byteorder)
+        keys = array("Q")
+        keys.frombytes(((ms - base << 32) + seq).to_bytes(8 * len(self), byteorder))
+        return keys
+
     def ascend(self) -> bool:
         """Whether the IDs ascend without repeats."""
         ms, seq = self.ms, self.seq
@@ -86,9 +135,19 @@ Ids: TypeAlias = Sequence[StreamId] | IdColumns
 
 def from_columns(ms: "array[int]", seq: "array[int]") -> Ids:
     """The IDs of two columns, in the form that is cheaper for as many."""
-    if len(ms) >= FEW:
+    if len(ms) >= FEW.value:
         return IdColumns(ms, seq)
     return tuple([StreamId(a << SEQ_BITS | b) for a, b in zip(ms, seq, strict=True)])
+
+
+def from_ids(ids: Sequence[StreamId]) -> Ids:
+    """The same IDs, in the form that is cheaper for as many."""
+    return IdColumns.of(ids) if len(ids) >= FEW.value else ids
+
+
+def columns_of(ids: Ids) -> IdColumns:
+    """The same IDs as columns."""
+    return ids if isinstance(ids, IdColumns) else IdColumns.of(ids)
 
 
 def those_at(ids: Ids, rows: Sequence[tuple[int, int]]) -> Ids:

@@ -426,6 +426,7 @@ class Replica:
         issuer = self._issuer
         self.append = issuer.append
         self.append_run = issuer.append_run
+        self.append_mixed = issuer.append_mixed
         self.append_rows = issuer.append_rows
         self.issue = issuer.issue
         self.note = issuer.note
@@ -442,6 +443,7 @@ class Replica:
         issuer = self._issuer
         self.append = issuer.append_on_trial
         self.append_run = issuer.append_on_trial
+        self.append_mixed = issuer.append_on_trial
         self.append_rows = issuer.append_on_trial
         self.issue = issuer.issue_on_trial
         self.note = issuer.note_on_trial
@@ -481,7 +483,12 @@ class Replica:
     @property
     def has_open_record(self) -> bool:
         """Whether something waits to be sealed or taken."""
-        return self.has_open_section or bool(self._records or self._grown_lanes)
+        return self.has_untaken_records or bool(self._grown_lanes)
+
+    @property
+    def has_untaken_records(self) -> bool:
+        """True if the next tick to end has records."""
+        return self.has_open_section or bool(self._records)
 
     def seal(self, now: Millis) -> None:
         """Close the open section: tell what was acknowledged, encode the batch, queue a record.
@@ -541,8 +548,7 @@ class Replica:
 
         To be called when a tick has ended.
         """
-        assert not self.has_open_section
-        assert not self._records
+        assert not self.has_untaken_records
         return self._state.cut()
 
     def compaction(self) -> Compaction:

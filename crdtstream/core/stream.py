@@ -62,12 +62,12 @@ class Stream:
 
     def scan(self, start: StreamId = ID_MIN, end: StreamId = ID_MAX) -> Iterator[Found]:
         """Entries of all lanes from ``start`` to ``end``, both included, ascending."""
-        sources = [_tagged(lane, start, end) for lane in self._filled_lanes()]
+        sources = [_tagged(lane, start, end) for lane in self.filled_lanes()]
         return sources[0] if len(sources) == 1 else merge(*self._begun(sources))
 
     def scan_back(self, start: StreamId = ID_MIN, end: StreamId = ID_MAX) -> Iterator[Found]:
         """As :meth:`scan`, descending."""
-        sources = [_tagged_back(lane, start, end) for lane in self._filled_lanes()]
+        sources = [_tagged_back(lane, start, end) for lane in self.filled_lanes()]
         return sources[0] if len(sources) == 1 else merge(*self._begun(sources), reverse=True)
 
     def _begun(self, sources: list[Iterator[Found]]) -> list[Iterator[Found]]:
@@ -89,13 +89,14 @@ class Stream:
             raise ColdError(images)
         return begun
 
-    def _filled_lanes(self) -> list[Lane]:
+    def filled_lanes(self) -> list[Lane]:
+        """The lanes that have an entry, in region order."""
         return [lane for lane in self.lanes.values() if lane.length]
 
     @property
     def first_entry_id(self) -> StreamId:
         """The lowest live ID, 0-0 if there is none."""
-        return min((lane.first_id for lane in self._filled_lanes()), default=ID_MIN)
+        return min((lane.first_id for lane in self.filled_lanes()), default=ID_MIN)
 
     @property
     def last_entry_id(self) -> StreamId:
@@ -139,6 +140,8 @@ class Stream:
 
     def needs_for_clear(self, context: VersionVector) -> list[int]:
         """Images that :meth:`clear_covered_by` needs and that are on disk only."""
+        if not self._limits.residency.absent_count:
+            return []
         return self.needs_for_trim(dict.fromkeys(self.lanes, ID_MAX), context)
 
     def _demand(self, images: list[int]) -> None:

@@ -32,6 +32,7 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.issuing.issuer import TrialEndedError
 from crdtstream.core.lanes.cold import ColdError, UnreadableError
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 from crdtstream.database.admission import (
     Fullness,
     Pause,
@@ -64,7 +65,7 @@ BROKEN: Final = (
     "node, please report it"
 )
 # Outside of transactions a batch is closed when it has grown beyond this.
-BATCH_BYTES_TARGET: Final = 16 << 20
+BATCH_BYTES_TARGET: Final = Size(16 << 20, least=1)
 
 
 class Waiting(Enum):
@@ -242,7 +243,7 @@ class Database:
                 return refusal
             session.admitted = argv
         reply = self._run(handler, session, now, argv)
-        if handler.writes and self.replica.open_bytes > BATCH_BYTES_TARGET:
+        if handler.writes and self.replica.open_bytes > BATCH_BYTES_TARGET.value:
             # A pipeline must not grow a batch that no disk and no peer takes.
             self.replica.seal(now)
         if isinstance(reply, Blocked):
@@ -304,7 +305,7 @@ class Database:
             result = change(self.replica, now)
         finally:
             self.replica.note_settled()
-        if self.replica.open_bytes > BATCH_BYTES_TARGET:
+        if self.replica.open_bytes > BATCH_BYTES_TARGET.value:
             self.replica.seal(now)
         return result
 
@@ -321,7 +322,7 @@ class Database:
 
     def has_room_in_batch(self, size: int) -> bool:
         """Whether the open batch can take so many bytes without being closed."""
-        return self.replica.open_bytes + size <= BATCH_BYTES_TARGET
+        return self.replica.open_bytes + size <= BATCH_BYTES_TARGET.value
 
     # --- After each call, and after each batch ------------------------------------------------
 
@@ -472,7 +473,7 @@ class Database:
             return reply
         samples = handler.samples
         samples.append(ns)
-        if ns >= self.slow_ns or len(samples) >= SAMPLES_MAX:
+        if ns >= self.slow_ns or len(samples) >= SAMPLES_MAX.value:
             self._note_rarely(handler, session, argv, ns)
         return reply
 
@@ -521,7 +522,7 @@ class Database:
         self._note_rarely(handler, session, argv, ns)
 
     def _note_rarely(self, handler: Handler, session: Session, argv: list[bytes], ns: int) -> None:
-        if len(handler.samples) >= SAMPLES_MAX:
+        if len(handler.samples) >= SAMPLES_MAX.value:
             handler.stats.fold()
         if ns >= self.slow_ns and self.on_slow is not None:
             self.on_slow(session, handler, argv, ns)

@@ -47,15 +47,16 @@ class Dispatch:
         """
         for command in commands:
             self._add(command)
-        self._containers = {name.partition(b"|")[0] for name in self._handlers if b"|" in name}
+            container, bar, _ = command.name.partition(b"|")
+            if bar:
+                self._containers.add(container)
+            else:
+                handler = self._handlers[command.name]
+                self.spelled[command.name] = self.spelled[command.name.upper()] = handler
         for name in sorted(self._containers - self._handlers.keys()):
             self._add(Command(name, _hold_subcommands, CONTAINER_ARITY))
-        self.spelled = {
-            spelling: handler
-            for name, handler in self._handlers.items()
-            if b"|" not in name and name not in self._containers
-            for spelling in (name, name.upper())
-        }
+        for name in self._containers & self.spelled.keys():
+            del self.spelled[name], self.spelled[name.upper()]
 
     def _add(self, command: AnyCommand) -> None:
         self.commands[command.name] = command

@@ -1,4 +1,4 @@
-"""Runs of XADDs, and of XACKs, called as one command where nobody could tell the difference.
+"""Runs of XADDs, XACKs and XDELs, called as one command where nobody could tell the difference.
 
 Who looks at single commands - a transaction, MONITOR, a SLOWLOG of quick ones, a bound on what
 lags, clients who wait for the stream or watch it - has them called one by one.  What ``call`` of
@@ -10,10 +10,14 @@ from typing import Final, Protocol, TypeAlias
 
 from crdtstream.commands.groups.pending import xack
 from crdtstream.commands.groups.xack_run import XackRun, xack_run
+from crdtstream.commands.streams.mixed_run import MixedRun, fitting, mixed_run
+from crdtstream.commands.streams.range import xdel
 from crdtstream.commands.streams.xadd import xadd
 from crdtstream.commands.streams.xadd_run import XaddRun, fits, xadd_run
+from crdtstream.commands.streams.xdel_run import XdelRun, xdel_run
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 from crdtstream.database.admission import Fullness, Pause, WriteLimit
 from crdtstream.database.dispatch import Dispatch
 from crdtstream.database.serving import Serving
@@ -22,11 +26,11 @@ from crdtstream.database.statistics import SAMPLES_MAX
 from crdtstream.database.transactions import Transactions
 from crdtstream.database.writes import OpenWrites
 
-Run: TypeAlias = XaddRun | XackRun
+Run: TypeAlias = XaddRun | MixedRun | XackRun | XdelRun
 
 # A run takes a millisecond or two.  Who wants to be told of commands that take no longer than this
 # has each of them measured.
-SLOW_NS_MIN: Final = 5_000_000
+SLOW_NS_MIN: Final = Size(5_000_000, least=0)
 
 
 class Host(Protocol):
@@ -55,8 +59,8 @@ class Runs:
     """See the module's text.
 
     Attributes:
-        xadds_called: how many runs of XADDs were called since the start.
-        xacks_called: how many runs of XACKs.
+        xadds_called: how many runs of XADDs, mixed ones too, were called since the start.
+        xacks_called, xdels_called: how many runs of XACKs, of XDELs.
     """
 
     __slots__ = (
@@ -67,6 +71,7 @@ class Runs:
         "_writes",
         "xacks_called",
         "xadds_called",
+        "xdels_called",
     )
 
     def __init__(
@@ -85,18 +90,48 @@ class Runs:
         self._writes = writes
         self.xadds_called = 0
         self.xacks_called = 0
+        self.xdels_called = 0
 
-    def takes(self, session: Session, now: Millis, run: Run) -> bool:
+    def takes(self, session: Session, now: Millis, run: XaddRun | XackRun | XdelRun) -> bool:
         """Whether the run may be called now as one command; else its commands are, one by one."""
+        handler = self._handler_of(session, now, run)
+        if handler is None:
+            return False
+        if isinstance(run, XaddRun):
+            return self._takes_xadds(handler, now, run)
+        if isinstance(run, XackRun):
+            return self._takes_xacks(handler, run)
+        return self._takes_xdels(handler, run)
+
+    def part_of(self, session: Session, now: Millis, run: MixedRun, at: int) -> MixedRun | None:
+        """The part of a mixed run, from a command on, that may be called now as one command; None:
+        that command is called by itself."""
+        handler = self._handler_of(session, now, run)
+        if handler is None or not self._takes_appends(handler, run):
+            return None
+        is_any_seen = self._transactions.watchers or self._serving.waiting.key_count
+        # The look ends at the first key that is seen, as it begins again behind it.
+        is_seen = self._is_seen if is_any_seen else None
+        streams = fitting(self._host.replica, run, at, is_seen)
+        if not streams:
+            return None
+        part = run.part(at, at + len(streams))
+        part.streams = streams
+        return part
+
+    def _is_seen(self, key: bytes) -> bool:
+        """True if a client watches the key, or waits for it."""
+        return key in self._transactions.watchers or self._serving.waiting.has_any(key)
+
+    def _handler_of(self, session: Session, now: Millis, run: Run) -> Handler | None:
+        """The handler of a run's commands, if nobody can tell these from one command."""
         host = self._host
-        replica = host.replica
-        if now != replica.now:
+        if now != host.replica.now:
             host.advance(now)
         handler = self._dispatch.spelled.get(run.name)
-        return (
-            handler is not None
+        is_unseen = (
             # Nobody refuses it, or puts it off.
-            and session.authenticated
+            session.authenticated
             and not session.subscriptions
             and session.queue is None
             and host.fault is None
@@ -105,36 +140,45 @@ class Runs:
             # Nobody looks at each command.
             and session.talk is Talk.ON
             and host.on_call is None
-            and host.slow_ns >= SLOW_NS_MIN
-            and (
-                self._takes_xadds(handler, now, run)
-                if isinstance(run, XaddRun)
-                else self._takes_xacks(handler, run)
-            )
+            and host.slow_ns >= SLOW_NS_MIN.value
         )
+        return handler if is_unseen else None
 
     def _takes_xadds(self, handler: Handler, now: Millis, run: XaddRun) -> bool:
+        return (
+            self._takes_appends(handler, run)
+            and run.key not in self._transactions.watchers
+            and not self._serving.waiting.has_any(run.key)
+            and fits(self._host.replica, now, run)
+        )
+
+    def _takes_appends(self, handler: Handler, run: XaddRun | MixedRun) -> bool:
+        """Whether there is room: all of a run is to be in one batch."""
         host = self._host
         return (
             handler.on_replica is xadd
             and host.full is None
-            and run.key not in self._transactions.watchers
-            and not self._serving.waiting.has_any(run.key)
-            # All of it is to be in one batch, and in the lane's end.
             and host.has_room_in_batch(run.batch_bytes)
-            and fits(host.replica, now, run)
         )
 
     def _takes_xacks(self, handler: Handler, run: XackRun) -> bool:
         """Nobody waits for an acknowledgement, or watches one, and it takes no room."""
-        replica = self._host.replica
+        # It may need entries that are on disk only, to tell how far all is acknowledged.
+        return handler.on_replica is xack and self._is_here(run.key)
+
+    def _takes_xdels(self, handler: Handler, run: XdelRun) -> bool:
+        """Nobody watches the stream or waits for it, and there is room: a run is one effect."""
         return (
-            handler.on_replica is xack
-            # A string may be there, or nothing.
-            and replica.stream(run.key) is not None
-            # It may need entries that are on disk only, to tell how far all is acknowledged.
-            and not replica.residency.absent_count
+            handler.on_replica is xdel
+            and self._is_here(run.key)
+            and not self._is_seen(run.key)
+            and self._host.has_room_in_batch(run.batch_bytes)
         )
+
+    def _is_here(self, key: bytes) -> bool:
+        """True if the key is a stream, and all entries are in memory."""
+        replica = self._host.replica
+        return replica.stream(key) is not None and not replica.residency.absent_count
 
     def call(self, session: Session, now: Millis, run: Run) -> bytes:
         """Call a run that is taken; its replies, one behind the other.
@@ -147,15 +191,21 @@ class Runs:
         if isinstance(run, XaddRun):
             replies = xadd_run(host.replica, now, run)
             self.xadds_called += 1
-        else:
+        elif isinstance(run, MixedRun):
+            replies = mixed_run(host.replica, now, run)
+            self.xadds_called += 1
+        elif isinstance(run, XackRun):
             replies = xack_run(host.replica, run)
             self.xacks_called += 1
+        else:
+            replies = xdel_run(host.replica, run)
+            self.xdels_called += 1
         self._writes.note(session)
         handler = self._dispatch.spelled[run.name]
         session.last_command = handler.name
         ns = host.clock() - started
         handler.samples.extend([ns // len(run)] * len(run))
-        if len(handler.samples) >= SAMPLES_MAX:
+        if len(handler.samples) >= SAMPLES_MAX.value:
             handler.stats.fold()
         if ns >= host.slow_ns and host.on_slow is not None:
             host.on_slow(session, handler, next(run.requests()), ns)

@@ -207,7 +207,7 @@ class Serving:
         try:
             reply = host.try_again(waiter, now)
         except ColdError as error:
-            if waiter.tries >= TRIES_MAX:
+            if waiter.tries >= TRIES_MAX.value:
                 with host.replica.residency.in_place():
                     return host.try_again(waiter, now)
             reason = host.ask_for(error.images, waiter.note_fetched)

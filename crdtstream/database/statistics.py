@@ -17,10 +17,12 @@ from itertools import repeat
 from operator import floordiv
 from typing import Final
 
+from crdtstream.core.size import Size
+
 # How many durations are kept as they are.
-SAMPLES_MAX: Final = 1024
+SAMPLES_MAX: Final = Size(1024, least=1)
 # More kinds of errors than this are only counted together.
-ERROR_KINDS_MAX: Final = 128
+ERROR_KINDS_MAX: Final = Size(128, least=1)
 PRECISION_BITS: Final = 8
 # What a refused write is answered with.
 REFUSED_KIND: Final = "MISCONF"
@@ -172,7 +174,7 @@ class Statistics:
         if kind == REFUSED_KIND:
             because = self.refused_because
             self.refused[because] = self.refused.get(because, 0) + count
-        if kind in self._by_kind or len(self._by_kind) < ERROR_KINDS_MAX:
+        if kind in self._by_kind or len(self._by_kind) < ERROR_KINDS_MAX.value:
             self._by_kind[kind] = self._by_kind.get(kind, 0) + count
 
     def errors_by_kind(self) -> Mapping[str, int]:

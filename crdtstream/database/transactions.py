@@ -14,11 +14,12 @@ from crdtstream.commands.reply import OK, CommandError, Null, Reply
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Scope, Size
 from crdtstream.database.session import Handler, RunSessionCommand, Session, SessionCommand
 
 # A transaction is one record of the log and one message to the peers, who would not take more than
 # twice this.
-TRANSACTION_BYTES_MAX: Final = 512 << 20
+TRANSACTION_BYTES_MAX: Final = Size(512 << 20, least=1, scope=Scope.CLIENTS)
 ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
 
 
@@ -137,10 +138,10 @@ class Transactions:
             raise CommandError(
                 f"EXECABORT Transaction discarded because of: MISCONF {self._host.fault}"
             )
-        if sum(len(word) for _, argv in queue for word in argv) > TRANSACTION_BYTES_MAX:
+        if sum(len(word) for _, argv in queue for word in argv) > TRANSACTION_BYTES_MAX.value:
             raise CommandError(
                 "EXECABORT Transaction discarded because of: more than "
-                f"{TRANSACTION_BYTES_MAX >> 20} MiB of arguments; divide it"
+                f"{TRANSACTION_BYTES_MAX.value >> 20} MiB of arguments; divide it"
             )
         session.in_exec = True
         try:

@@ -7,11 +7,12 @@ from typing import Final
 
 from crdtstream.commands.reply import Blocked
 from crdtstream.core.ids import Millis
+from crdtstream.core.size import Size
 from crdtstream.database.session import Handler, Session
 
 # Stale times stay in the heap until they are the greater part of it, and more than this: taking
 # each out at once would mean a search.
-STALE_TIMES_MAX: Final = 64
+STALE_TIMES_MAX: Final = Size(64, least=0)
 
 
 @dataclass(slots=True, eq=False)
@@ -184,7 +185,7 @@ class WaitingRoom:
         return waiter is not None and waiter.seq == seq and waiter.generation == generation
 
     def _forget_stale_times(self) -> None:
-        if len(self._times) < 2 * len(self._by_session) + STALE_TIMES_MAX:
+        if len(self._times) < 2 * len(self._by_session) + STALE_TIMES_MAX.value:
             return
         self._times = [entry for entry in self._times if self._is_current(*entry)]
         heapify(self._times)

@@ -135,6 +135,9 @@ class BdbPages:
         refused = region.refuses_writes
         if refused is not None:
             return Unavailable(f"writes are refused: {refused}")
+        slow = region.answer_time.obstacle()
+        if slow is not None:
+            return Unavailable(slow)
         if tolerance_ms is None:
             return None
         fresh = region.freshness(asyncio.get_running_loop().time())

@@ -110,6 +110,18 @@ LOOP_STALL_SECONDS: Final = _histogram(
 LOOP_STALL_MAX_SECONDS: Final = _gauge(
     "loop_stall_max_seconds", "The longest of these within the last 30 to 60 seconds."
 )
+ANSWER_WAIT_SECONDS: Final = _gauge(
+    "answer_wait_seconds",
+    "How long a request waits for its answer, apart from the time that its command takes: at least"
+    " so late the event loop (`loop`) was for half of the last 3 seconds; so long an answer waits"
+    " for the `log`, the middle one of the last 5 commits, or one that hangs.",
+    "part",
+)
+ANSWER_WAIT_BOUND_SECONDS: Final = _gauge(
+    "answer_wait_bound_seconds",
+    "The tunable `availability_latency_tolerance_ms`, in seconds: beyond it the region is"
+    " unavailable; 0: no bound.",
+)
 
 # --- Commands and clients -----------------------------------------------------------------------
 
@@ -133,6 +145,9 @@ XADD_RUNS: Final = _counter(
 )
 XACK_RUNS: Final = _counter(
     "xack_runs", "Runs of XACKs, sent one behind the other to one group, that were called as one."
+)
+XDEL_RUNS: Final = _counter(
+    "xdel_runs", "Runs of XDELs, sent one behind the other to one stream, that were called as one."
 )
 ERRORS: Final = _counter(
     "errors", "Error replies by their first word; after 128 kinds no further one is told.", "kind"
@@ -451,6 +466,8 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
         REFUSALS,
         LOOP_STALL_SECONDS,
         LOOP_STALL_MAX_SECONDS,
+        ANSWER_WAIT_SECONDS,
+        ANSWER_WAIT_BOUND_SECONDS,
     ),
     "Commands and clients": (
         COMMAND_DURATION_SECONDS,
@@ -458,6 +475,7 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
         COMMANDS_REJECTED,
         XADD_RUNS,
         XACK_RUNS,
+        XDEL_RUNS,
         ERRORS,
         CLIENTS,
         CLIENTS_MAX,

@@ -114,6 +114,7 @@ class Figures:
 
     def _of_node(self) -> dict[Definition, Source]:
         settings, stalls = self._parts.settings, self._stalls
+        answer_time = self._region.answer_time
         about = (self._parts.version, platform.python_version(), settings.database_id)
         return {
             d.BUILD_INFO: lambda: [Reading(1, about)],
@@ -126,6 +127,11 @@ class Figures:
             ],
             d.LOOP_STALL_SECONDS: lambda: [_scaled(stalls.stall_us, US_PER_SECOND)],
             d.LOOP_STALL_MAX_SECONDS: lambda: [Reading(stalls.longest_us / US_PER_SECOND)],
+            d.ANSWER_WAIT_SECONDS: lambda: [
+                Reading(answer_time.loop_ms / MS_PER_SECOND, ("loop",)),
+                Reading(answer_time.log_ms / MS_PER_SECOND, ("log",)),
+            ],
+            d.ANSWER_WAIT_BOUND_SECONDS: lambda: [Reading(answer_time.ms_max / MS_PER_SECOND)],
         }
 
     def _refusals(self, clients: ClientFigures) -> Iterator[Reading]:
@@ -167,6 +173,7 @@ class Figures:
             d.COMMANDS_REJECTED: by_command(lambda calls: calls.rejected),
             d.XADD_RUNS: lambda: [Reading(runs.xadds_called)],
             d.XACK_RUNS: lambda: [Reading(runs.xacks_called)],
+            d.XDEL_RUNS: lambda: [Reading(runs.xdels_called)],
             d.ERRORS: lambda: [
                 Reading(count, (kind,)) for kind, count in statistics.errors_by_kind().items()
             ],

@@ -38,7 +38,7 @@ class MetricsPage:
     """
 
     def __init__(self, parts: MetricsParts) -> None:
-        self.stalls = StallWatch()
+        self.stalls = StallWatch(on_wake=parts.engine.region.answer_time.note_wake)
         self.walker = Walker(
             parts.engine.region.replica, names_max=parts.settings.limits.metrics_names_max
         )

@@ -31,7 +31,13 @@ class StallWatch:
         stall_us: how late the task woke, each time.
     """
 
-    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], int] = time.monotonic_ns,
+        on_wake: Callable[[int, int], None] = lambda _slept_ns, _late_ns: None,
+    ) -> None:
+        """``on_wake``: told how long the task slept, and how much of that it woke too late."""
+        self._on_wake = on_wake
         self.stall_us = Histogram(STALL_US_BOUNDS)
         self._clock = clock
         self._window_ends_ns = clock() + WINDOW_NS
@@ -47,6 +53,7 @@ class StallWatch:
             await asyncio.sleep(seconds)
             late_ns = self._clock() - due_ns
             self.note(late_ns)
+            self._on_wake(round(seconds * 1e9) + late_ns, late_ns)
             worked_before_ns, worked_ns = worked_ns, time.thread_time_ns()
             seconds = next_interval(seconds, worked_ns - worked_before_ns, late_ns)
 

@@ -37,6 +37,8 @@ class CatchingUp:
     Attributes:
         is_level: nothing holds it back any more.
         gave_up: it is level only because nothing more came.
+        cut_off: which effects peers cannot send, as they cut them from their logs, and what to do;
+            empty: none.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class CatchingUp:
         self._lacked: int | None = None
         self._moved_ms = now
         self.gave_up = False
+        self.cut_off = ""
         self.is_level = answer_ms_max == OFF or not self._peers
 
     def note_answer(self, peer: RegionId, run_id: int, vv: VersionVector) -> None:
@@ -145,6 +148,8 @@ class CatchingUp:
         region, lacked = self._region, self.missing
         if lacked:
             effects = "1 effect" if lacked == 1 else f"{lacked} effects"
+            if self.cut_off:
+                return f"region {region} came back and lacks {effects}: {self.cut_off}"
             return (
                 f"region {region} came back behind its peers and catches up: {effects} that they "
                 "had then are still to come; try again in a moment, or write in another region"

@@ -2,21 +2,35 @@
 
 due   the log has grown by ``log_bytes`` since the last one, or ``interval_s`` has passed and
       something was written since; or somebody asks for one (BGSAVE), or the folder is full
+
+A log that has hardly grown may still take a restart long: 3 million entries of one shape are 16 MiB
+of packed batches.  So one is also due
+
+when  a restart would take ``REPLAY_US_MAX`` to replay the log, and checkpoints take a tenth of the
+      time at most
+or    it would take ``REPLAY_US_QUIET``, and nothing was written for ``QUIET_MS``: then the data can
+      leave memory, too
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from crdtstream.core.ids import Millis
+from crdtstream.core.size import Size
 from crdtstream.region.tick import Tick
 
 LOG_BYTES_DEFAULT: Final = 16 << 20
 # With less one would follow the other: the smallest one writes some ten kilobytes.
 LOG_BYTES_LEAST: Final = 64 << 10
 INTERVAL_S_DEFAULT: Final = 300
+REPLAY_US_MAX: Final = Size(500_000, least=0)
+REPLAY_US_QUIET: Final = Size(50_000, least=0)
+QUIET_MS: Final = Size(15_000, least=1)
+# After a checkpoint that took some time, so many times as long without one because of replaying.
+REST: Final = Size(9, least=0)
 # A checkpoint is late when the log has grown by so many times what makes one due: that is what a
 # restart would have to read.
-LATE: Final = 2
+LATE: Final = Size(2, least=1)
 
 
 def refusal_of_log_bytes(log_bytes: int) -> str | None:
@@ -37,6 +51,7 @@ class Checkpointing:
         on_wanted: called when somebody asks for one.
         on_end: called when one was written, or could not be.
         grown_bytes: by how much the log has grown since the cut of the last one.
+        grown_us: how long a restart would take to replay that, about.
         seq: the last record that a verified one covers; 0: there is none.
         written_ms: when it was written, by this region's clock; 0: there is none.
         began_ms: when the one under way began; None: none is.
@@ -53,7 +68,7 @@ class Checkpointing:
         self.interval_s = INTERVAL_S_DEFAULT
         self.on_wanted: Callable[[], None] = _nobody_asks
         self.on_end: Callable[[], None] = _nobody_asks
-        self.grown_bytes = 0
+        self.grown_bytes = self.grown_us = 0
         self.seq = 0
         self.written_ms = 0
         self.began_ms: Millis | None = None
@@ -66,6 +81,8 @@ class Checkpointing:
         self.is_supported = False
         self._tick = tick
         self._started_ms = now
+        # The last record of the log when it was looked at last, and since when it is the last.
+        self._last_seq, self._last_ms = 0, now
         self._is_wanted = False
 
     def want(self) -> None:
@@ -96,7 +113,7 @@ class Checkpointing:
     @property
     def is_late(self) -> bool:
         """Whether a restart would read much more of the log than it should."""
-        return 0 < LATE * self.log_bytes < self.grown_bytes
+        return 0 < LATE.value * self.log_bytes < self.grown_bytes
 
     @property
     def holds_links(self) -> bool:
@@ -110,17 +127,26 @@ class Checkpointing:
             seq: the last record of the log.
             grown_bytes: of the log behind the last checkpoint.
         """
+        if seq != self._last_seq or now < self._last_ms:
+            self._last_seq, self._last_ms = seq, now
         if self.began_ms is not None:
             return False
         if self._is_wanted:
             return True
         if seq <= self.seq:
             return False
-        if self.log_bytes and grown_bytes >= self.log_bytes:
+        if self.log_bytes and (grown_bytes >= self.log_bytes or self._takes_long_to_replay(now)):
             return True
         since_ms = self.since_ms
         # A clock that was set back must not put it off for ever.
         return bool(self.interval_s) and not since_ms <= now < since_ms + self.interval_s * 1000
+
+    def _takes_long_to_replay(self, now: Millis) -> bool:
+        """Whether a restart would take too long."""
+        if self.written_ms <= now < self.written_ms + REST.value * self.took_ms:
+            return False
+        is_quiet = now >= self._last_ms + QUIET_MS.value
+        return self.grown_us >= (REPLAY_US_QUIET.value if is_quiet else REPLAY_US_MAX.value)
 
     @property
     def since_ms(self) -> int:

@@ -16,10 +16,13 @@ from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import shown
 from crdtstream.commands.groups.xack_run import XackRun
-from crdtstream.commands.reply import CommandError, Pushes, Reply
+from crdtstream.commands.reply import CommandError, EncodedParts, Pushes, Reply
+from crdtstream.commands.streams.mixed_run import MixedRun
 from crdtstream.commands.streams.xadd_run import XaddRun
+from crdtstream.commands.streams.xdel_run import XdelRun
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.cold import TRIES_MAX, ColdError
+from crdtstream.core.size import Size
 from crdtstream.database.admission import PostponedError
 from crdtstream.database.database import WAITING, Database, Waiting
 from crdtstream.database.session import Session, Talk
@@ -27,16 +30,21 @@ from crdtstream.region.fetching import Fetching
 from crdtstream.region.ready import Parcel, Receiver
 from crdtstream.region.tick import Tick
 
-# What is run next: a command, or many XADDs or XACKs at once.
-Request: TypeAlias = list[bytes] | XaddRun | XackRun
+# What is run next: a command, or many XADDs, XACKs or XDELs at once.
+Run: TypeAlias = XaddRun | MixedRun | XackRun | XdelRun
+Request: TypeAlias = list[bytes] | Run
 Encode = Callable[[Reply, int, list[bytes]], None]
 
 # Replies are weighed after so many pieces, or when one is large.
-MEASURE_CHUNKS: Final = 64
-MEASURE_BYTES: Final = 4096
+MEASURE_CHUNKS: Final = Size(64, least=1)
+MEASURE_BYTES: Final = Size(4096, least=1)
 # A client with more to run than this takes turns with the others.
-TURN_NS: Final = 5_000_000
+TURN_NS: Final = Size(5_000_000, least=0)
 BROKEN: Final = "a bug: a command failed, and has changed nothing; the node goes on"
+BROKEN_RUN: Final = (
+    "a bug: commands that were called together failed, and have changed nothing; they are called"
+    " one by one"
+)
 # Web pages can make a browser send commands; these words are its, no client's (as in Redis).
 FOREIGN_WORDS: Final = frozenset({b"post", b"host:"})
 
@@ -76,6 +84,7 @@ class Client:
         "_has_ended",
         "_is_running",
         "_pushes",
+        "_run_broke",
         "_settle",
         "_shown",
         "_tick",
@@ -121,6 +130,8 @@ class Client:
         self._encode = encode
         self._clock = clock
         self._has_ended = False
+        # The run that ``taking_runs`` gave last is to be called one by one.
+        self._run_broke = False
         # What the command that is running told this very client, besides its reply.
         self._is_running = False
         self._pushes: list[bytes] = []
@@ -135,18 +146,77 @@ class Client:
         """The requests for ``run``: runs that may be called as one, of others the commands.
 
         A command may change that for the rest of its run: by the first XADD the stream is there,
-        and who waited for it is served.
+        and who waited for it is served.  A run that breaks by a bug is called one by one.
         """
-        takes = self._database.runs.takes
         for request in requests:
-            if isinstance(request, list) or takes(self.session, now, request):
+            if isinstance(request, MixedRun):
+                yield from self._parts_of(request, now)
+                continue
+            if isinstance(request, list):
                 yield request
                 continue
-            for count, argv in enumerate(request.requests(), 1):
+            run: XaddRun | XackRun | XdelRun = request
+            if self._takes(now, run):
+                yield run
+                if not self._run_broke:
+                    continue
+            for count, argv in enumerate(run.requests(), 1):
                 yield argv
-                if count < len(request) and takes(self.session, now, request):
-                    yield request.behind(count)
-                    break
+                if not self._run_broke and count < len(run) and self._takes(now, run):
+                    yield run.behind(count)
+                    if not self._run_broke:
+                        break
+            self._run_broke = False
+
+    def _takes(self, now: Millis, run: XaddRun | XackRun | XdelRun) -> bool:
+        """Whether the run may be called as one; not if that breaks by a bug."""
+        issued = self._database.replica.issued
+        try:
+            return self._database.runs.takes(self.session, now, run)
+        except Exception as bug:  # noqa: BLE001 - it is raised, or in the log
+            self._go_on_one_by_one(run, bug, issued)
+            return False
+
+    def _go_on_one_by_one(self, run: Run, bug: Exception, issued: int) -> None:
+        """A run broke: its commands are called instead, unless half of it is done."""
+        if self._is_half_done(issued):
+            raise bug
+        self._run_broke = True
+        self._tick.notice("error", BROKEN_RUN, command=shown(run.name), exc_info=bug)
+
+    def _is_half_done(self, issued: int) -> bool:
+        """Whether a command that broke has changed something; nothing of that may be logged.
+
+        Args:
+            issued: effects of this region before it, or since ``touched`` was empty last.
+        """
+        replica = self._database.replica
+        # Appends are not counted among the changes.  A key may also be touched as its time is over.
+        has_appended = bool(replica.touched) and replica.issued != issued
+        return replica.has_unsettled_changes or has_appended
+
+    def _parts_of(self, run: MixedRun, now: Millis) -> Iterator[Request]:
+        """Parts of a mixed run that may be called as one, and the commands between them."""
+        at = 0
+        while at < len(run):
+            part = None if self._run_broke else self._part_of(run, now, at)
+            if part is not None:
+                yield part
+                if not self._run_broke:
+                    at += len(part)
+                    continue
+            yield run.request(at)
+            at += 1
+        self._run_broke = False
+
+    def _part_of(self, run: MixedRun, now: Millis, at: int) -> MixedRun | None:
+        """The part from a command on that may be called as one; none if that breaks by a bug."""
+        issued = self._database.replica.issued
+        try:
+            return self._database.runs.part_of(self.session, now, run, at)
+        except Exception as bug:  # noqa: BLE001 - it is raised, or in the log
+            self._go_on_one_by_one(run, bug, issued)
+            return None
 
     def run(self, requests: Iterator[Request], now: Millis, *, bytes_max: int) -> Stop:
         """Run requests until they end, or the client has to wait.
@@ -166,17 +236,24 @@ class Client:
         room = bytes_max - self.owed_bytes
         chunks: list[bytes] = []
         replies = size = measured = 0
-        turn_ends = clock() + TURN_NS
+        turn_ends = clock() + TURN_NS.value
         stop = Stop.END
+        issued = replica.issued
         self._is_running = True
         try:
             for request in requests:
                 if not isinstance(request, list):
+                    try:
+                        told = self._database.runs.call(session, now, request)
+                    except Exception as bug:  # noqa: BLE001 - it is raised, or in the log
+                        self._go_on_one_by_one(request, bug, issued)
+                        continue
+                    chunks.append(told)
                     self.commands += len(request)
-                    chunks.append(self._database.runs.call(session, now, request))
                     replies += len(request)
                     if replica.touched:
                         self._settle(now)
+                        issued = replica.issued
                     size += sum(map(len, chunks[measured:]))
                     measured = len(chunks)
                     if size > room:
@@ -199,13 +276,14 @@ class Client:
                 except PostponedError:
                     raise
                 except Exception as bug:
-                    if replica.has_unsettled_changes:
-                        # Half of it is done: nothing of that may be logged, so the node ends.
+                    if self._is_half_done(issued):
+                        # Nothing of it may be logged, so the node ends.
                         raise
                     reply = self._database.refuse_broken(session, argv)
                     self._tick.notice("error", BROKEN, command=shown(argv[0]), exc_info=bug)
                 if replica.touched:
                     self._settle(now)
+                    issued = replica.issued
                 if self._shown:
                     chunks += self._shown
                     self._shown.clear()
@@ -233,8 +311,10 @@ class Client:
                         stop = Stop.FULL
                         break
                 # Measured now and then: it costs more than a PING.
-                if len(chunks) - measured >= MEASURE_CHUNKS or (
-                    chunks and len(chunks[-1]) > MEASURE_BYTES
+                if (
+                    len(chunks) - measured >= MEASURE_CHUNKS.value
+                    or (chunks and len(chunks[-1]) > MEASURE_BYTES.value)
+                    or reply.__class__ is EncodedParts
                 ):
                     size += sum(map(len, chunks[measured:]))
                     measured = len(chunks)
@@ -264,7 +344,7 @@ class Client:
         session = self.session
         if self.postponed is not argv:
             self._tries = 0
-        if self._tries >= TRIES_MAX:
+        if self._tries >= TRIES_MAX.value:
             return self._database.call_in_place(session, now, argv)
         reason = self._fetching.ask(error.images, self._note_fetched)
         if reason is not None:

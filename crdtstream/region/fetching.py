@@ -65,7 +65,8 @@ class Fetching:
         """Read images, and call somebody when the first of them is there; the others are read
         ahead.
 
-        Who waits for an image already is called once.
+        Who waits for the first one already is called once, and nothing more is read: each tick
+        asks for what it needs to tell what was acknowledged, however long a read takes.
 
         Returns:
             Why the first one could not be read, if that was just tried for him; then nothing is
@@ -74,11 +75,13 @@ class Fetching:
         failed, reason = self._failed.pop(go_on, (NO_IMAGE, ""))
         if failed == images[0]:
             return reason
+        if go_on in self._waiters.get(images[0], ()):
+            return None
         self.stats.waited += 1
         new = [number for number in dict.fromkeys(images) if number not in self._waiters]
         for number in new:
             self._waiters[number] = {}
-        self._waiters[images[0]].setdefault(go_on, self.stats.waited)
+        self._waiters[images[0]][go_on] = self.stats.waited
         if new:
             self._requests.append(tuple(new))
         return None

@@ -28,10 +28,11 @@ from typing import Final, NamedTuple
 
 from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.ids import RegionId
+from crdtstream.core.size import Size
 
 QUIET_HEARTBEATS: Final = 2
 # What a peer said and is not applied yet; beyond it, the newest one takes the place of the last.
-SAYINGS_MAX: Final = 128
+SAYINGS_MAX: Final = Size(128, least=1)
 
 
 def to_ms(at: float) -> int:
@@ -134,7 +135,7 @@ class Lags:
             heard.due_ms = at_ms + next_ms + (QUIET_HEARTBEATS - 1) * self._interval_ms
         silent_ms = max(QUIET_HEARTBEATS * self._interval_ms, heard.due_ms - at_ms)
         saying = Saying(vv, as_of_ms, at_ms, silent_ms)
-        if len(heard.ahead) < SAYINGS_MAX:
+        if len(heard.ahead) < SAYINGS_MAX.value:
             heard.ahead.append(saying)
         else:
             heard.ahead[-1] = saying

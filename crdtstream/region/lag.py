@@ -18,11 +18,12 @@ from typing import Final
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 
 # How long what peers acknowledge is counted before it is a rate.
-RATE_MS: Final = 1_000
+RATE_MS: Final = Size(1_000, least=1)
 # When effects were issued is known this finely; beyond it neighbours share the earlier time.
-MARKS_MAX: Final = 4_096
+MARKS_MAX: Final = Size(4_096, least=2)
 
 
 class ReplicationLag:
@@ -80,7 +81,7 @@ class ReplicationLag:
         since, n = self._rate_from
         elapsed = now - since
         # Less than before, if a peer lost its disk, is none.
-        return self._rate if elapsed < RATE_MS else max(0, self.known_n - n) * 1000 // elapsed
+        return self._rate if elapsed < RATE_MS.value else max(0, self.known_n - n) * 1000 // elapsed
 
     # --- What changes it ----------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ class ReplicationLag:
             marks.append((max(self._marked_n, self.known_n) + 1, now))
             if len(marks) == 1:
                 self.on_change()
-            elif len(marks) > MARKS_MAX:
+            elif len(marks) > MARKS_MAX.value:
                 self._marks = deque(mark for at, mark in enumerate(marks) if at % 2 == 0)
         self._marked_n = issued
 
@@ -133,7 +134,7 @@ class ReplicationLag:
             self.on_change()
         self._now = now
         since, _ = self._rate_from
-        if not since <= now < since + RATE_MS:
+        if not since <= now < since + RATE_MS.value:
             self._rate = self.acknowledged_per_second(now) if now > since else 0
             self._rate_from = (now, self.known_n)
 

@@ -77,6 +77,7 @@ class Opening:
         self._must_revoke = False
         self._told_asking = readiness.is_asking
         self._told_refusal = False
+        self._cut_off: dict[RegionId, str] = {}
         if stored.uid:
             self._use(stored)
 
@@ -87,6 +88,12 @@ class Opening:
     @property
     def is_recovering(self) -> bool:
         return self.readiness.is_recovering
+
+    def note_cut_off(self, peer: RegionId, reason: str) -> None:
+        """``peer`` cannot send what lacks here, as it has cut that from its log; empty: it can."""
+        self._cut_off[peer] = reason
+        told = "; ".join(dict.fromkeys(why for _, why in sorted(self._cut_off.items()) if why))
+        self.readiness.cut_off = self.catching_up.cut_off = told
 
     def note_answer(self, peer: RegionId, answer: Answer) -> None:
         """A peer's answer; see ``Readiness.note_answer``."""

@@ -14,10 +14,11 @@ from typing import Final
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
 from crdtstream.core.effects import Record, record_bytes
+from crdtstream.core.size import Size
 from crdtstream.region.ready import Parcel
 
 # Left beyond this, clients and links are not read until it is half of it again.
-QUEUE_BYTES_MAX: Final = 64 << 20
+QUEUE_BYTES_MAX: Final = Size(64 << 20, least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Outstanding:
             stability name nothing beyond it.
         is_congested: more waits for the disk than should; take nothing new from clients and links.
         queued_bytes, queued_records: what waits for the disk.
+        is_gone: the files that hold the log are no longer in the folder: nothing of it is durable.
 
     Always so: durable_seq <= logged_seq <= left_seq.
     """
@@ -58,6 +60,7 @@ class Outstanding:
         self.logged_vv: MutableVersionVector = dict(vv)
         self.durable_vv: MutableVersionVector = dict(vv)
         self.is_congested = False
+        self.is_gone = False
         self.queued_bytes = 0
         self.queued_records = 0
         self._records_max = records_max
@@ -100,7 +103,7 @@ class Outstanding:
     def _exceeds(self, divisor: int) -> bool:
         """Whether more waits for the disk than the bound's ``divisor``-th part."""
         return (
-            self.queued_bytes > QUEUE_BYTES_MAX // divisor
+            self.queued_bytes > QUEUE_BYTES_MAX.value // divisor
             or self.queued_records > self._records_max // divisor
         )
 

@@ -30,9 +30,11 @@ from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
+from crdtstream.region.answering import AnswerTime
 from crdtstream.region.catching_up import CatchingUp
 from crdtstream.region.checkpointing import Checkpointing
 from crdtstream.region.clients import Client, Encode
@@ -70,7 +72,7 @@ T = TypeVar("T")
 REFUSED_BY_DISK: Final = "disk"
 REFUSED_AS_STALE: Final = "stale"
 # After entries could not be read from disk: when that is tried again for what no client waits for.
-COLD_REST_MS: Final = 1_000
+COLD_REST_MS: Final = Size(1_000, least=1)
 
 
 class Region:
@@ -92,6 +94,7 @@ class Region:
         retention: whom the log is kept for.
         checkpointing: when a checkpoint is due, and what is known of the last one.
         durability: when a commit is to be on the disk for good.
+        answer_time: how long requests wait for their answers.
         memory, disk, room: what may be taken of them, and what happens at these bounds.
         links: to the peers.
         fault: why the disk refuses; None while it does not.
@@ -121,7 +124,8 @@ class Region:
             identity: who it is; its region is the replica's.
             addresses: where its peers are.
             encode: a reply to the bytes of a protocol version.
-            clock: nanoseconds that pass; for turns, not for anything that is decided.
+            clock: nanoseconds that pass; for turns and answer times, not for anything that is
+                decided.
             uniform: a random number between two; for the pauses between attempts.
             make_uid: 16 random bytes, for a database that begins.
         """
@@ -152,6 +156,7 @@ class Region:
         self.checkpointing = Checkpointing(self.tick, now=now)
         self.checkpointing.on_end = lambda: self._settle_acks(replica.now)
         self.durability = Durability()
+        self.answer_time = AnswerTime(clock)
         self.memory = MemoryBound()
         self.disk = DiskBound(self.tick)
         self.disk.wants_checkpoint = self._want_checkpoint_of_news
@@ -412,7 +417,7 @@ class Region:
             self.tick.notice("error", "entries cannot be read from disk", reason=reason)
         waiters = self.fetching.note_failed(asked, reason)
         if self._go_on_in_background in waiters:
-            self._cold_rests_until = Millis(now + COLD_REST_MS)
+            self._cold_rests_until = Millis(now + COLD_REST_MS.value)
         self._go_on([one for one in waiters if one != self._go_on_in_background], now)
 
     def _go_on(self, waiters: Sequence[GoOn], now: Millis) -> None:

@@ -34,10 +34,11 @@ from typing import Final
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join, meet
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.size import Size
 
 # A link over which nothing becomes durable for so long does not help: a minute is longer than any
 # pause of a member that is well, its restart with a large log included.
-STALLED_MS: Final = 60_000
+STALLED_MS: Final = Size(60_000, least=1000)
 BACKLOG_BYTES_DEFAULT: Final = 1 << 30
 BACKLOG_TTL_S_DEFAULT: Final = 86_400
 
@@ -252,11 +253,11 @@ class Retention:
         if not lack.bytes:
             return Keeping.NOTHING
         away_ms = now - member.since_ms
-        if member.is_linked and away_ms < STALLED_MS:
+        if member.is_linked and away_ms < STALLED_MS.value:
             return Keeping.KEPT
         ttl_ms = self.backlog_ttl_s * 1000
         # Who was away before this region started had no chance yet to say that it is back.
-        is_in_time = away_ms <= ttl_ms or now - self._started_ms <= min(ttl_ms, STALLED_MS)
+        is_in_time = away_ms <= ttl_ms or now - self._started_ms <= min(ttl_ms, STALLED_MS.value)
         if lack.bytes <= self.backlog_bytes_max and is_in_time:
             return Keeping.AWAY
         return Keeping.GIVEN_UP

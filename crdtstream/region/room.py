@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from crdtstream.commands.reply import CommandError
+from crdtstream.core.size import Size
 from crdtstream.region.tick import Tick
 
 # Redis's own words.
@@ -30,7 +31,7 @@ FULL_FROM: Final = (33, 32)
 WORTH_A_CHECKPOINT: Final = (1, 32)
 # What a region needs beyond what cannot leave, to work at all: what commands have in hand, and what
 # the allocator cannot give back when data leave.
-SPARE_BYTES: Final = 16 << 20
+SPARE_BYTES: Final = Size(16 << 20, least=0)
 BOUND_BYTES_MAX: Final = 1 << 60
 # What is told apart: the process before it read its log, macro nodes, what else keys take, records
 # that are kept in memory, batches that wait to be applied, clients' requests and replies, and what
@@ -132,12 +133,12 @@ class MemoryBound:
     def refusal(self, maxmemory: int) -> str | None:
         """Why the bound cannot be set so low; None: it can."""
         fixed = self.fixed()
-        least = fixed + SPARE_BYTES
+        least = fixed + SPARE_BYTES.value
         if not maxmemory or maxmemory >= least:
             return None
         return (
-            f"{fixed} bytes are taken by what cannot leave memory, and {SPARE_BYTES} more are "
-            f"needed to add anything: set at least {least}, or delete keys or groups first"
+            f"{fixed} bytes are taken by what cannot leave memory, and {SPARE_BYTES.value} more "
+            f"are needed to add anything: set at least {least}, or delete keys or groups first"
         )
 
 

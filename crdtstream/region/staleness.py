@@ -23,16 +23,17 @@ from typing import Final
 
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 from crdtstream.region.lag import ReplicationLag
 from crdtstream.region.tick import Tick
 
 # The longest that one write waits when it is throttled.  Clients commonly give up after 5 s.
-WAIT_MS: Final = 1_000
+WAIT_MS: Final = Size(1_000, least=1)
 # At the bound for so long: worth a line in the log, and the region's health says so.  At full
 # speed a small bound is reached, and left again, hundreds of times a second.  Clients that were
 # refused look at our health twice, half a second apart, before they come back: by then it must
 # say no.
-STEADY_MS: Final = 400
+STEADY_MS: Final = Size(400, least=1)
 UNBOUNDED: Final = 1 << 62
 # The highest bounds that can be set.  24 days; and more effects than a log holds in that time.
 LAG_MS_MAX_HIGHEST: Final = (1 << 31) - 1
@@ -185,7 +186,7 @@ class Staleness:
         due = self._waiting.get(session)
         if due is None:
             self.throttled += 1
-            due = self._waiting[session] = Millis(now + WAIT_MS)
+            due = self._waiting[session] = Millis(now + WAIT_MS.value)
             self._tick.open()
         if now < due:
             return False
@@ -196,7 +197,9 @@ class Staleness:
         """Whether a program that asked to write then has to wait, throttled."""
         is_bounded = self.limits_writes and self.throttles
         return (
-            is_bounded and not self._has_room(writes, now) and asked_ms <= now < asked_ms + WAIT_MS
+            is_bounded
+            and not self._has_room(writes, now)
+            and asked_ms <= now < asked_ms + WAIT_MS.value
         )
 
     @property
@@ -266,13 +269,13 @@ class Staleness:
             self._note_within(now)
         elif self._exceeded_since is None or now < self._exceeded_since:
             self._exceeded_since = now
-        elif now - self._exceeded_since >= STEADY_MS and not self._is_told:
+        elif now - self._exceeded_since >= STEADY_MS.value and not self._is_told:
             self._note_exceeded(now)
 
     def _set_back(self, now: Millis) -> None:
         """The clock was: nobody waits longer for that."""
         self._tried_until = min(self._tried_until, now)
-        latest = Millis(now + WAIT_MS)
+        latest = Millis(now + WAIT_MS.value)
         self._waiting = {session: min(due, latest) for session, due in self._waiting.items()}
 
     def _note_exceeded(self, now: Millis) -> None:
@@ -315,7 +318,7 @@ class Staleness:
         if self._exceeded_since is None:
             times += [Millis(self._until + 1)] if self._until < UNBOUNDED else []
         elif not self._is_told:
-            times.append(Millis(self._exceeded_since + STEADY_MS))
+            times.append(Millis(self._exceeded_since + STEADY_MS.value))
         return min(times, default=None)
 
 

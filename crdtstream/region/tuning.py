@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from crdtstream.core.sizes import parse_memory
 from crdtstream.core.tuning import TUNABLES, Host, Tunable, Tuned
+from crdtstream.region.answering import AnswerTime
 from crdtstream.region.checkpointing import Checkpointing, refusal_of_log_bytes
 from crdtstream.region.durability import APPENDFSYNC, Durability
 from crdtstream.region.region import Region
@@ -19,6 +20,7 @@ from crdtstream.region.staleness import (
 
 # Ten years.
 SECONDS_MAX: Final = 3_650 * 86_400
+LATENCY_MS_MAX_HIGHEST: Final = (1 << 31) - 1
 
 
 def _number(
@@ -93,6 +95,10 @@ LAG_ACTION: Final[Tunable[Staleness]] = Tunable(
 )
 
 
+def _tune_latency(answer_time: AnswerTime, value: int) -> None:
+    answer_time.ms_max = value
+
+
 def _tune_checkpoint_bytes(checkpointing: Checkpointing, value: int) -> None:
     checkpointing.log_bytes = value
 
@@ -154,6 +160,12 @@ FSYNC: Final[Tunable[Durability]] = Tunable(
     lambda durability: durability.appendfsync,
     lambda durability, value: durability.tune(value),
 )
+LATENCY: Final[Tunable[AnswerTime]] = _number(
+    "availability_latency_tolerance_ms",
+    LATENCY_MS_MAX_HIGHEST,
+    lambda answer_time: answer_time.ms_max,
+    _tune_latency,
+)
 STALENESS: Final = (LAG_EFFECTS, LAG_MS, LAG_ACTION)
 
 
@@ -165,5 +177,6 @@ def tunables_of(region: Region) -> Mapping[str, Tuned[Any]]:
         **{tunable.name: Tuned(tunable, region.checkpointing) for tunable in CHECKPOINTING},
         **{tunable.name: Tuned(tunable, region.retention) for tunable in BACKLOG},
         **{tunable.name: Tuned(tunable, region.room) for tunable in ROOM},
+        LATENCY.name: Tuned(LATENCY, region.answer_time),
         FSYNC.name: Tuned(FSYNC, region.durability),
     }

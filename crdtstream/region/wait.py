@@ -80,6 +80,8 @@ class Wait:
     def _is_durable_here(self, n: int, record: int) -> bool:
         outstanding = self._outstanding
         durable_n = outstanding.durable_vv.get(self._database.replica.region, 0)
+        if outstanding.is_gone:
+            return False
         return durable_n >= n and outstanding.durable_records >= record
 
     def _peers_with(self, n: int) -> int:

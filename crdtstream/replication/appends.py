@@ -14,14 +14,16 @@ from typing import Final
 
 import hiredis
 
+from crdtstream.core.size import Size
+
 # So much the parser, or the expression, gets at a time.
-FEED_BYTES: Final = 16 << 10
-SLICE_APPENDS: Final = 256
+FEED_BYTES: Final = Size(16 << 10, least=1)
+SLICE_APPENDS: Final = Size(256, least=1)
 # The expression has an alternative for each length: more of them would take longer to compile.
-SHORT_BYTES_MAX: Final = 63
-SHORT_STRINGS_MAX: Final = 32
+SHORT_BYTES_MAX: Final = Size(63, least=1)
+SHORT_STRINGS_MAX: Final = Size(32, least=2)
 # Expressions that are kept, one for each number of strings; compiling one takes some milliseconds.
-EXPRESSIONS_MAX: Final = SHORT_STRINGS_MAX // 2
+EXPRESSIONS_MAX: Final = 16
 
 _COUNT: Final = re.compile(rb"\*([1-9]\d?)\r\n")
 
@@ -47,12 +49,12 @@ def wrong_append(lengths: Sequence[int], fields: bytes) -> int | None:
 
 def _slice_end(lengths: Sequence[int], index: int, start: int) -> tuple[int, int]:
     """The append, and the byte, where about FEED_BYTES of whole appends end."""
-    stop = min(index + SLICE_APPENDS, len(lengths))
+    stop = min(index + SLICE_APPENDS.value, len(lengths))
     size = sum(lengths[index:stop])
-    if size <= FEED_BYTES:
+    if size <= FEED_BYTES.value:
         return stop, start + size
     end = start
-    while index < stop and end - start < FEED_BYTES:
+    while index < stop and end - start < FEED_BYTES.value:
         end += lengths[index]
         index += 1
     return index, end
@@ -68,20 +70,20 @@ def _are_short_appends(lengths: Sequence[int], fields: bytes, start: int, end: i
     if count is None:
         return False
     strings = int(count[1])
-    if strings % 2 or strings > SHORT_STRINGS_MAX:
+    if strings % 2 or strings > SHORT_STRINGS_MAX.value:
         return False
-    found = _expression(strings).findall(fields, start, end)
+    found = _expression(strings, SHORT_BYTES_MAX.value).findall(fields, start, end)
     return list(map(len, found)) == list(lengths)
 
 
 @lru_cache(maxsize=EXPRESSIONS_MAX)
-def _expression(strings: int) -> re.Pattern[bytes]:
-    """Matches an append with so many strings, if each of them is short."""
-    short = rf"\${_length_and_bytes('')}\r\n"
+def _expression(strings: int, bytes_max: int) -> re.Pattern[bytes]:
+    """Matches an append with so many strings, none longer than that."""
+    short = rf"\${_length_and_bytes('', bytes_max)}\r\n"
     return re.compile(rf"\*{strings}\r\n(?:{short}){{{strings}}}".encode(), re.DOTALL)
 
 
-def _length_and_bytes(digits: str) -> str:
+def _length_and_bytes(digits: str, bytes_max: int) -> str:
     """Alternatives for a length that begins with these digits, and so many bytes behind it.
 
     They are a tree by digit, so that few are tried: ``(?:0…|1(?:\\r\\n.|0…|1…)|2(?:…)…)``.
@@ -91,9 +93,9 @@ def _length_and_bytes(digits: str) -> str:
         alternatives.append(rf"\r\n.{{{digits}}}")
     if digits != "0":
         alternatives += [
-            f"{digit}{_length_and_bytes(digits + digit)}"
+            f"{digit}{_length_and_bytes(digits + digit, bytes_max)}"
             for digit in "0123456789"
-            if int(digits + digit) <= SHORT_BYTES_MAX
+            if int(digits + digit) <= bytes_max
         ]
     return f"(?:{'|'.join(alternatives)})"
 

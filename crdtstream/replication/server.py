@@ -109,7 +109,7 @@ class ReplicationService(rpc.ReplicationServicer):
                         # What is being cut meanwhile is not there, and nothing is damaged.
                         if retention.begins == begins and not retention.cutting_seq:
                             raise
-                        await asyncio.sleep(CUT_SECONDS)
+                        await asyncio.sleep(CUT_SECONDS.value)
                 case Send(message):
                     packed = encode_response(message, packer)
                     serve.stats.bytes_wire += len(packed.batches.zstd)

@@ -202,10 +202,10 @@ def decode_publications(region: RegionId, message: pb.Publications) -> Publicati
     publications = []
     for index, each in enumerate(message.publications):
         size = len(each.channel) + len(each.payload)
-        if size > PUBLICATION_BYTES_MAX:
+        if size > PUBLICATION_BYTES_MAX.value:
             raise PeerError(
                 region,
-                f"publications[{index}]: {size} bytes are not within {PUBLICATION_BYTES_MAX}",
+                f"publications[{index}]: {size} bytes are not within {PUBLICATION_BYTES_MAX.value}",
             )
         publications.append(Publication(each.channel, each.payload, each.sharded, each.after_n))
     listeners = [

@@ -1,7 +1,9 @@
 """The programs ``crdtstream`` and ``rladmin``: help of all commands, refusals, live regions."""
 
+import io
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,13 +16,16 @@ from pathlib import Path
 import pytest
 import redis
 import typer
+from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner, Result
 
-from crdtstream.admin.client import lacking
+from crdtstream.admin.client import Survey, lacking
 from crdtstream.cli import start
 from crdtstream.cli.rladmin import app as rladmin_app
 from crdtstream.cli.start import program
+from crdtstream.cli.status import reasons as status_reasons
+from crdtstream.cli.status import tables as status_tables
 from crdtstream.core.ids import RegionId
 from crdtstream.local_regions import (
     LocalRegion,
@@ -31,6 +36,7 @@ from crdtstream.local_regions import (
     settings_text,
 )
 from crdtstream.settings import load_settings
+from crdtstream.v1 import admin_pb2
 from tests.conftest import ROOT, free_base_port
 
 PROGRAMS = {"crdtstream": program(), "rladmin": rladmin_app}
@@ -389,12 +395,12 @@ def test_folder_in_use_is_refused(local: LocalRegions) -> None:
 class Up:
     """A running ``crdtstream up`` with one or more regions, its output in a file."""
 
-    def __init__(self, folder: Path, *, regions: int, base_port: int) -> None:
+    def __init__(self, folder: Path, *options: str, regions: int, base_port: int) -> None:
         self.folder = folder
         self.base_port = base_port
         self.output = folder.with_suffix(".out")
         command = [sys.executable, "-m", "crdtstream", "up", "--regions", str(regions)]
-        command += ["--dir", str(folder), "--base-port", str(base_port)]
+        command += ["--dir", str(folder), "--base-port", str(base_port), *options]
         with self.output.open("w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
 
@@ -417,11 +423,11 @@ class Up:
 
 
 @pytest.fixture
-def start_up(tmp_path: Path, base_port: int) -> Iterator[Callable[[int], Up]]:
+def start_up(tmp_path: Path, base_port: int) -> Iterator[Callable[..., Up]]:
     started = []
 
-    def start(regions: int) -> Up:
-        started.append(Up(tmp_path / "data", regions=regions, base_port=base_port))
+    def start(regions: int, *options: str) -> Up:
+        started.append(Up(tmp_path / "data", *options, regions=regions, base_port=base_port))
         return started[-1]
 
     yield start
@@ -454,6 +460,23 @@ def test_signal_stops_all_and_the_data_stays(
     again.wait_for_table()
     with redis.Redis(port=up.base_port + 1, decode_responses=True) as first:
         assert first.xrange("kept") == [(entry_id, {"a": "b"})]
+
+
+@pytest.mark.live
+@pytest.mark.long
+def test_deleted_data_are_told_and_a_new_database_is_begun_on_request(
+    start_up: Callable[..., Up],
+) -> None:
+    up = start_up(1)
+    up.wait_for_table()
+    up.end()
+    shutil.rmtree(up.folder / "region-1")
+    refused = start_up(1)
+    assert refused.process.wait(START_SECONDS) == 1
+    assert "has held region 1 of database 'crdb'" in refused.text()
+    assert "start with --new-database" in refused.text()
+
+    start_up(1, "--new-database").wait_for_table()
 
 
 @pytest.mark.live
@@ -550,7 +573,7 @@ def test_a_command_loads_no_other(command: str) -> None:
     loaded = set(done.stdout.splitlines()[-1].split())
     others = start.COMMANDS.keys() - {command}
     assert not loaded & {start.COMMANDS[other] for other in others}
-    assert not loaded & set(start.DRILL_LIBRARIES)
+    assert not loaded & {"redis", "requests", "toxiproxy"}
 
 
 def test_the_version_is_told_without_loading_a_command() -> None:
@@ -570,6 +593,31 @@ def test_without_the_libraries_of_drills_all_else_goes_on() -> None:
     start = "from crdtstream.cli.start import main; main()"
     done = in_python(f"{hidden}sys.argv = ['crdtstream', '--help']\n{start}")
     assert done.returncode == 0, done.stderr
+    done = in_python(f"{hidden}sys.argv = ['crdtstream', 'drill', 'list']\n{start}")
+    assert done.returncode == 0, done.stderr
+    assert "region-loss" in done.stdout
     done = in_python(f"{hidden}sys.argv = ['crdtstream', 'drill', 'run', 'all']\n{start}")
     assert done.returncode == 2
     assert "pip install 'crdtstream[drill]'" in done.stderr
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_long_reason_stands_in_full_below_the_tables_and_not_in_a_column(columns: int) -> None:
+    why = (
+        "region 2 has cut region 2's effects 6 to 105 from its log, and this region lacks them; "
+        * 4
+    )
+    reply = admin_pb2.StatusReply(
+        region=1, resp_address="127.0.0.1:6381", grpc_address="127.0.0.1:7381", fault=why
+    )
+    reply.links.add(peer=2, state=admin_pb2.LinkStatus.State.NEEDS_BOOTSTRAP, error=why)
+    found = Survey(replies={RegionId(1): reply})
+    shown = io.StringIO()
+    for table in status_tables(found, streams=False):
+        Console(file=shown, width=columns).print(table)
+    assert len(shown.getvalue().splitlines()) < 25
+    assert "effects 6 to 105" not in shown.getvalue()
+    assert list(status_reasons(found)) == [
+        f"region 1 refuses writes: {why}",
+        f"link 2 → 1 (needs bootstrap): {why}",
+    ]

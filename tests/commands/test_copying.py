@@ -195,7 +195,7 @@ def test_of_equal_ids_one_is_copied_and_the_counter_knows() -> None:
 def test_too_large_a_stream_is_refused_before_anything_changes(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "COPY_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(copying.COPY_BYTES_MAX, "value", 1 << 20)
     node = Node(1)
     for ms in range(1, 12):
         node.replica.append(b"a", make_id(ms, 1), encode_fields([b"f", bytes(100_000)]))
@@ -212,7 +212,7 @@ def test_too_large_a_stream_is_refused_before_anything_changes(
 @pytest.mark.pure
 def test_copies_of_one_transaction_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """One batch is one message: what no peer could take must not be issued."""
-    monkeypatch.setattr(copying, "COPY_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(copying.COPY_BYTES_MAX, "value", 1 << 20)
     node = Node(1)
     node.replica.append(b"a", make_id(1, 1), encode_fields([b"f", bytes(400_000)]))
     node.end_tick()

@@ -100,7 +100,7 @@ def test_delref_takes_whole_nodes_with_what_is_pending() -> None:
 def test_one_command_removes_no_more_ids_than_a_batch_may_hold(
     strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trimming, "REMOVED_IDS_MAX", 3)
+    monkeypatch.setattr(trimming.REMOVED_IDS_MAX, "value", 3)
     node = filled(8, node_entries_max=2)
     assert [node(f"XTRIM s {strategy} DELREF") for _ in range(4)] == [3, 3, 2, 0]
     assert pending(node) == []

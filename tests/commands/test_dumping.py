@@ -438,7 +438,7 @@ def test_a_frame_around_something_else_is_refused(body: bytes) -> None:
 
 @pytest.mark.pure
 def test_a_payload_does_not_unfold_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dumping, "DUMP_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(dumping.DUMP_BYTES_MAX, "value", 1 << 20)
     contents = Contents(
         [Entry(make_id(1, 1), encode_fields([b"f", bytes(2 << 20)]), None)],
         make_id(1, 1), 1, StreamId(0), None, None,
@@ -563,7 +563,7 @@ def test_dump_of_a_missing_key_is_null() -> None:
 
 @pytest.mark.pure
 def test_too_large_a_stream_is_not_dumped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dumping, "DUMP_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(dumping.DUMP_BYTES_MAX, "value", 1 << 20)
     node = Node(1)
     for ms in (b"1", b"2"):
         call(node, b"XADD", b"x", ms, b"f", bytes(600_000))
@@ -574,7 +574,7 @@ def test_too_large_a_stream_is_not_dumped(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.pure
 def test_restores_of_one_transaction_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "COPY_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(copying.COPY_BYTES_MAX, "value", 1 << 20)
     there, here = Node(1), Node(2)
     call(there, b"XADD", b"x", b"1", b"f", bytes(600_000))
     payload = payload_of(there)

@@ -233,7 +233,7 @@ def test_what_expires_is_counted_at_every_change() -> None:
 
 def test_many_keys_that_end_at_once_go_little_by_little() -> None:
     node = Node(1)
-    count = 2 * EXPIRED_AT_ONCE_MAX + 1
+    count = 2 * EXPIRED_AT_ONCE_MAX.value + 1
     for number in range(count):
         node.run(f"XADD k{number} 1-1 f v", f"PEXPIRE k{number} 50")
     node.now += 50
@@ -242,7 +242,7 @@ def test_many_keys_that_end_at_once_go_little_by_little() -> None:
     while node.replica.has_due:
         node.expire()
         left.append(len(node.replica.known_keys()))
-    assert left == [count - EXPIRED_AT_ONCE_MAX, 1, 0]
+    assert left == [count - EXPIRED_AT_ONCE_MAX.value, 1, 0]
     assert sorted(own_deletes(node)) == sorted(b"k%d" % number for number in range(count))
 
 

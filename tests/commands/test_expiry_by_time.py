@@ -130,7 +130,7 @@ async def test_a_command_that_comes_just_before_the_timer_does_not_make_it_forge
 
 async def test_the_engine_comes_back_to_many_keys_that_end_at_once() -> None:
     log = MemoryLog()
-    keys = [f"k{number:04}" for number in range(2 * EXPIRED_AT_ONCE_MAX + 1)]
+    keys = [f"k{number:04}" for number in range(2 * EXPIRED_AT_ONCE_MAX.value + 1)]
     async with running(log) as region:
         for key in keys:
             region.call(f"XADD {key} * f v")

@@ -86,7 +86,7 @@ def test_an_id_asked_for_again_gives_the_same_again() -> None:
     r1, r2 = two_with_a_late_entry()
     read(r1, "0", "COUNT 2")
     sync(r1, r2)
-    for _ in range(REPLIES_MAX + 2):
+    for _ in range(REPLIES_MAX.value + 2):
         assert read(r1, "120-1") == ["115-2", "130-1"]
     assert read(r1, "115-2") == ["130-1"]
 
@@ -326,7 +326,7 @@ def test_a_connection_remembers_a_bounded_number_of_keys_and_replies() -> None:
     read(r1, "0")
     sync(r1, r2)
     assert read(r1, "130-1") == ["115-2"]
-    for number in range(KEYS_MAX):
+    for number in range(KEYS_MAX.value):
         add(r1, "1-1", key=f"other:{number}")
         read(r1, "0", key=f"other:{number}")
     # Forgotten: by arrival it is given again, with what stands above it.

@@ -25,7 +25,7 @@ NO_ROOM = "ERR more than"
 @pytest.mark.pure
 @pytest.mark.parametrize("line", ["MSET a 12345 b 12345", "MSETNX a 12345 b 12345"])
 def test_more_than_a_batch_takes_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    monkeypatch.setattr(room, "STRINGS_BYTES_MAX", 15)
+    monkeypatch.setattr(room.STRINGS_BYTES_MAX, "value", 15)
     node = Node(1)
     assert str(node(line)).startswith(NO_ROOM)
     assert not node.replica.has_open_record
@@ -38,7 +38,7 @@ def test_copies_in_one_transaction_do_not_grow_without_end(
 ) -> None:
     node = Node(1)
     node.run("SET a 1234567890")
-    monkeypatch.setattr(room, "STRINGS_BYTES_MAX", 20)
+    monkeypatch.setattr(room.STRINGS_BYTES_MAX, "value", 20)
     assert node(line) in (1, "OK")
     assert str(node("COPY b c")).startswith(NO_ROOM)
     assert node("EXISTS c") == 0
@@ -106,7 +106,7 @@ def test_a_damaged_payload_of_a_string_is_refused() -> None:
 
 @pytest.mark.pure
 def test_a_string_that_is_too_long_to_dump_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dumping, "DUMP_BYTES_MAX", 9)
+    monkeypatch.setattr(dumping.DUMP_BYTES_MAX, "value", 9)
     node = Node(1)
     node.run("SET x 1234567890")
     assert str(node("DUMP x")).startswith("ERR the string has more than")

@@ -4,15 +4,13 @@ The bounds leave some room above what was counted when they were written.
 """
 
 import random
-import sys
-from collections.abc import Callable
-from types import FrameType
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId, format_id
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database, Waiting
 from crdtstream.resp.wire.encode import encode
+from tests.harness.calls import calls_of
 
 ENTRIES = 2_000
 
@@ -51,23 +49,6 @@ class Consumed:
         return [format_id(nack.id) for nack in stream.groups[b"g"].pending()]
 
 
-def calls_of(work: Callable[[], object]) -> int:
-    """How many functions written in Python were called."""
-    count = 0
-
-    def note(frame: FrameType, event: str, arg: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
 def test_a_hundred_entries_are_handed_out_and_acknowledged_in_few_calls() -> None:
     """378 calls, the tick included; 1,710 when each entry was cut out and parsed by itself."""
     region = Consumed()
@@ -89,6 +70,60 @@ def test_what_is_read_acknowledged_deleted_or_trimmed_at_once_costs_no_call_per_
     assert not region.pending()
     # A macro node has up to a hundred entries.
     assert all(count < ENTRIES / 4 for count in calls.values()), calls
+
+
+def test_what_is_shown_of_many_entries_costs_no_call_per_entry() -> None:
+    region = Consumed()
+    region.read(ENTRIES)
+    calls = {
+        line: calls_of(lambda line=line: region.call(line))  # type: ignore[misc]
+        for line in (
+            b"XRANGE s - +",
+            b"XRANGE s - + COUNT 1500",
+            b"XPENDING s g - + 2000",
+            b"XPENDING s g - + 2000 c",
+            b"XINFO STREAM s FULL COUNT 0",
+        )
+    }
+    # A macro node has up to a hundred entries, a chunk of pending ones a thousand.
+    assert all(count < ENTRIES / 4 for count in calls.values()), calls
+
+
+def test_entries_in_any_order_cost_no_call_each() -> None:
+    region = Consumed()
+    region.read(ENTRIES)
+    region.end_tick()
+    ids = region.pending()
+    random.Random(4711).shuffle(ids)
+    some = b" ".join(ids[: ENTRIES // 2])
+    calls = {
+        line[:4]: calls_of(lambda line=line: region.call(line))  # type: ignore[misc]
+        for line in (b"XACK s g " + some, b"XDEL s " + some)
+    }
+    assert len(region.pending()) == ENTRIES // 2
+    # A macro node has up to a hundred entries, and for an XDEL each is gone through twice.
+    assert calls[b"XACK"] < ENTRIES / 4, calls
+    assert calls[b"XDEL"] < ENTRIES * 3 / 4, calls
+
+
+def test_entries_that_are_claimed_in_any_order_cost_few_calls_each() -> None:
+    """Five: the record names each ID with its time and count.  55 when each was sought alone."""
+    region = Consumed()
+    region.read(ENTRIES)
+    region.end_tick()
+    ids = region.pending()
+    random.Random(4711).shuffle(ids)
+    claim = b"XCLAIM s g d 0 " + b" ".join(ids[: ENTRIES // 2])
+    calls = calls_of(lambda: region.call(claim))
+    assert calls < 6 * ENTRIES / 2, calls
+
+
+def test_a_stream_is_copied_by_macro_nodes() -> None:
+    region = Consumed()
+    copied = calls_of(lambda: region.call(b"COPY s t"))
+    dumped = calls_of(lambda: region.call(b"DUMP t"))
+    assert copied < ENTRIES, copied
+    assert dumped < ENTRIES / 2, dumped
 
 
 def test_acknowledging_in_random_order_issues_one_effect_in_a_hundred_xacks() -> None:

@@ -1,5 +1,6 @@
 """Batches and local changes survive their encoding; other bytes are refused with the field."""
 
+import random
 import tracemalloc
 from array import array
 from typing import Unpack
@@ -9,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtstream.core.effects import (
+    DeleteKey,
+    DeleteString,
     EffectBatch,
     IdempotentId,
     Numbered,
     NumberedRun,
+    RareEffect,
 )
 from crdtstream.core.fields import FIELDS_BYTES_MIN
 from crdtstream.core.ids import U64_MAX, Millis, RegionId, make_id
@@ -292,3 +296,26 @@ def test_a_run_of_rows_that_cannot_be_is_refused(run: NumberedRun, says: str) ->
     batch = EffectBatch(RegionId(1), 1, 4, {}, Millis(0), appends, [])
     with pytest.raises(BatchError, match=says):
         decode_batch(encode_batch(batch))
+
+
+@pytest.mark.parametrize("count", [63, 64, 300])
+def test_many_deletes_are_written_as_protobuf_writes_them(count: int) -> None:
+    draw = random.Random(count)
+    kinds = (DeleteKey, DeleteString)
+    others: list[tuple[int, RareEffect]] = [
+        (at, draw.choice(kinds)(bytes(draw.choice((0, 3, 126, 127, 200, 20_000)))))
+        for at in range(count)
+    ]
+    batch = EffectBatch(
+        origin=RegionId(7),
+        first_n=9,
+        count=count,
+        context={RegionId(1): 300},
+        issued_ms=Millis(1_700_000_000_000),
+        appends=columns([], []),
+        others=others,
+    )
+    data = encode_batch(batch)
+    again = pb.EffectBatch.FromString(data).SerializeToString(deterministic=True)
+    assert again == data
+    assert decode_batch(data).others == others

@@ -9,9 +9,10 @@ from crdtstream.core.lanes.blocks import LONG, block_of
 from crdtstream.core.lanes.compaction import (
     FULL_BYTES,
     FULL_ENTRIES,
-    SMALL_BYTES,
+    LOOKED_AT_MAX,
     Compaction,
     compact,
+    small_bytes,
 )
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
@@ -56,9 +57,22 @@ def test_large_nodes_end_between_blocks(size: int) -> None:
         after = node.next
         assert after is not None
         assert size >= LONG or block_of(node.last_n) != block_of(after.first_n)
-        assert len(node) <= FULL_ENTRIES
-        assert node.fields_bytes <= max(FULL_BYTES, size)
-        assert node.fields_bytes > FULL_BYTES // 3 or len(node) > FULL_ENTRIES // 2
+        assert len(node) <= FULL_ENTRIES.value
+        assert node.fields_bytes <= max(FULL_BYTES.value, size)
+        assert node.fields_bytes > FULL_BYTES.value // 3 or len(node) > FULL_ENTRIES.value // 2
+
+
+def test_a_step_looks_at_few_nodes_though_it_finds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LOOKED_AT_MAX, "value", 4)
+    limits = NodeLimits(entries_max=2)
+    for _ in range(10):
+        filled(limits, 3)
+    assert len(limits.small) == 10
+    assert compact(limits)
+    # Each is looked at by itself, and in its stretch.
+    assert len(limits.small) == 8
 
 
 def test_the_digest_of_cold_nodes_needs_no_entries() -> None:
@@ -106,7 +120,7 @@ def test_the_end_of_a_lane_is_left_alone() -> None:
 
 def test_a_round_ends_though_writers_are_quicker() -> None:
     limits = NodeLimits()
-    large = SMALL_BYTES // 2
+    large = small_bytes() // 2
     lane = filled(limits, 41, size=large)
     begun_with, n = len(limits.small), 41
     compaction = Compaction(limits)
@@ -136,3 +150,31 @@ def test_nothing_is_appended_to_a_merged_node() -> None:
     lane.remove(make_id(9, 1), n_max=9)
     append(lane, range(10, 11))
     assert [len(node) for node in lane.macro_nodes()] == [8, 1]
+
+
+def arrivals(lane: Lane) -> list[Millis]:
+    return [node.columns.arrived_at(index) for _, node, index in lane.scan(ID_MIN, ID_MAX)]
+
+
+@pytest.mark.parametrize("together", [1, 2, 3, 7, 700])
+def test_entries_keep_when_they_came(together: int) -> None:
+    """Also at the seams: between the nodes that are put together, and between those they become."""
+    limits = NodeLimits(entries_max=10)
+    lane = Lane(RegionId(1), limits)
+    for n in range(1, 6001):
+        lane.append(make_id(n, 1), n, b"x", Millis(1 + n // together))
+    before = arrivals(lane)
+    compact_all(limits)
+    assert 2 < sum(1 for _ in lane.macro_nodes()) < 60
+    assert arrivals(lane) == before
+
+
+def test_a_merged_node_reaches_as_far_as_its_last_one_did() -> None:
+    """A lane has no ID below the highest that was ever in it."""
+    limits = NodeLimits(entries_max=2)
+    lane = filled(limits, 17)
+    lane.remove(make_id(16, 1), n_max=17)
+    compact_all(limits)
+    (merged,) = [node for node in lane.macro_nodes() if node.last_id == make_id(15, 1)]
+    assert len(merged) > 2
+    assert merged.highest_id == make_id(16, 1)

@@ -28,6 +28,24 @@ def test_what_was_encoded_is_recognised_in_its_place(
     )
 
 
+@given(st.lists(st.binary(max_size=3) | st.just(b"x" * 1_200), min_size=64), st.data())
+def test_many_fields_are_recognised_together_or_not_at_all(
+    some: list[bytes], data: st.DataObject
+) -> None:
+    fields = encode_fields(some)
+    assert are_fields(fields, 0, len(fields)) is (len(some) % 2 == 0)
+    at = data.draw(st.integers(0, len(fields) - 1))
+    other = fields[:at] + data.draw(st.sampled_from([b"", b"0", b"$", b"\r"])) + fields[at + 1 :]
+    reader = hiredis.Reader()
+    reader.feed(other)
+    try:
+        read = reader.gets()
+    except hiredis.ProtocolError:
+        read = None
+    is_same = isinstance(read, list) and len(read) % 2 == 0 and all(type(a) is bytes for a in read)
+    assert are_fields(other, 0, len(other)) is (is_same and encode_fields(read) == other)
+
+
 @given(st.data())
 def test_what_is_recognised_is_what_would_be_encoded(data: st.DataObject) -> None:
     """A byte here or there makes other fields, or none."""

@@ -8,7 +8,7 @@ from tests.harness.driven import Driven
 
 def test_a_walk_adds_up_what_memory_usage_says_of_each_key() -> None:
     driven = Driven()
-    for number in range(3 * KEYS_AT_ONCE):
+    for number in range(3 * KEYS_AT_ONCE.value):
         for _ in range(number):
             driven.ask("XADD", f"s{number}", "*", "field", "value" * number)
     driven.ask("XGROUP", "CREATE", "s5", "g", "0")
@@ -30,7 +30,7 @@ def test_a_walk_adds_up_what_memory_usage_says_of_each_key() -> None:
 
 def test_a_walk_that_is_not_over_leaves_what_the_one_before_found() -> None:
     driven = Driven()
-    for number in range(2 * KEYS_AT_ONCE):
+    for number in range(2 * KEYS_AT_ONCE.value):
         driven.ask("XADD", f"s{number}", "*", "f", "v")
     footprint = Footprint(driven.region.replica)
     for _ in footprint.steps():

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from crdtstream.core.id_columns import IdColumns
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, StreamId, make_id
@@ -25,6 +25,12 @@ class LaneMachine(RuleBasedStateMachine):
         self.n = 0
         self.now = Millis(1_000)
         self.arrived: dict[int, Millis] = {}
+
+    @initialize(entries_max=st.sampled_from([4, 4, 40]))
+    def begin(self, entries_max: int) -> None:
+        self.entries_max = entries_max
+        limits = NodeLimits(entries_max=entries_max, bytes_max=15 * entries_max)
+        self.lane = Lane(RegionId(1), limits)
 
     @rule(step=st.integers(0, 500))
     def let_time_pass(self, step: int) -> None:
@@ -71,7 +77,8 @@ class LaneMachine(RuleBasedStateMachine):
         known = [entry_id for entry_id, _, _ in self.model]
         start = data.draw(st.integers(0, len(known)))
         step = data.draw(st.integers(1, 3))
-        some = sorted({*known[start : start + 9 : step], *others})
+        count = data.draw(st.sampled_from([9, 60]))
+        some = sorted({*known[start : start + count : step], *others})
         ids = IdColumns.of(some) if in_columns else some
         assert list(self.lane.among(ids)) == [one for one in some if one in known]
         n_max = data.draw(st.integers(0, self.n))
@@ -147,7 +154,7 @@ class LaneMachine(RuleBasedStateMachine):
         nodes = list(self.lane.macro_nodes())
         assert all(nodes), "no macro node is empty"
         assert self.lane.macro_node_count == len(nodes)
-        assert all(node.added <= 4 for node in nodes)
+        assert all(node.added <= self.entries_max for node in nodes)
         assert b"".join(node.live_fields() for node in nodes) == b"".join(
             fields for _, _, fields in self.model
         )

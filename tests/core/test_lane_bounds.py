@@ -68,7 +68,7 @@ def test_an_entry_goes_from_its_dot_on(lane: Lane, at: int) -> None:
 @pytest.mark.pure
 @pytest.mark.parametrize("seed", range(20))
 def test_entries_above_are_counted_by_segments(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "SEGMENT_NODES", 2)
+    monkeypatch.setattr(chain.SEGMENT_NODES, "value", 2)
     drawn = random.Random(seed)
     limits = NodeLimits(entries_max=2)
     lane = Lane(RegionId(1), limits)

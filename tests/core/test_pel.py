@@ -9,22 +9,17 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from crdtstream.core.checkpoint.parts import Changes, Cut, Image, Kind
 from crdtstream.core.effects import Release
 from crdtstream.core.groups.pel import Pel
-from crdtstream.core.groups.pel_chunk import Nack, Owner, PelChunk
+from crdtstream.core.groups.pel_chunk import ENTRIES_MAX, Nack, Owner, PelChunk
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, StreamId, make_id
 from tests.conftest import examples
+from tests.harness.sizes import SIZES, SizedMachine
 
 GROUP = 7
 LANES = (RegionId(1), RegionId(2))
@@ -103,19 +98,20 @@ def _shown(nack: Nack) -> tuple[object, ...]:
     return nack.id, nack.lane, owner, nack.delivered_ms, nack.delivery_count
 
 
-def new_pel(changes: Changes, entries_max: int) -> tuple[Pel, dict[RegionId, LaneProgress]]:
+def new_pel(changes: Changes) -> tuple[Pel, dict[RegionId, LaneProgress]]:
     lanes = {lane: LaneProgress(ID_MIN, None) for lane in LANES}
-    return Pel(lanes, changes, GROUP, entries_max=entries_max), lanes
+    return Pel(lanes, changes, GROUP), lanes
 
 
-class PelMachine(RuleBasedStateMachine):
+class PelMachine(SizedMachine):
     """One PEL, checkpoints of it now and then, and restarts from the last one."""
 
-    @initialize(entries_max=st.sampled_from([4, 5, 16]))
-    def begin(self, entries_max: int) -> None:
-        self.entries_max = entries_max
+    @initialize(sizes=SIZES)
+    def begin(self, sizes: int | None) -> None:
+        self.draw_sizes(sizes)
+        self.entries_max = ENTRIES_MAX.value
         self.changes = Changes()
-        self.pel, self.lanes = new_pel(self.changes, entries_max)
+        self.pel, self.lanes = new_pel(self.changes)
         self.model = Model()
         self.now = 1
         self.asked = False
@@ -194,12 +190,24 @@ class PelMachine(RuleBasedStateMachine):
         for entry_id in ids:
             self.model.entries.pop((entry_id, lane), None)
 
-    @rule(lane=LANE, start=st.integers(0, 60), number=st.integers(1, 30), by=st.integers(1, 3))
-    def acknowledge_a_row(self, lane: RegionId, start: int, number: int, by: int) -> None:
+    @rule(
+        lane=LANE,
+        start=st.integers(0, 60),
+        number=st.integers(1, 30),
+        by=st.integers(1, 3),
+        others=SORTED_IDS,
+    )
+    def acknowledge_a_row(
+        self, lane: RegionId, start: int, number: int, by: int, others: list[StreamId]
+    ) -> None:
         pending = list(self.lanes[lane].pel)
         chosen = pending[start % (len(pending) + 1) :: by][:number]
         ids = self._form(chosen)
-        assert self.lanes[lane].pel.among(ids) is ids
+        among = self.lanes[lane].pel.among
+        assert among(ids) is ids
+        with_others = sorted({*chosen, *others})
+        known = [one for one in with_others if one in pending]
+        assert list(among(IdColumns.of(with_others))) == known
         self.pel.acknowledge({lane: ids})
         for entry_id in chosen:
             del self.model.entries[entry_id, lane]
@@ -299,6 +307,9 @@ class PelMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         numbers = self.changes.images_made
+        self.redraw_sizes()
+        # Chunks of the last checkpoint may have more entries than are allowed now.
+        self.entries_max = max(self.entries_max, ENTRIES_MAX.value)
         self.changes = Changes()
         self.changes.images_made = numbers
         self.pel, self.lanes = self._restored(self.changes)
@@ -307,7 +318,7 @@ class PelMachine(RuleBasedStateMachine):
         self.last_ms = self.turn = self.forms = 0
 
     def _restored(self, changes: Changes) -> tuple[Pel, dict[RegionId, LaneProgress]]:
-        pel, lanes = new_pel(changes, self.entries_max)
+        pel, lanes = new_pel(changes)
         pel.consumers_made = max(self.saved.consumers.values(), default=0)
         pel.turns_taken = self.saved.given_back
         for name, number in self.saved.consumers.items():
@@ -345,11 +356,27 @@ TestPel = PelMachine.TestCase
 TestPel.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 
 
+def test_a_chunk_that_was_absorbed_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ENTRIES_MAX, "value", 8)
+    pel, lanes = new_pel(Changes())
+    alice = pel.consumer(b"alice", Millis(1))
+    ids = [make_id(ms, 1) for ms in range(1, 49)]
+    pel.deliver(LANES[0], ids[:16], alice, delivered_ms=Millis(1), count=1)
+    left = [ids[0], ids[1], ids[15]]
+    pel.acknowledge({LANES[0]: [one for one in ids[:16] if one not in left]})
+    assert len(lanes[LANES[0]].pel.chunks) == 1
+
+    pel.deliver(LANES[0], ids[16:], alice, delivered_ms=Millis(2), count=1)
+
+    assert [nack.id for nack in pel] == left + ids[16:]
+    assert [nack.id for nack in alice.nacks()] == left + ids[16:]
+
+
 # --- Images -------------------------------------------------------------------------------------
 
 
 def filled(ids: Iterable[StreamId], number: int = 1) -> tuple[Pel, Image]:
-    pel, lanes = new_pel(Changes(), 1024)
+    pel, lanes = new_pel(Changes())
     for at, entry_id in enumerate(ids):
         consumer = pel.consumer(NAMES[at // 2 % 2], Millis(1))
         pel.deliver(LANES[0], (entry_id,), consumer, delivered_ms=Millis(at // 3), count=1)
@@ -358,7 +385,7 @@ def filled(ids: Iterable[StreamId], number: int = 1) -> tuple[Pel, Image]:
 
 
 def empty() -> Pel:
-    pel, _ = new_pel(Changes(), 1024)
+    pel, _ = new_pel(Changes())
     for name in NAMES[:2]:
         pel.consumer(name, Millis(1))
     return pel
@@ -415,7 +442,7 @@ def test_chunks_that_overlap_are_refused(ids: list[StreamId]) -> None:
 
 
 def test_an_owner_that_the_group_does_not_have_is_refused() -> None:
-    pel, _ = new_pel(Changes(), 1024)
+    pel, _ = new_pel(Changes())
     with pytest.raises(ValueError, match="no consumer has the number 1"):
         pel.restore_chunk(filled(SHORT)[1])
 
@@ -432,7 +459,7 @@ def test_a_consumer_s_number_is_never_given_again() -> None:
 
 def test_chunks_of_a_group_that_is_gone_are_written_as_they_were() -> None:
     changes = Changes()
-    pel, _ = new_pel(changes, 1024)
+    pel, _ = new_pel(changes)
     pel.deliver(LANES[0], SHORT, pel.consumer(b"a", Millis(1)), delivered_ms=Millis(5), count=1)
     cut = changes.cut()
     pel.drop_all()
@@ -456,7 +483,7 @@ def owners(pel: Pel) -> list[tuple[StreamId, bytes | None]]:
 
 def test_a_claim_after_a_checkpoint_is_in_the_next_one() -> None:
     changes = Changes()
-    pel, _ = new_pel(changes, 1024)
+    pel, _ = new_pel(changes)
     alice, bob = (pel.consumer(name, Millis(1)) for name in NAMES[:2])
     pel.deliver(LANES[0], SHORT, alice, delivered_ms=Millis(5), count=1)
     for owner in (alice, bob):
@@ -471,7 +498,7 @@ def test_a_claim_after_a_checkpoint_is_in_the_next_one() -> None:
 
 
 def test_a_claimed_entry_s_neighbours_keep_their_owner() -> None:
-    pel, _ = new_pel(Changes(), 1024)
+    pel, _ = new_pel(Changes())
     alice, bob = (pel.consumer(name, Millis(1)) for name in NAMES[:2])
     pel.deliver(LANES[0], SHORT[:3], alice, delivered_ms=Millis(5), count=1)
     pel.deliver(LANES[0], SHORT[1:2], bob, delivered_ms=Millis(5), count=1)
@@ -479,7 +506,7 @@ def test_a_claimed_entry_s_neighbours_keep_their_owner() -> None:
 
 
 def test_what_is_appended_does_not_take_over_from_what_is_gone() -> None:
-    pel, _ = new_pel(Changes(), 1024)
+    pel, _ = new_pel(Changes())
     alice, bob = (pel.consumer(name, Millis(1)) for name in NAMES[:2])
     pel.deliver(LANES[0], SHORT[:1], alice, delivered_ms=Millis(5), count=1)
     pel.deliver(LANES[0], SHORT[5:6], bob, delivered_ms=Millis(5), count=1)
@@ -494,7 +521,7 @@ ENTRIES = 20_000
 
 
 def test_ids_beyond_what_a_key_holds_are_not_taken_for_others() -> None:
-    pel, lanes = new_pel(Changes(), 1024)
+    pel, lanes = new_pel(Changes())
     alice = pel.consumer(NAMES[0], Millis(1))
     ids = [make_id(ms, 1) for ms in (10, 11, 12)]
     pel.deliver(LANES[0], IdColumns.of(ids), alice, delivered_ms=Millis(5), count=1)
@@ -529,11 +556,11 @@ def at_random(pel: Pel, ids: list[StreamId]) -> None:
 def test_a_pending_entry_takes_few_bytes(fill: object, bytes_max: int) -> None:
     ids = appended(ENTRIES)
     assert callable(fill)
-    fill(new_pel(Changes(), 1024)[0], ids)  # what is made only once
+    fill(new_pel(Changes())[0], ids)  # what is made only once
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        pel, _ = new_pel(Changes(), 1024)
+        pel, _ = new_pel(Changes())
         fill(pel, ids)
         held = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -547,7 +574,7 @@ def test_a_pending_entry_takes_few_bytes(fill: object, bytes_max: int) -> None:
 def test_chunks_stay_small_and_are_few(fill: object) -> None:
     """While they are acknowledged at random they are joined, down to the last one."""
     ids = appended(ENTRIES)
-    pel, _ = new_pel(Changes(), 1024)
+    pel, _ = new_pel(Changes())
     assert callable(fill)
     fill(pel, ids)
     random.Random(2).shuffle(ids)

@@ -266,7 +266,7 @@ def test_a_watched_key_that_expires_is_a_change(clients: Clients) -> None:
 def test_a_pipeline_is_divided_into_batches_and_a_transaction_never(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdtstream.database.database.BATCH_BYTES_TARGET", 1000)
+    monkeypatch.setattr("crdtstream.database.database.BATCH_BYTES_TARGET.value", 1000)
     for _ in range(30):
         clients.say("w", f"XADD s * f {'v' * 100}")
     clients.say("w", "MULTI")
@@ -283,7 +283,7 @@ def test_a_pipeline_is_divided_into_batches_and_a_transaction_never(
 def test_a_transaction_too_large_changes_nothing(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdtstream.database.transactions.TRANSACTION_BYTES_MAX", 1000)
+    monkeypatch.setattr("crdtstream.database.transactions.TRANSACTION_BYTES_MAX.value", 1000)
     clients.say("w", "MULTI")
     for _ in range(10):
         clients.say("w", f"XADD s * f {'v' * 100}")
@@ -293,7 +293,7 @@ def test_a_transaction_too_large_changes_nothing(
 
 
 def test_an_entry_too_large_is_refused(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdtstream.commands.streams.xadd.ENTRY_BYTES_MAX", 100)
+    monkeypatch.setattr("crdtstream.commands.streams.xadd.ENTRY_BYTES_MAX.value", 100)
     assert text(clients.say("w", f"XADD s * f {'v' * 100}")).startswith("ERR an entry may have")
     assert clients.say("w", "EXISTS s") == 0
 

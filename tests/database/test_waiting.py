@@ -17,6 +17,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import WAITING, Database
 from tests.database.clients import Clients, flat, ids_of, text
+from tests.harness.replies import rows_of
 
 # `Clients` have a Database of their own, and compiled classes have no heirs.
 pytestmark = pytest.mark.pure
@@ -192,10 +193,7 @@ def test_a_time_that_comes_back_wakes_its_waiter_once(clients: Clients) -> None:
     clients.say("w", f"XCLAIM s g a 0 {entry_id} IDLE 0")
     clients.expire(2000)
     assert [name for name, _ in clients.take_served()] == ["b"]
-    pending = clients.say("w", "XPENDING s g - + 10")
-    assert isinstance(pending, list)
-    (nack,) = pending
-    assert isinstance(nack, list)
+    (nack,) = rows_of(clients.say("w", "XPENDING s g - + 10"))
     assert nack[1] == b"b"
     assert nack[3] == 4  # read, claimed twice, claimed by waiting
 

@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 
 import hiredis
 
-from crdtstream.commands.reply import CommandError, Encoded, PerKey, Reply, RespMap, Status
+from crdtstream.commands.reply import (
+    CommandError,
+    Encoded,
+    EncodedParts,
+    PerKey,
+    Reply,
+    RespMap,
+    Status,
+)
 from crdtstream.core.effects import EffectBatch, Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.replica import Replica
@@ -44,6 +52,11 @@ class Node:
         self.reading.enter_context(self.replica.residency.in_place())
         self._database = Database(self.replica)
         self._session = self._database.open_session()
+
+    def limit_nodes(self, entries_max: int, bytes_max: int) -> None:
+        """What a macro node may have, until it starts again."""
+        limits = self.replica.node_limits
+        limits.entries_max, limits.bytes_max = entries_max, bytes_max
 
     def __call__(self, line: str) -> object:
         """Run one command within the open tick."""
@@ -141,6 +154,8 @@ def plain(reply: Reply | object) -> object:
     match reply:
         case Encoded(data):
             return _entries(data)
+        case EncodedParts(parts):
+            return _entries(b"".join(parts))
         case PerKey(pairs):
             return {key.decode(): plain(value) for key, value in pairs}
         case RespMap(pairs):
@@ -156,10 +171,15 @@ def plain(reply: Reply | object) -> object:
 
 
 def _entries(data: bytes) -> object:
-    """IDs of encoded entries: ``[[id, fields], …]``, or one ``[id, fields]``."""
+    """Encoded entries as their IDs, ``[[id, fields], …]`` or one ``[id, fields]``; other rows, as
+    those of pending entries, as they are."""
     reader = hiredis.Reader()
     reader.feed(data)
     value = reader.gets()
     if value and isinstance(value[0], bytes):
         return value[0].decode()
-    return [entry[0].decode() for entry in value]
+    return [entry[0].decode() if _is_entry(entry) else plain(entry) for entry in value]
+
+
+def _is_entry(row: list[object]) -> bool:
+    return not isinstance(row[1], int | bytes)

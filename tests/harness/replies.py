@@ -1,6 +1,10 @@
 """What a test takes a reply to be, for the type checker and for itself: another type fails it."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import hiredis
+
+from crdtstream.commands.reply import Encoded
 
 T = TypeVar("T")
 
@@ -20,3 +24,10 @@ def dict_of(kind: type[T], reply: object) -> dict[str, T]:
     """The reply, which is a map of names, and each value of it of this type."""
     pairs = of_type(dict, reply).items()
     return {of_type(str, name): of_type(kind, value) for name, value in pairs}
+
+
+def rows_of(reply: object) -> list[Any]:
+    """The rows of an encoded reply, such as those of XPENDING, as Python."""
+    reader = hiredis.Reader()
+    reader.feed(of_type(Encoded, reply).data)
+    return of_type(list, reader.gets())

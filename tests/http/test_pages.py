@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ async def test_who_refuses_writes_is_not_well(path: str) -> None:
     status, body = await pages.get(path)
     assert status == 503
     assert "asks region 2, 3 what it missed" in json.dumps(body)
-    assert await pages.get("/healthz") == (200, {"alive": True})
+    assert await pages.get("/healthz") == (200, {"alive": True, "fault": None})
     _, bdb = await pages.get("/v1/bdbs/1")
     assert bdb["status"] == "recovery"
 
@@ -148,3 +149,19 @@ async def test_what_the_operator_announces_comes_first() -> None:
 async def test_whatever_host_is_asked_for_is_answered(host: str) -> None:
     status, _ = await Pages(make_region(peers=[2])).get("/v1/bdbs", host=host)
     assert status == 200
+
+
+@pytest.mark.parametrize("path", [PLAIN, LAG, "/readyz", "/health"])
+async def test_a_region_that_answers_late_is_unavailable_and_says_why(path: str) -> None:
+    region = make_region(peers=[2])
+    region.answer_time.ms_max = 500
+    pages = Pages(region)
+    assert (await pages.get(path))[0] == 200
+    for _ in range(5):
+        region.answer_time.note_logged(700_000_000, time.perf_counter_ns())
+    status, body = await pages.get(path)
+    assert status == 503
+    why = "answers take 700 ms here: 0 ms until the event loop comes to a request, 700 ms until the"
+    assert why in str(body)
+    region.answer_time.ms_max = 0
+    assert (await pages.get(path))[0] == 200

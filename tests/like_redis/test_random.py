@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 )
 
 from tests.conftest import examples
+from tests.harness.sizes import SIZES, SizedMachine
 from tests.like_redis.oracles import PATIENCE_S, RealServer
 from tests.like_redis.script import Difference, Outcome, Runner, Step, command_words
 from tests.like_redis.sides import BLOCKED, OurSide, RealSide, Side
@@ -273,7 +274,7 @@ OBSERVER = "O"
 _MARK = re.compile(r"@(-?\d+)")
 
 
-class OneRegion(RuleBasedStateMachine):
+class OneRegion(SizedMachine):
     """Several clients on both sides."""
 
     def __init__(self, redis: RealServer) -> None:
@@ -295,8 +296,17 @@ class OneRegion(RuleBasedStateMachine):
         node_entries=NODE_ENTRIES,
         node_bytes=of("4096", "0"),
         lines=BEGINNING,
+        sizes=SIZES,
     )
-    def start(self, protocol: str, node_entries: str, node_bytes: str, lines: list[str]) -> None:
+    def start(
+        self,
+        protocol: str,
+        node_entries: str,
+        node_bytes: str,
+        lines: list[str],
+        sizes: int | None,
+    ) -> None:
+        self.draw_sizes(sizes, clients=False)
         self._sides = [self.our_side(int(protocol)), RealSide(self._redis, int(protocol))]
         self._ours, self._theirs = map(Runner, self._sides)
         self._run("A", f"CONFIG SET stream-node-max-entries {node_entries}")
@@ -307,6 +317,7 @@ class OneRegion(RuleBasedStateMachine):
     def teardown(self) -> None:
         for side in self._sides:
             side.close()
+        super().teardown()
 
     # --- Rules ------------------------------------------------------------------------------------
 

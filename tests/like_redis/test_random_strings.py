@@ -9,8 +9,9 @@ import os
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import initialize, rule
 
+from tests.harness.sizes import SIZES, SizedMachine
 from tests.like_redis.oracles import RealServer
 from tests.like_redis.script import Difference, Runner, Step, command_words
 from tests.like_redis.sides import OurSide, RealSide, Side
@@ -58,7 +59,7 @@ LINES: Text = mixed(
 CLIENT = of("A", "A", "B")
 
 
-class Strings(RuleBasedStateMachine):
+class Strings(SizedMachine):
     """Two clients on both sides."""
 
     def __init__(self, redis: RealServer) -> None:
@@ -66,14 +67,16 @@ class Strings(RuleBasedStateMachine):
         self._redis = redis
         self._script: list[str] = []
 
-    @initialize(protocol=of("2", "3"))
-    def start(self, protocol: str) -> None:
+    @initialize(protocol=of("2", "3"), sizes=SIZES)
+    def start(self, protocol: str, sizes: int | None) -> None:
+        self.draw_sizes(sizes, clients=False)
         self._sides: list[Side] = [OurSide(int(protocol)), RealSide(self._redis, int(protocol))]
         self._runners = [Runner(side) for side in self._sides]
 
     def teardown(self) -> None:
         for side in getattr(self, "_sides", []):
             side.close()
+        super().teardown()
 
     @rule(client=CLIENT, line=LINES)
     def call(self, client: str, line: str) -> None:

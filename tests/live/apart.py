@@ -1,6 +1,10 @@
 """Three regions as on machines of their own: an address each, the same HTTP port, proxied links."""
 
 import json
+import signal
+import subprocess
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -45,6 +49,27 @@ class Regions:
     def get(self, region: int, path: str) -> tuple[int, Any]:
         """The status and the JSON of a page; None without a body."""
         return get(f"http://{self[region].host}:{self.http_port}{path}")
+
+
+@contextmanager
+def stalling(process: "subprocess.Popen[bytes]", *, seconds: float = 0.7) -> Iterator[None]:
+    """Have a process answer late: stopped for so long again and again, and going on in between."""
+    is_over = threading.Event()
+
+    def stall() -> None:
+        while not is_over.is_set():
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            process.send_signal(signal.SIGCONT)
+            is_over.wait(0.05)
+
+    thread = threading.Thread(target=stall)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def get(url: str, *, method: str = "GET") -> tuple[int, Any]:

@@ -143,9 +143,11 @@ class Node:
             rpc.AdminStub(channel).SetLinks(request, timeout=WAIT_SECONDS)
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
+def wait_until(
+    condition: Callable[[], object], what: str, *, seconds: float = WAIT_SECONDS
+) -> None:
     """Wait until the condition holds; says what did not happen if it never does."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"never: {what}"
         time.sleep(0.01)

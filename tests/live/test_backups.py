@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.cli.start import program
-from crdtstream.store.claim import LOG_FILE
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.upkeep.backup import write_backup
 from crdtstream.v1 import admin_pb2 as pb
 from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until
@@ -163,7 +163,7 @@ def test_a_backup_is_the_state_of_a_moment_while_clients_write(
     )
     # The node's own folder is as it would be without.
     assert {path.name for path in first.folder.iterdir()} == {
-        "acknowledged", "lock", "opened", LOG_FILE, f"{LOG_FILE}-wal", f"{LOG_FILE}-shm",
+        "acknowledged", "lock", "opened", "reserve", LOG_FILE, f"{LOG_FILE}-wal", f"{LOG_FILE}-shm",
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from crdtstream.store.claim import LOG_FILE
+from crdtstream.store.folder_lock import LOG_FILE
 from tests.live import cluster
 from tests.live.cluster import Cluster, Node, cluster_of
 

@@ -5,6 +5,7 @@ take little more memory than what cannot leave it.
 """
 
 import random
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pytest
 import redis
 
-from crdtstream.admin.client import AdminClient
+from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
 from tests.live.cluster import Cluster, Node, cluster_of, wait_until
@@ -29,6 +30,7 @@ ENTRIES, SHORT_ENTRIES = 20_000, 1_500
 TEXT_BYTES: Final = 2_000
 # What has to leave memory: of the log's last records what is kept for links, and macro nodes.
 LEAVING_BYTES: Final = 32 * MIB
+NODES_ON_DISK_MIN: Final = 50
 PAGE: Final = 1_000
 # As redis-py tells it.
 NO_ROOM: Final = "command not allowed when used memory > 'maxmemory'"
@@ -83,6 +85,8 @@ class Pair:
     Attributes:
         regions: of the one with little memory; its peers do not run yet.
         watching: another connection to it, which is never in a transaction.
+        maxmemory: of the one with little.
+        maxmemory_min: the least that it took, when it last refused less.
         nodes_max: the most that macro nodes took of memory when a command had ended, of both.
     """
 
@@ -91,6 +95,7 @@ class Pair:
     regions: Cluster
     watching: Any
     maxmemory: int = 0
+    maxmemory_min: int = 0
     nodes_max: tuple[int, int] = (0, 0)
 
     def ask(self, *words: object) -> Any:
@@ -129,11 +134,31 @@ class Pair:
         return int(self.watching.info(section)[name])
 
     def bound(self) -> None:
-        """Take memory away from the one."""
-        self.maxmemory = self.told("memory", "used_memory") - LEAVING_BYTES
+        """Take memory away from the one, until macro nodes are on disk only.
+
+        What the load and the checkpoint took besides is free by and by, and counts as used until
+        it is: once it has gone there may be room again for what had to leave.
+        """
+        wait_until(self._is_bound, "macro nodes on disk only")
+
+    def _is_bound(self) -> bool:
+        bound = max(self.told("memory", "used_memory") - LEAVING_BYTES, self.maxmemory_min)
         with AdminClient(self.little.grpc_address) as client:
-            client.tune("maxmemory", str(self.maxmemory))
-        wait_until(lambda: self.told("memory", "used_memory") <= self.maxmemory, "room")
+            try:
+                client.tune("maxmemory", str(bound))
+            except AdminError as error:
+                self.maxmemory_min = least_of(error) + MIB
+                return False
+        self.maxmemory = bound
+        wait_until(lambda: self.told("memory", "used_memory") <= bound, "room")
+        return self.told("persistence", "macro_nodes_on_disk_only") > NODES_ON_DISK_MIN
+
+
+def least_of(refusal: AdminError) -> int:
+    """The smallest ``maxmemory`` that a node would take, as its refusal of a smaller one says."""
+    found = re.search(r"set at least (\d+)", str(refusal))
+    assert found, refusal
+    return int(found[1])
 
 
 def save(node: Node) -> None:
@@ -158,7 +183,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         save(regions[1])
         pair = Pair(regions[1], roomy[1], regions, watching=regions[1].connect())
         pair.bound()
-        assert pair.told("persistence", "macro_nodes_on_disk_only") > 50
         yield pair
         pair.watching.close()
 

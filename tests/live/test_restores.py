@@ -13,7 +13,7 @@ import redis
 from typer.testing import CliRunner
 
 from crdtstream.cli.start import program
-from crdtstream.store.claim import LOG_FILE
+from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.opening import OPENED_FILE
 from tests.live.cluster import Cluster, Node, wait_until
 

@@ -125,6 +125,14 @@ def of_region(name: str, values: str) -> dict[str, str]:
     return one(f"crdtstream_{name}", 'region="1"', values)
 
 
+def answers(*, wait: float, bound: float) -> dict[str, str]:
+    return {
+        'crdtstream_answer_wait_seconds{region="1",part="loop"}': steady(wait),
+        'crdtstream_answer_wait_seconds{region="1",part="log"}': steady(0.01),
+        'crdtstream_answer_wait_bound_seconds{region="1"}': steady(bound),
+    }
+
+
 ROWS = [
     Row("CrdtstreamRegionDown", True, one("up", SELF, steady(0)), 1),
     Row("CrdtstreamRegionDown", False, one("up", SELF, "1 1 0 1 1x20"), 1),
@@ -205,6 +213,9 @@ ROWS = [
     Row("CrdtstreamClockSkew", False, skew(0.2)),
     Row("CrdtstreamLoopStalls", True, of_region("loop_stall_max_seconds", steady(0.8)), 0.25),
     Row("CrdtstreamLoopStalls", False, of_region("loop_stall_max_seconds", steady(0.1))),
+    Row("CrdtstreamAnswersSlow", True, answers(wait=0.7, bound=0.5)),
+    Row("CrdtstreamAnswersSlow", False, answers(wait=0.3, bound=0.5)),
+    Row("CrdtstreamAnswersSlow", False, answers(wait=0.7, bound=0)),
     Row("CrdtstreamGroupLagGrows", True, of_region("groups_lag_entries", growing(MANY, 3_000)), 20),
     # Much, but it is being read.
     Row("CrdtstreamGroupLagGrows", False, of_region("groups_lag_entries", growing(MANY, -400)), 20),

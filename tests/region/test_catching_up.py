@@ -181,3 +181,12 @@ def test_a_region_that_has_recovered_takes_writes_at_once() -> None:
     region.note_folder(change, driven.now)
     driven.end_tick()
     assert isinstance(driven.ask("XADD", "s", "*", "f", "v"), bytes)
+
+
+def test_what_peers_have_cut_is_not_said_to_come_in_a_moment() -> None:
+    starting = Starting()
+    starting.one.note_answer(R2, 7, {R1: 1, R2: 5})
+    starting.one.note_answer(R3, 7, {R1: 1})
+    starting.one.cut_off = "region 2 has cut region 2's effects 1 to 5: a bootstrap"
+    told = starting.look(10)
+    assert told == f"region 1 came back and lacks 5 effects: {starting.one.cut_off}"

@@ -3,7 +3,13 @@
 import pytest
 
 from crdtstream.core.ids import Millis
-from crdtstream.region.checkpointing import Checkpointing
+from crdtstream.region.checkpointing import (
+    QUIET_MS,
+    REPLAY_US_MAX,
+    REPLAY_US_QUIET,
+    REST,
+    Checkpointing,
+)
 from crdtstream.region.tick import Tick
 
 
@@ -61,3 +67,43 @@ def test_one_that_failed_is_told_of_and_does_not_count() -> None:
     checkpointing.note_begun(Millis(1_000))
     checkpointing.note_written(3, Millis(2_000), size_bytes=1)
     assert ended == ["no space", ""]
+
+
+def long_to_replay(replay_us: int) -> Checkpointing:
+    """Little that takes this long to replay came at 1,000; there is no other reason."""
+    checkpointing = begun()
+    checkpointing.interval_s = 0
+    checkpointing.grown_us = replay_us
+    assert checkpointing.is_due(Millis(1_000), seq=5, grown_bytes=1) is (
+        replay_us >= REPLAY_US_MAX.value
+    )
+    return checkpointing
+
+
+def test_one_is_due_when_a_restart_would_take_too_long() -> None:
+    """Three million entries of one shape are 16 MiB of packed batches."""
+    long_to_replay(REPLAY_US_MAX.value - 1)
+    checkpointing = long_to_replay(REPLAY_US_MAX.value)
+    checkpointing.log_bytes = 0
+    assert not checkpointing.is_due(Millis(1_000), seq=5, grown_bytes=1), "the log is no reason"
+
+
+def test_one_is_due_when_all_is_quiet() -> None:
+    checkpointing = long_to_replay(REPLAY_US_QUIET.value)
+    assert not checkpointing.is_due(Millis(1_000 + QUIET_MS.value - 1), seq=5, grown_bytes=1)
+    assert not checkpointing.is_due(Millis(1_000 + QUIET_MS.value), seq=6, grown_bytes=1), (
+        "not quiet"
+    )
+    quiet = Millis(1_000 + 2 * QUIET_MS.value)
+    assert checkpointing.is_due(quiet, seq=6, grown_bytes=1)
+    checkpointing.grown_us -= 1
+    assert not checkpointing.is_due(quiet, seq=6, grown_bytes=1), "it is not worth one"
+
+
+def test_checkpoints_for_replaying_leave_time_to_others() -> None:
+    checkpointing = long_to_replay(0)
+    checkpointing.note_begun(Millis(2_000))
+    checkpointing.note_written(5, Millis(4_000), size_bytes=1)
+    checkpointing.grown_us = REPLAY_US_MAX.value
+    assert not checkpointing.is_due(Millis(4_000 + REST.value * 2_000 - 1), seq=6, grown_bytes=1)
+    assert checkpointing.is_due(Millis(4_000 + REST.value * 2_000), seq=6, grown_bytes=1)

@@ -1,10 +1,13 @@
 """Entries that are on disk only: who needs them waits, and all is as if they had been in memory."""
 
+from threading import Event
+
 import pytest
 
 from crdtstream.core.ids import RegionId, format_id
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.region.clients import Stop
+from crdtstream.region.fetching import Fetching
 from crdtstream.region.ready import Ready
 from crdtstream.region.region import COLD_REST_MS
 from tests.cold_nodes import freeze
@@ -185,6 +188,8 @@ def test_what_cannot_be_read_is_told_and_tried_again(driven: ColdDriven, line: s
         driven.commit()
     (reply,) = client.replies
     assert not isinstance(reply, Exception)
+    stats = driven.region.fetching.stats
+    assert (stats.failures, stats.waited, stats.images) == (1, 2, len(driven.read))
     assert driven.region.fetching.fault is None
 
 
@@ -401,7 +406,7 @@ def test_what_nobody_waits_for_rests_after_a_failure(driven: ColdDriven) -> None
         driven.fail()
         driven.end_tick()
     assert tries == 1
-    driven.clock += COLD_REST_MS
+    driven.clock += COLD_REST_MS.value
     driven.region.pass_time(driven.now)
     driven.end_tick()
     assert driven.asked
@@ -478,8 +483,8 @@ def test_a_peers_batch_is_tried_again_after_a_failure(driven: ColdDriven) -> Non
     driven.region.apply_arrivals(driven.now)
     driven.end_tick()
     assert not driven.asked
-    assert driven.last.deadline == driven.clock + COLD_REST_MS
-    driven.clock += COLD_REST_MS
+    assert driven.last.deadline == driven.clock + COLD_REST_MS.value
+    driven.clock += COLD_REST_MS.value
     driven.region.pass_time(driven.now)
     driven.region.apply_arrivals(driven.now)
     driven.end_tick()
@@ -512,3 +517,24 @@ def test_a_key_expires_once_its_acknowledgements_can_be_told(driven: ColdDriven)
     driven.end_tick()
     assert driven.region.replica.expired_count == 1
     assert driven.inline == 0
+
+
+def test_nobody_goes_on_who_has_ended_waiting() -> None:
+    fetching = Fetching()
+    clients = [Event(), Event()]
+    for client in clients:
+        fetching.ask([7], client.set)
+    assert fetching.end(clients[0].set) is None
+    assert fetching.note_fetched([7], 1) == [clients[1].set]
+
+
+def test_who_asks_again_while_it_waits_has_no_more_read() -> None:
+    fetching = Fetching()
+    client = Event()
+    assert fetching.ask([7], client.set) is None
+    assert fetching.take() == [(7,)]
+    assert fetching.ask([7, 8], client.set) is None
+    assert fetching.take() == []
+    assert fetching.note_fetched([7], 1) == [client.set]
+    assert fetching.ask([8], client.set) is None
+    assert fetching.take() == [(8,)]

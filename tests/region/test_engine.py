@@ -13,6 +13,7 @@ from crdtstream.core.effects import Record
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.replica import Replica
+from crdtstream.database.database import BATCH_BYTES_TARGET
 from crdtstream.engine import SYNC_SECONDS, Engine
 from crdtstream.programs import OutcomeUnknownError
 from crdtstream.store.errors import StoreError
@@ -447,7 +448,12 @@ class Pipelining(Told):
             self.client.run(iter([words]), Millis(1000), bytes_max=1 << 20)
 
 
-async def test_a_tick_ended_for_a_checkpoint_leaves_nothing_open() -> None:
+@pytest.mark.parametrize("batch_bytes", [BATCH_BYTES_TARGET.default, 1])
+async def test_a_tick_ended_for_a_checkpoint_leaves_nothing_open(
+    monkeypatch: pytest.MonkeyPatch, batch_bytes: int
+) -> None:
+    """Also if the batch of a client that is woken was closed at once, as it is large."""
+    monkeypatch.setattr(BATCH_BYTES_TARGET, "value", batch_bytes)
     one = Region1()
     await one.engine.begin()
     blocked = Pipelining(one.region)

@@ -120,7 +120,7 @@ def test_a_peer_cannot_make_a_region_look_current_by_an_echo_of_the_future() -> 
 
 def test_a_long_silence_of_applying_is_bounded_in_memory_and_loses_no_lag() -> None:
     one = Behind(R2)
-    count = SAYINGS_MAX * 2
+    count = SAYINGS_MAX.value * 2
     for n in range(1, count + 1):
         one.lags.note(R2, {R2: n}, n * 100, n * 100)
     assert one.lags.lag_ms(R2, count * 100) == count * 100 - 100

@@ -39,9 +39,9 @@ def test_each_call_has_told_nothing_yet() -> None:
 def test_a_peer_that_forgot_hears_it_again_after_a_while() -> None:
     gossip = Gossip(R2, knowing())
     gossip.take(0.0)
-    assert gossip.take(RETELL_SECONDS / 2) == {}
-    assert gossip.take(RETELL_SECONDS) == {R3: {R3: 5}, R4: {R4: 5}}
-    assert gossip.take(RETELL_SECONDS + 0.25) == {}
+    assert gossip.take(RETELL_SECONDS.value / 2) == {}
+    assert gossip.take(RETELL_SECONDS.value) == {R3: {R3: 5}, R4: {R4: 5}}
+    assert gossip.take(RETELL_SECONDS.value + 0.25) == {}
 
 
 def test_what_was_said_while_recovering_is_not_passed_on() -> None:

@@ -122,7 +122,7 @@ def test_an_origin_that_batches_waited_for_is_asked_for_a_while() -> None:
     assert not table.ask(R2, [R3], Millis(20))
     assert table.wanted(R2, Millis(30)) == {R2, R3}
     assert table.wanted(R3, Millis(30)) == {R3}
-    assert table.wanted(R2, Millis(21 + EXTRA_KEPT_MS)) == {R2}
+    assert table.wanted(R2, Millis(21 + EXTRA_KEPT_MS.value)) == {R2}
 
 
 def test_own_lost_effects_are_asked_of_everybody() -> None:

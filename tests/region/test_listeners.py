@@ -75,7 +75,7 @@ def test_many_names_go_in_messages_of_a_bounded_size() -> None:
     while message := telling.take():
         messages.append(message)
         size = sum(len(each.name) + OVERHEAD_BYTES for each in message)
-        assert size <= MESSAGE_BYTES_TARGET + NAME_BYTES_MAX + OVERHEAD_BYTES
+        assert size <= MESSAGE_BYTES_TARGET.value + NAME_BYTES_MAX + OVERHEAD_BYTES
     assert sum(map(len, messages)) == 5_000
     assert len(messages) > 5
 
@@ -109,7 +109,7 @@ def test_names_beyond_the_bounds_are_not_told() -> None:
             # The other end takes all that this one tells.
             heard.note(each)
             count += 1
-    assert count == NAMES_BYTES_MAX // (len(large[100]) + OVERHEAD_BYTES)
+    assert count == NAMES_BYTES_MAX.value // (len(large[100]) + OVERHEAD_BYTES)
     channels.forget(one)
     channels.subscribe(one, CHANNEL, b"there is room again")
     while message := telling.take():
@@ -123,7 +123,7 @@ def test_names_beyond_the_bounds_are_not_told() -> None:
 def test_a_peer_that_tells_more_than_it_may_is_refused() -> None:
     heard = Heard(R2, Elsewhere())
     names = [b"%d" % number + b"x" * NAME_BYTES_MAX for number in range(1_100)]
-    fitting = NAMES_BYTES_MAX // (len(names[-1]) + OVERHEAD_BYTES)
+    fitting = NAMES_BYTES_MAX.value // (len(names[-1]) + OVERHEAD_BYTES)
     for name in names[:fitting]:
         heard.note(ListenerCount(CHANNEL, name, 1))
     with pytest.raises(PeerError, match="region 2: listeners: their names are not within"):

@@ -73,7 +73,9 @@ async def linked(regions: Iterable[LiveRegion]) -> None:
 
 async def test_every_region_hears_once_and_in_order() -> None:
     where = addresses()
-    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+    async with live_regions(
+        LiveRegion(number, where, limits=PATIENT) for number in where
+    ) as regions:
         await linked(regions)
         heard = [listen(region, "c") for region in regions]
         await until(lambda: regions[0].call("PUBSUB", "NUMSUB", "c") == [b"c", 3])
@@ -93,7 +95,10 @@ async def test_every_region_hears_once_and_in_order() -> None:
 
 async def test_shard_channels_are_told_too_and_apart() -> None:
     where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
+        first,
+        second,
+    ):
         await linked([first, second])
         heard = listen(second, "c")
         second.call("SSUBSCRIBE", "c")
@@ -106,7 +111,10 @@ async def test_shard_channels_are_told_too_and_apart() -> None:
 
 async def test_a_transaction_publishes_when_it_is_executed() -> None:
     where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
+        first,
+        second,
+    ):
         await linked([first, second])
         heard = listen(second, "c")
         for words in (("MULTI",), ("PUBLISH", "c", "one"), ("PUBLISH", "c", "two")):
@@ -122,7 +130,10 @@ async def test_a_transaction_publishes_when_it_is_executed() -> None:
 async def test_who_hears_of_an_entry_finds_it() -> None:
     """A publication never overtakes what its region had issued before it."""
     where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
+        first,
+        second,
+    ):
         await linked([first, second])
         late = []
         second.call("SUBSCRIBE", "added")
@@ -185,7 +196,10 @@ async def test_a_publication_waits_for_effects_that_cannot_be_applied_yet() -> N
 
 async def test_what_is_published_while_a_link_is_paused_is_lost() -> None:
     where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
+        first,
+        second,
+    ):
         await linked([first, second])
         heard = listen(second, "c")
         second.pause(R1)
@@ -201,7 +215,10 @@ async def test_what_is_published_while_a_link_is_paused_is_lost() -> None:
 
 async def test_pausing_holds_back_what_is_on_its_way() -> None:
     where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
+        first,
+        second,
+    ):
         await linked([first, second])
         heard = listen(second, "c")
         first.call("PUBLISH", "c", "on its way")
@@ -216,7 +233,10 @@ async def test_pausing_holds_back_what_is_on_its_way() -> None:
 
 async def test_nothing_is_repeated_when_a_link_comes_back() -> None:
     where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
+        first,
+        second,
+    ):
         await linked([first, second])
         heard = listen(second, "c")
         first.call("PUBLISH", "c", "before")
@@ -297,7 +317,7 @@ async def test_a_flood_delays_no_batches_and_stays_within_bounds() -> None:
     where = addresses(2)
     first = LiveRegion(1, where, limits=PATIENT)
     payload = "x" * 10_000
-    count = 2 * OUTBOX_BYTES_MAX // len(payload)
+    count = 2 * OUTBOX_BYTES_MAX.value // len(payload)
     async with first.running():
         stats = first.region.links.serve_stats[R2]
         async with slow_puller(2, where[1]) as received:
@@ -310,10 +330,14 @@ async def test_a_flood_delays_no_batches_and_stays_within_bounds() -> None:
             first.add(1)
             outbox = first.serves[R2].outbox
             await until(lambda: stats.effects == first.replica.issued)
-            await until(lambda: received_weight(received) >= WINDOW_BYTES)
-            assert received_weight(received) <= WINDOW_BYTES + len(payload) + OVERHEAD_BYTES
+            await until(lambda: received_weight(received) >= WINDOW_BYTES.value)
+            assert received_weight(received) <= WINDOW_BYTES.value + len(payload) + OVERHEAD_BYTES
             # It was full when the last ones left for the window.
-            assert OUTBOX_BYTES_MAX - 2 * WINDOW_BYTES < outbox.waiting_bytes <= OUTBOX_BYTES_MAX
+            assert (
+                OUTBOX_BYTES_MAX.value - 2 * WINDOW_BYTES.value
+                < outbox.waiting_bytes
+                <= OUTBOX_BYTES_MAX.value
+            )
             assert stats.publications + stats.publications_lost + len(outbox) == count
             assert stats.publications_lost > count / 4
         # What waited for the link is lost with it.
@@ -340,10 +364,13 @@ async def test_a_burst_goes_through_a_link_that_is_quick_enough() -> None:
 
 async def test_one_that_links_cannot_carry_is_refused_and_nobody_is_told() -> None:
     where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
+        first,
+        second,
+    ):
         await linked([first, second])
         here, there = listen(first, "c"), listen(second, "c")
-        largest = "x" * (PUBLICATION_BYTES_MAX - 1)
+        largest = "x" * (PUBLICATION_BYTES_MAX.value - 1)
         reply = first.call("PUBLISH", "c", largest + "x")
         assert isinstance(reply, CommandError)
         assert reply.text == (
@@ -382,7 +409,7 @@ def test_publications_survive_the_way() -> None:
         (encode_publications(Publications(R3, [one()])), "publications.origin: 3"),
         (pb.Publications(), "publications.origin: 0"),
         (
-            encode_publications(Publications(R2, [one(), one(bytes(PUBLICATION_BYTES_MAX))])),
+            encode_publications(Publications(R2, [one(), one(bytes(PUBLICATION_BYTES_MAX.value))])),
             r"publications\[1\]: 1048583 bytes",
         ),
     ],
@@ -449,12 +476,12 @@ def test_an_outbox_gives_no_more_than_its_window() -> None:
     sent: list[Publication] = []
     while outbox.offer(one(bytes(10_000))):
         pass
-    assert outbox.waiting_bytes > OUTBOX_BYTES_MAX - 10_000 - 2 * OVERHEAD_BYTES
+    assert outbox.waiting_bytes > OUTBOX_BYTES_MAX.value - 10_000 - 2 * OVERHEAD_BYTES
     while taken := outbox.take(0):
         assert len(taken) <= 4
         sent += taken
     weight = sum(publication.weight for publication in sent)
-    assert WINDOW_BYTES <= weight < WINDOW_BYTES + sent[0].weight
+    assert WINDOW_BYTES.value <= weight < WINDOW_BYTES.value + sent[0].weight
     # A puller that claims more than it was sent opens nothing.
     assert not outbox.note_taken(weight + 1)
     assert outbox.take(0) == []
@@ -465,7 +492,7 @@ def test_an_outbox_gives_no_more_than_its_window() -> None:
 
 def test_one_that_is_larger_than_the_window_goes_alone() -> None:
     outbox = Outbox()
-    large = one(bytes(PUBLICATION_BYTES_MAX - len(b"channel")))
+    large = one(bytes(PUBLICATION_BYTES_MAX.value - len(b"channel")))
     assert outbox.offer(large)
     assert outbox.offer(one())
     assert outbox.take(0) == [large]

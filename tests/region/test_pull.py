@@ -199,11 +199,11 @@ def test_it_acknowledges_soon_after_something_is_durable_and_now_and_then() -> N
     puller.apply()
     puller.driven.commit()
     assert puller.acks() == [], "they are gathered"
-    puller.at += ACK_SECONDS_MIN
+    puller.at += ACK_SECONDS_MIN.value
     (ack,) = puller.acks()
     assert ack.durable_vv == {R2: 2}
     sleep = puller.next()
-    assert sleep == Sleep(puller.at + WATCH_SECONDS)
+    assert sleep == Sleep(puller.at + WATCH_SECONDS.value)
     puller.at += 0.25
     assert len(puller.acks()) == 1
 
@@ -216,7 +216,7 @@ def test_acks_are_gathered_where_nobody_waits_for_them(awaited: bool, count: int
     puller.receive(replace(Progress({}, puller.driven.now, STANDING), acks_awaited=awaited))
     acks = []
     for batch in batches(3):
-        puller.at += ACK_SECONDS_AWAITED
+        puller.at += ACK_SECONDS_AWAITED.value
         puller.receive(Received([batch]))
         puller.apply()
         puller.driven.commit()
@@ -230,15 +230,15 @@ def test_an_ack_waits_for_nothing_once_the_window_has_come_far() -> None:
     puller.acks()
     (smallest,) = batches(1)
     taken_bytes = 0
-    for batch, encoded in batches(ACK_BYTES_MAX // len(smallest[1]) + 1):
+    for batch, encoded in batches(ACK_BYTES_MAX.value // len(smallest[1]) + 1):
         assert puller.acks() == []
         puller.receive(Received([(batch, encoded)]))
         puller.apply()
         taken_bytes += len(encoded)
-        if taken_bytes >= ACK_BYTES_MAX:
+        if taken_bytes >= ACK_BYTES_MAX.value:
             break
     (ack,) = puller.acks()
-    assert ack.taken_bytes == taken_bytes >= ACK_BYTES_MAX
+    assert ack.taken_bytes == taken_bytes >= ACK_BYTES_MAX.value
 
 
 def test_it_reads_nothing_more_while_nothing_is_applied() -> None:
@@ -459,7 +459,7 @@ def test_a_link_looks_at_its_routes_only_while_time_can_change_them() -> None:
     sleep = puller.next()
     assert isinstance(sleep, Sleep)
     assert sleep.until is not None
-    assert sleep.until > puller.at + WATCH_SECONDS, "until it acknowledges"
+    assert sleep.until > puller.at + WATCH_SECONDS.value, "until it acknowledges"
     other.lost(Failed("broken"), now)
     assert puller.pull in puller.driven.end_tick().links
-    assert puller.next() == Sleep(puller.at + WATCH_SECONDS)
+    assert puller.next() == Sleep(puller.at + WATCH_SECONDS.value)

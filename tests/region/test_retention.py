@@ -134,7 +134,7 @@ class LogAndMembers(RuleBasedStateMachine):
             if one.holds or one.keeping is Keeping.NOTHING:
                 assert not going, f"region {member} does not have {going}"
             if one.keeping is Keeping.GIVEN_UP:
-                assert member not in self.linked or self.now - one.since_ms >= STALLED_MS
+                assert member not in self.linked or self.now - one.since_ms >= STALLED_MS.value
                 assert one.bytes > 50 or self.now - one.since_ms > 100_000
 
     @invariant()
@@ -196,8 +196,8 @@ def test_a_link_over_which_nothing_becomes_durable_counts_as_away() -> None:
     retention.note_durable(R2, {R1: 40})
     lack = Lack(41, 600)
     assert looked(retention, lack, linked=True)[0] == 40
-    assert looked(retention, lack, linked=True, now=999 + STALLED_MS)[0] == 40
-    assert looked(retention, lack, linked=True, now=1_000 + STALLED_MS)[0] == 100
+    assert looked(retention, lack, linked=True, now=999 + STALLED_MS.value)[0] == 40
+    assert looked(retention, lack, linked=True, now=1_000 + STALLED_MS.value)[0] == 100
 
 
 def test_a_member_that_comes_on_is_not_given_up_however_far_behind() -> None:
@@ -205,7 +205,7 @@ def test_a_member_that_comes_on_is_not_given_up_however_far_behind() -> None:
     for n in range(1, 50):
         retention.note_durable(R2, {R1: n})
         upto, held = looked(
-            retention, Lack(n + 1, 100_000), linked=True, now=1_000 + n * STALLED_MS
+            retention, Lack(n + 1, 100_000), linked=True, now=1_000 + n * STALLED_MS.value
         )
         assert (upto, held.keeping) == (n, Keeping.KEPT)
 

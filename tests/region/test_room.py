@@ -159,14 +159,14 @@ def test_what_may_leave_is_never_why_something_is_refused(
     bound.maxmemory, bound.evict = maxmemory, lambda size: min(size, cold)
     bound.look(took(fixed + cold, cold))
     assert bound.is_full == (fixed > maxmemory)
-    assert (bound.refusal(maxmemory + SPARE_BYTES) is None) == (fixed <= maxmemory)
+    assert (bound.refusal(maxmemory + SPARE_BYTES.value) is None) == (fixed <= maxmemory)
 
 
 def test_a_bound_that_would_refuse_everything_cannot_be_set() -> None:
     region = Driven().region
     region.room.look(account=took(5_000, may_leave=3_000), disk_bytes=700)
     memory, disk = (tunables_of(region)[name] for name in ("maxmemory", "maxdisk"))
-    least = 2_000 + SPARE_BYTES
+    least = 2_000 + SPARE_BYTES.value
     assert memory.refusal(str(least)) is None
     refusal = str(memory.refusal(str(least - 1)))
     assert "2000 bytes are taken by what cannot leave memory" in refusal

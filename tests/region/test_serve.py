@@ -119,7 +119,7 @@ def test_a_batch_is_sent_once_and_then_the_link_rests() -> None:
     serve = welcomed(begun(), opening(R1, R2))
     assert len(batches(serve, 0.0)) == 4
     assert serve.sent_vv == {R1: 4, R2: 4}
-    assert serve.next(NOW, 0.0) == Sleep(SEND_SECONDS_MIN)
+    assert serve.next(NOW, 0.0) == Sleep(SEND_SECONDS_MIN.value)
     assert serve.next(NOW, 0.1) == Sleep(1.0), "until the next heartbeat"
 
 
@@ -211,7 +211,7 @@ def test_a_link_whose_puller_lacks_something_is_not_quiet() -> None:
 def test_the_pause_behind_many_effects_is_longer_unless_somebody_waits() -> None:
     for waits in (False, True):
         driven = Driven(make_region(limits=LIMITS))
-        for index in range(LOADED_EFFECTS):
+        for index in range(LOADED_EFFECTS.value):
             driven.write(str(index))
             driven.end_tick()
         driven.commit()
@@ -225,7 +225,9 @@ def test_the_pause_behind_many_effects_is_longer_unless_somebody_waits() -> None
         assert isinstance(serve.next(NOW, 0.0), Read)
         serve.take(driven.log)
         assert isinstance(sent(serve.next(NOW, 0.0)), Batches)
-        assert serve.next(NOW, 0.0) == Sleep(SEND_SECONDS_MIN if waits else SEND_SECONDS_LOADED)
+        assert serve.next(NOW, 0.0) == Sleep(
+            SEND_SECONDS_MIN.value if waits else SEND_SECONDS_LOADED.value
+        )
 
 
 def test_a_link_that_catches_up_rests_not_at_all() -> None:
@@ -260,14 +262,14 @@ def test_what_is_relayed_is_durable_here(origins: tuple[RegionId, ...], sends: b
 def test_a_puller_that_takes_nothing_is_sent_no_more_than_its_window() -> None:
     driven = begun()
     serve = welcomed(driven, opening(R1))
-    large = Record(R1, 5, 5, bytes(WINDOW_BYTES), None)
+    large = Record(R1, 5, 5, bytes(WINDOW_BYTES.value), None)
     driven.region.outstanding.add([large, Record(R1, 6, 6, b"next", None)], [])
     driven.region.outstanding.note_logged(len(LOG) + 2)
     serve.take([*LOG, large])
     assert isinstance(sent(serve.next(NOW, 0.0)), Batches)
     serve.next(NOW, 0.0)
     assert isinstance(serve.next(NOW, 0.5), Sleep)
-    serve.receive(Progress({}, NOW, STANDING, taken_bytes=WINDOW_BYTES), 0.5)
+    serve.receive(Progress({}, NOW, STANDING, taken_bytes=WINDOW_BYTES.value), 0.5)
     assert serve.next(NOW, 0.5) == Read(len(LOG) + 2, LIMITS.link_message_bytes_target)
 
 

@@ -166,14 +166,14 @@ def test_the_age_survives_more_marks_than_are_kept() -> None:
     replica = Replica(RegionId(1), peers=[R2])
     lag = ReplicationLag(replica, [R2], now=Millis(0))
     issued_at = {}
-    for n in range(1, 3 * MARKS_MAX):
+    for n in range(1, 3 * MARKS_MAX.value):
         replica.vv[RegionId(1)] = n  # as issuing an effect does
         issued_at[n] = Millis(10 * n)
         lag.note_issued(issued_at[n])
-    assert len(lag._marks) <= MARKS_MAX
-    now = Millis(100 * MARKS_MAX)
+    assert len(lag._marks) <= MARKS_MAX.value
+    now = Millis(100 * MARKS_MAX.value)
     ages = []
-    for n in range(0, 3 * MARKS_MAX - 2, 97):
+    for n in range(0, 3 * MARKS_MAX.value - 2, 97):
         lag.note_durable(R2, n)
         ages.append(lag.ms(now))
         assert ages[-1] >= now - issued_at[n + 1]
@@ -329,7 +329,7 @@ def test_warn_lets_writes_pass_and_says_so_once() -> None:
     driven = Bounded(effects=1, action=LagAction.WARN)
     assert [driven.xadd() for _ in range(5)] == ["ok"] * 5
     assert driven.notices == []
-    driven.later(STEADY_MS)
+    driven.later(STEADY_MS.value)
     (notice,) = driven.notices
     assert notice.level == "warning"
     assert "region 1 has 5 effects that no other region durably has" in str(notice.details)
@@ -345,7 +345,7 @@ def test_a_bound_that_is_left_at_once_is_not_worth_a_word() -> None:
     driven = Bounded(effects=1, action=LagAction.WARN)
     for n in range(1, 20):
         driven.xadd()
-        driven.later(STEADY_MS - 1)
+        driven.later(STEADY_MS.value - 1)
         driven.hear(n)
     assert driven.notices == []
 
@@ -355,7 +355,7 @@ def test_the_region_is_not_well_while_it_refuses_for_longer_than_a_moment() -> N
     driven.xadd()
     driven.xadd()
     found = [driven.region.refuses_writes]
-    driven.later(STEADY_MS)
+    driven.later(STEADY_MS.value)
     found.append(driven.region.refuses_writes)
     driven.hear(1)
     found.append(driven.region.refuses_writes)
@@ -365,7 +365,7 @@ def test_the_region_is_not_well_while_it_refuses_for_longer_than_a_moment() -> N
 def test_an_idle_region_that_is_cut_off_says_so_when_the_time_has_come() -> None:
     driven = Bounded(ms=5_000, action=LagAction.WARN)
     driven.xadd()
-    driven.later(5_000 + STEADY_MS)
+    driven.later(5_000 + STEADY_MS.value)
     assert driven.notices == []
     driven.later(1)
     assert [notice.level for notice in driven.notices] == ["warning"]
@@ -379,7 +379,7 @@ def test_a_throttled_write_waits_until_others_have_caught_up() -> None:
     resuming(driven)
     assert [driven.xadd() for _ in range(3)] == ["ok", "ok", ""]
     assert driven.staleness.waiting_count == 1
-    driven.later(WAIT_MS - 1)
+    driven.later(WAIT_MS.value - 1)
     assert driven.client.replies == []
     driven.hear(1)
     driven.tick()
@@ -393,7 +393,7 @@ def test_a_throttled_write_waits_no_longer_than_its_time() -> None:
     driven.xadd()
     for _ in range(3):
         assert driven.xadd() == ""
-        driven.later(WAIT_MS - 1)
+        driven.later(WAIT_MS.value - 1)
         assert driven.client.replies == []
         driven.later(1)
         driven.tick()
@@ -456,7 +456,7 @@ def test_a_throttled_client_that_goes_leaves_nothing() -> None:
     driven.region.disconnect(driven.client.client)
     assert driven.staleness.waiting_count == 0
     assert driven.staleness.next_deadline() is not None, "only what says that the bound is reached"
-    driven.later(STEADY_MS)
+    driven.later(STEADY_MS.value)
     assert driven.staleness.next_deadline() is None
 
 
@@ -466,7 +466,7 @@ def test_a_throttled_program_is_held_back_for_its_time() -> None:
     asked = driven.now
     found = [
         driven.staleness.holds_back(1, asked, Millis(asked + ms))
-        for ms in (0, WAIT_MS - 1, WAIT_MS)
+        for ms in (0, WAIT_MS.value - 1, WAIT_MS.value)
     ]
     assert found == [True, True, False]
     driven.region.change(driven.now, lambda _replica, _now: 0, Nobody())

@@ -134,7 +134,7 @@ def test_who_was_fetched_for_too_often_hears_that_it_cannot_be_read(
     client = driven.client_of()
     client.send(line.format(*ids), "XLEN s")
     driven.end_tick()
-    for _ in range(TRIES_MAX):
+    for _ in range(TRIES_MAX.value):
         driven.fetch_nothing()
     assert driven.in_place == 1
     error, length = client.replies
@@ -147,7 +147,7 @@ def test_a_transaction_that_was_fetched_for_too_often_is_discarded(driven: Damag
     client = driven.client_of()
     client.send("MULTI", "XADD t * f v", "XRANGE s - +", "EXEC", "XLEN t", "XLEN s")
     driven.end_tick()
-    for _ in range(TRIES_MAX):
+    for _ in range(TRIES_MAX.value):
         driven.fetch_nothing()
     error, length, behind = client.replies[-3:]
     assert str(error).startswith("EXECABORT Transaction discarded because of: IOERR")

@@ -92,15 +92,15 @@ def test_any_changed_byte_is_found_unless_it_is_within_a_string(at: int) -> None
     assert wrong_append(lengths, changed + good) == (None if is_content else 0)
 
 
-@pytest.mark.parametrize("strings", range(2, SHORT_STRINGS_MAX + 1, 2))
+@pytest.mark.parametrize("strings", range(2, SHORT_STRINGS_MAX.value + 1, 2))
 def test_entries_with_short_strings_are_never_parsed(strings: int) -> None:
-    words = [b"x" * (n * 7 % (SHORT_BYTES_MAX + 1)) for n in range(strings)]
+    words = [b"x" * (n * 7 % (SHORT_BYTES_MAX.value + 1)) for n in range(strings)]
     entry = encode_fields(words)
     with patch.object(appends, "_first_wrong", side_effect=AssertionError("parsed")):
         assert wrong_append(array("I", [len(entry)] * 1000), entry * 1000) is None
 
 
-@pytest.mark.parametrize("size", range(SHORT_BYTES_MAX + 1))
+@pytest.mark.parametrize("size", range(SHORT_BYTES_MAX.value + 1))
 def test_a_string_of_each_short_length_is_matched(size: int) -> None:
     entry = encode_fields([b"f", b"\n" * size])
     with patch.object(appends, "_first_wrong", side_effect=AssertionError("parsed")):

@@ -73,6 +73,9 @@ async def test_a_region_that_was_away_for_too_long_says_that_it_needs_a_bootstra
         await until(lambda: all(link.state is LinkState.NEEDS_BOOTSTRAP for link in links))
         assert "region 1 has cut region 1's effects 6 to 105 from its log" in links[0].error
         assert "start it from a backup of it that has them" in links[0].error
+        # Clients who are refused meanwhile are not told to try again.
+        assert "region 1 has cut region 1's effects" in third.region.opening.catching_up.cut_off
+        assert third.region.opening.readiness.cut_off == third.region.opening.catching_up.cut_off
         assert third.replica.vv == {R1: 5}, "nothing beyond a gap was applied"
 
         third.add()
@@ -91,6 +94,7 @@ async def test_a_peer_that_still_has_what_lacks_is_asked_for_it() -> None:
         third.resume(R2)
         await converged([first, second, third])
         await until(lambda: third.pulls[R1].link.state is LinkState.LIVE)
+        assert third.region.opening.catching_up.cut_off == ""
         first.add()
         await converged([first, second, third])
 

@@ -7,7 +7,7 @@ import pytest
 from crdtstream.core.ids import IdMode, RegionId
 from crdtstream.database.database import WAITING
 from crdtstream.store.log import Fsync, MemoryLog
-from tests.harness.replies import of_type
+from tests.harness.replies import of_type, rows_of
 from tests.replication.regions import LiveRegion, addresses, live_regions, until
 
 R1, R2 = RegionId(1), RegionId(2)
@@ -67,9 +67,9 @@ async def test_waitaof_waits_for_an_xack_that_tells_nobody_anything() -> None:
             lambda: region.region.outstanding.durable_records == region.replica.record_count > 0
         )
         log.allowed.clear()
-        rows = region.call("XPENDING", "s", "g", "-", "+", "10")
-        assert isinstance(rows, list), reply
-        entry_id = of_type(bytes, of_type(list, rows[1])[0])
+        rows = rows_of(region.call("XPENDING", "s", "g", "-", "+", "10"))
+        assert len(rows) == 2, reply
+        entry_id = of_type(bytes, rows[1][0])
         assert region.call("XACK", "s", "g", entry_id.decode()) == 1
         assert region.call("WAITAOF", "1", "0", "0") is WAITING
         answers = region.answers

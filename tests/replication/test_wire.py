@@ -100,7 +100,7 @@ def test_lengths_that_cut_between_appends_are_refused() -> None:
 
 
 def test_a_wrong_append_is_found_in_whichever_slice_it_stands() -> None:
-    large = b"*2\r\n$1\r\na\r\n$%d\r\n%b\r\n" % (FEED_BYTES, b"x" * FEED_BYTES)
+    large = b"*2\r\n$1\r\na\r\n$%d\r\n%b\r\n" % (FEED_BYTES.value, b"x" * FEED_BYTES.value)
     appends = [large, *[GOOD] * 2000, large, GOOD, large]
     checked_batch(R2, batch_of(*appends))
     for wrong in (0, 1, 700, 1999, 2000, 2001, 2002, 2003):

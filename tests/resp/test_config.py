@@ -115,6 +115,11 @@ def test_every_place_names_the_redis_version_that_is_set(node: Node, r: Any, ver
             for value in ("-1", "1.5", "", "1e3", " 1", "2147483648", "٣", "9" * 40)
         ],
         (
+            "availability_latency_tolerance_ms",
+            "-1",
+            "argument must be a number from 0 (no bound) to 2147483647",
+        ),
+        (
             "replication_lag_action",
             "panic",
             "argument(s) must be one of the following: warn, throttle, refuse",

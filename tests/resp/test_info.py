@@ -129,10 +129,10 @@ def test_a_rate_counts_the_bytes_of_the_commands_that_it_counts(node: Node, r: A
     echo = request(b"ECHO", b"x")
     with node.client() as client:
         r.config_resetstat()
-        time.sleep(2 * RATE_SAMPLE_MS / 1000)
+        time.sleep(2 * RATE_SAMPLE_MS.value / 1000)
         # A sample is due when these arrive, and another one when INFO does.
         client.ask(echo * 1000, b"$1\r\nx\r\n" * 1000)
-        time.sleep(2 * RATE_SAMPLE_MS / 1000)
+        time.sleep(2 * RATE_SAMPLE_MS.value / 1000)
         told = r.info("stats")
     command_bytes = told["instantaneous_input_kbps"] * 1024 / told["instantaneous_ops_per_sec"]
     assert command_bytes == pytest.approx(len(echo), rel=0.1)

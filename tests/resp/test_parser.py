@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtstream.resp.wire.parser import RequestError, RequestLimits, RequestParser, split_inline
+from tests.harness.calls import calls_of
 from tests.resp.node import request
 
 LIMITS = RequestLimits(
@@ -104,6 +105,29 @@ def test_mistakes_among_values_like_headers_read_as_they_do_byte_by_byte(
         sent[at] = data.draw(st.sampled_from(b"*$1\r\na"), label="what stands there instead")
     pieces = [bytes(sent[at : at + 1]) for at in range(len(sent))]
     assert parse_all(bytes(sent)) == parse_all(*pieces)
+
+
+@given(
+    st.lists(st.text("*$\r\n1a", max_size=4).map(str.encode) | st.just(b"x" * 1_500), min_size=40),
+    st.data(),
+)
+def test_many_arguments_that_are_cut_read_as_they_do_byte_by_byte(
+    some: list[bytes], data: st.DataObject
+) -> None:
+    plain = [b"%d-%d" % (n, n * 7) for n in range(data.draw(st.integers(0, 200), label="plain"))]
+    sent = bytearray(request(b"XACK", *plain, *some, *plain))
+    for _ in range(data.draw(st.integers(0, 2), label="mistakes")):
+        at = data.draw(st.integers(0, len(sent) - 1), label="where")
+        sent[at] = data.draw(st.sampled_from(b"*$1\r\na"), label="what stands there instead")
+    at = data.draw(st.integers(1, len(sent) - 1), label="cut")
+    pieces = [bytes(sent[at : at + 1]) for at in range(len(sent))]
+    assert parse_all(bytes(sent[:at]), bytes(sent[at:])) == parse_all(*pieces)
+
+
+def test_arguments_of_a_request_that_is_cut_are_read_together() -> None:
+    sent = request(b"XACK", *[b"1700000000000-%d" % n for n in range(900)])
+    calls = calls_of(lambda: parse_all(sent[:100], sent[100:]))
+    assert calls < 300, calls
 
 
 @pytest.mark.parametrize("sent", [b"\r\n" * 256, b"*1\r\n" * 128, b"*127\r\n" + b"\r\n" * 253])

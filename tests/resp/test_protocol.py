@@ -215,6 +215,31 @@ def test_a_slow_reader_is_held_up_and_then_served_whole() -> None:
         client.ask(PING, PONG)
 
 
+@pytest.mark.parametrize("entries", [1, 200])
+def test_a_large_reply_is_written_as_its_client_reads(entries: int) -> None:
+    """Not copied as a whole into the transport's buffer, where it would stay until it is read."""
+    with running(settings(output_pause_bytes=1 << 16)) as node, node.client() as client:
+        value = b"v" * ((24 << 20) // entries)
+        reply = b"*%d\r\n" % entries
+        for _ in range(entries):
+            client.send(request(b"XADD", b"s", b"*", b"f", value))
+            entry_id = client.read_reply()
+            reply += b"*2\r\n$%d\r\n%b\r\n" % (len(entry_id), entry_id)
+            reply += b"*2\r\n$1\r\nf\r\n$%d\r\n%b\r\n" % (len(value), value)
+        client.send(request(b"XRANGE", b"s", b"-", b"+") + PING)
+        wait_until(node, "any(c.unsent_bytes > 1 << 20 for c in server.connections.values())")
+        with node.client() as other:
+            other.ask(PING, PONG)
+
+        def buffered() -> int:
+            (slow,) = [c for c in node.server.connections.values() if c.unsent_bytes > 1 << 20]
+            return slow._transport.get_write_buffer_size()
+
+        assert node.call(buffered) < 1 << 20
+        client.expect(reply + PONG)
+        assert node.call(lambda: max(c.unsent_bytes for c in node.server.connections.values())) == 0
+
+
 def test_one_client_too_many_is_refused() -> None:
     with running(settings(clients_max=2)) as node:
         with node.client() as a, node.client() as b:

@@ -127,7 +127,7 @@ def test_memory_is_told_by_the_account_that_maxmemory_goes_by(node: Node, r: Any
     assert stats["total.allocated"] == 1_000
     assert stats["crdtstream.nodes"] == 300
     with pytest.raises(redis.ResponseError, match="1000 bytes are taken by what cannot leave"):
-        r.config_set("maxmemory", str(SPARE_BYTES + 999))
+        r.config_set("maxmemory", str(SPARE_BYTES.value + 999))
     assert r.config_set("maxmemory", "17mb")
     told = r.info("memory")
     assert (told["maxmemory"], told["maxmemory_human"]) == (17 << 20, "17.00M")

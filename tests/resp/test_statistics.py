@@ -85,12 +85,12 @@ def test_folding_now_or_later_is_the_same() -> None:
 
 def test_kinds_of_errors_are_bounded_and_all_are_counted() -> None:
     statistics = Statistics()
-    for n in range(2 * ERROR_KINDS_MAX):
+    for n in range(2 * ERROR_KINDS_MAX.value):
         statistics.note_error(f"KIND{n} something")
     statistics.note_error("KIND0 again", count=3)
-    assert len(statistics.errors_by_kind()) == ERROR_KINDS_MAX
+    assert len(statistics.errors_by_kind()) == ERROR_KINDS_MAX.value
     assert statistics.errors_by_kind()["KIND0"] == 4
-    assert statistics.errors == 2 * ERROR_KINDS_MAX + 3
+    assert statistics.errors == 2 * ERROR_KINDS_MAX.value + 3
 
 
 # --- What counts as what ------------------------------------------------------------------------

@@ -7,6 +7,7 @@ commands; the other one gets each command by itself, so that it never sees a run
 import asyncio
 import re
 import sys
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, pairwise
@@ -15,12 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdtstream.commands.streams.xadd_run import XaddRun
+from crdtstream.commands.streams.mixed_run import MixedRun
+from crdtstream.commands.streams.xadd_run import XaddRun, xadd_run
 from crdtstream.core.effects import Record
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis
 from crdtstream.engine import Engine
 from crdtstream.region.ready import Ready
+from crdtstream.region.staleness import LagAction
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.server import RespServer
 from crdtstream.resp.wire.parser import ExactParser, RequestError, RequestLimits, RequestParser
@@ -28,6 +31,8 @@ from crdtstream.resp.wire.xadd_runs import XaddRuns
 from crdtstream.store.log import MemoryLog
 from tests.conftest import examples
 from tests.harness.driven import make_region
+from tests.harness.regions import Node, sync
+from tests.harness.replies import list_of
 from tests.resp.node import request
 from tests.resp.node import settings as node_settings
 
@@ -70,9 +75,9 @@ class Wire(asyncio.Transport):
 class Side:
     """A node without a socket and a disk; its clock stands still until it is moved."""
 
-    def __init__(self) -> None:
+    def __init__(self, peers: tuple[int, ...] = ()) -> None:
         self.clock = 1_000
-        self.region = make_region(1, ())
+        self.region = make_region(1, peers)
         self.engine = Engine(self.region, MemoryLog(), now=lambda: Millis(self.clock))
         self.server = RespServer(self.engine, node_settings())
         self.database = self.region.database
@@ -163,7 +168,8 @@ class Step:
     ends_tick: bool = True
 
 
-KEYS = [b"s", b"t", b"\r\n*5\r\n$4\r\nXADD"]
+# Some of these, too.
+KEYS = [b"s", b"t", b"\r\n*5\r\n$4\r\nXADD", b"u\r\n$1\r\n*\r\n$1\r\nf\r\n$1\r\na\r\n"]
 # Some of them look like what stands between two commands, or two values.
 VALUES = st.sampled_from(
     [
@@ -183,12 +189,17 @@ VALUES = st.sampled_from(
 @st.composite
 def runs_of_xadds(draw: st.DrawFn) -> list[bytes]:
     name = draw(st.sampled_from([b"XADD", b"XADD", b"xadd", b"Xadd"]))
-    key = draw(st.sampled_from([*KEYS[:1] * 4, *KEYS]))
+    keys = st.sampled_from([*KEYS[:1] * 4, *KEYS])
+    if draw(st.booleans()):
+        keys = st.just(draw(keys))
     fields = draw(st.sampled_from([[b"f"]] * 3 + [[b"f", b"g"], [b"", b"f", b"long name"]]))
     entries = draw(st.lists(st.tuples(*[VALUES] * len(fields)), min_size=1, max_size=6))
     return [
         request(
-            name, key, b"*", *(word for pair in zip(fields, values, strict=True) for word in pair)
+            name,
+            draw(keys),
+            b"*",
+            *(word for pair in zip(fields, values, strict=True) for word in pair),
         )
         for values in entries
     ]
@@ -315,6 +326,13 @@ def pipeline(count: int, *, key: bytes = b"s") -> list[bytes]:
     return [request(b"XADD", key, b"*", b"f", b"value %d" % number) for number in range(count)]
 
 
+def mixed_pipeline(count: int, keys: Sequence[bytes] = (b"s", b"t", b"u")) -> list[bytes]:
+    return [
+        request(b"XADD", keys[number % len(keys)], b"*", b"f", b"value %d" % number)
+        for number in range(count)
+    ]
+
+
 def lines(*texts: str) -> list[bytes]:
     return [request(*text.encode().split()) for text in texts]
 
@@ -351,16 +369,98 @@ def test_what_stops_a_run(happened: str) -> None:
     assert check_same(steps) == runs
 
 
+# The same of a pipeline for s, t and u in turn.
+HAPPENED_TO_MIXED: dict[str, tuple[list[tuple[int, str]], int]] = {
+    "nothing": ([], 1),
+    "a stream is gone": ([(1, "DEL u")], 2),
+    "a string": ([(1, "DEL t"), (1, "SET t string")], 7),
+    "a stream has ended": ([(1, "PEXPIRE t 5")], 2),
+    "a transaction": ([(0, "MULTI")], 0),
+    "somebody waits": ([(2, "XREAD BLOCK 0 STREAMS t $")], 2),
+    "somebody waits elsewhere": ([(2, "XREAD BLOCK 0 STREAMS w $")], 1),
+    "somebody watches": ([(2, "WATCH t")], 7),
+    "somebody watches elsewhere": ([(2, "WATCH w")], 1),
+    "MONITOR": ([(2, "MONITOR")], 0),
+    "no replies": ([(0, "CLIENT REPLY OFF")], 0),
+    "IDs come to an end": ([(1, f"XSETID t {2**64 - 1}-{2**64 - 5000}")], 7),
+}
+
+
+@pytest.mark.parametrize("happened", HAPPENED_TO_MIXED)
+def test_commands_that_stop_a_mixed_run_are_called_by_themselves(happened: str) -> None:
+    before, runs = HAPPENED_TO_MIXED[happened]
+    steps = [Step(3, lines(f"XADD {key} * f v"), ms=1) for key in "stu"]
+    steps += [Step(client, lines(text), ms=1) for client, text in before]
+    steps += [Step(3, lines("PING"), ms=10), Step(0, mixed_pipeline(20))]
+    steps += [Step(2, lines("MULTI", "EXEC"))]
+    assert check_same(steps) == runs
+
+
+def test_entries_of_a_mixed_run_are_in_the_order_of_its_commands() -> None:
+    """Also in one stream that comes again, whose IDs ascend within one millisecond."""
+    steps = [Step(3, lines(f"XADD {key} * f v")) for key in "stu"]
+    piped, _ = both_do([*steps, Step(0, mixed_pipeline(20))])
+    assert piped.database.runs.xadds_called == 1
+    replica = piped.region.replica
+    values = {}
+    for key in (b"s", b"t", b"u"):
+        stream = replica.stream(key)
+        assert stream is not None
+        values[key] = [bytes(node.fields_at(index)) for _, _, node, index in stream.scan()][1:]
+    assert values == {
+        key: [encode_fields([b"f", b"value %d" % number]) for number in range(first, 20, 3)]
+        for first, key in enumerate((b"s", b"t", b"u"))
+    }
+
+
 def test_a_run_is_behind_another_and_before_other_commands() -> None:
-    first = Step(0, pipeline(1) + pipeline(1, key=b"t"))
+    first = Step(1, pipeline(1) + pipeline(1, key=b"t"))
     mixed = [*pipeline(3), *pipeline(3, key=b"t"), *lines("XLEN s"), *pipeline(2)]
     assert check_same([first, Step(0, mixed)]) == 2
 
 
 def test_a_run_does_not_overfill_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdtstream.database.database.BATCH_BYTES_TARGET", 1000)
+    monkeypatch.setattr("crdtstream.database.database.BATCH_BYTES_TARGET.value", 1000)
     steps = [Step(0, pipeline(15), ends_tick=at == 2) for at in range(3)]
     assert check_same([Step(0, pipeline(1)), *steps]) > 0
+
+
+def test_a_run_stops_at_the_bound_on_replication_lag() -> None:
+    """I15: of a pipeline no more is taken than may be lost with the region."""
+
+    async def replies() -> bytes:
+        side = Side(peers=(2,))
+        side.region.staleness.tune(lag_effects_max=50, lag_ms_max=0, action=LagAction.REFUSE)
+        await side.end_tick()
+        side.send(0, b"".join(pipeline(1)))
+        side.send(0, b"".join(pipeline(400)))
+        await side.end_tick()
+        assert side.region.replica.issued == 50
+        return side.wires[0].got
+
+    got = asyncio.run(replies())
+    assert (got.count(b"\r\n1000-"), got.count(b"Try again when the others")) == (50, 351)
+
+
+def test_a_run_goes_on_above_the_floor_of_a_key_that_expired() -> None:
+    """Rule 7: a group elsewhere may have read that far."""
+    r1, r2 = Node(1), Node(2)
+    r2.run("XADD y 1 f v")
+    r1.run("XADD x 5000 f v", "PEXPIRE x 10")
+    sync(r1, r2)
+    r1.now += 20
+    r1.expire()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM")
+    fields = encode_fields([b"f", b"v"])
+    run = XaddRun(b"XADD", b"x", array("I", [len(fields)] * 3), fields * 3)
+    replies = xadd_run(r1.replica, Millis(r1.now), run)
+    assert [*re.findall(rb"\d+-\d+", replies)] == ids_in_x(r1)
+    assert len(ids_in_x(r1)) == 3
+    assert min(ids_in_x(r1)) > b"5000-0"
+
+
+def ids_in_x(node: Node) -> list[bytes]:
+    return [entry_id.encode() for entry_id in list_of(str, node("XRANGE x - +"))]
 
 
 def test_a_long_pipeline_is_cut_into_runs() -> None:
@@ -395,9 +495,12 @@ def parse(*pieces: bytes) -> tuple[list[list[bytes]], str | None, int]:
     try:
         for piece in pieces:
             for found in parser.parse(piece):
-                if isinstance(found, XaddRun):
+                if isinstance(found, XaddRun | MixedRun):
                     in_runs += len(found)
-                    assert list(found.requests())[1:] == list(found.behind(1).requests())
+                    behind = (
+                        found.behind(1) if isinstance(found, XaddRun) else found.part(1, len(found))
+                    )
+                    assert list(found.requests())[1:] == list(behind.requests())
                     requests += found.requests()
                 else:
                     assert isinstance(found, list)
@@ -435,7 +538,12 @@ def test_a_run_reads_as_it_does_byte_by_byte(runs: list[list[bytes]], data: st.D
         (pipeline(1), 0),
         (pipeline(2), 2),
         (pipeline(100), 100),
-        (pipeline(1) + pipeline(2, key=b"t"), 0),
+        (pipeline(1) + pipeline(2, key=b"t"), 3),
+        (mixed_pipeline(7), 7),
+        ([*mixed_pipeline(7), *lines("PING"), *mixed_pipeline(2)], 7),
+        ([*mixed_pipeline(3), mixed_pipeline(1)[0][:-3]], 3),
+        ([*mixed_pipeline(2), *lines("XADD s * f a g b", "XADD t * f a")], 2),
+        ([*mixed_pipeline(2), request(b"XADD", b"u", b"*", b"f", b"y" * 5000)], 2),
         (pipeline(2) + pipeline(3, key=b"t"), 5),
         ([*pipeline(3), *lines("PING")], 3),
         (lines("XADD s * f a g b", "XADD s * f c g d"), 2),

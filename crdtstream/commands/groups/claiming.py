@@ -5,14 +5,15 @@ entries are passed on there only.
 """
 
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
+from itertools import islice, repeat
+from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
     integer,
     interval_start,
     parse_i64,
+    plain_ids,
     shown,
     strict_id,
 )
@@ -20,10 +21,11 @@ from crdtstream.commands.groups.delivery import require_home
 from crdtstream.commands.groups.pending import is_idle, lanes_with
 from crdtstream.commands.lookup import group_or_error
 from crdtstream.commands.reply import CommandError, Reply
-from crdtstream.commands.streams.entries import entry_or_null
+from crdtstream.commands.streams.entries import encode_ids, encoded, entry_or_null
 from crdtstream.core.effects import Claim
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import once_more
+from crdtstream.core.id_columns import FEW, IdColumns, columns_of
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId, format_id, parse_id
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -86,7 +88,15 @@ def xclaim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     stream, group = group_or_error(replica, key, name)
     require_home(replica.region, key, name, group)
     min_idle = max(0, integer(argv[4], error="ERR Invalid min-idle-time argument for XCLAIM"))
-    ids, options = _claim_arguments(argv, now)
+    columns, ids, options = _claim_arguments(argv, now)
+    if columns is not None and not options.force:
+        found = _claim_together(replica, stream, group, columns, options, now, min_idle)
+        if found is not None:
+            nacks, dropped, reply = found
+            change = Claim(key, name, consumer, now, nacks, dropped, options.last_id)
+            _note_claim(replica, group, change)
+            return reply
+    ids = ids if columns is None else list(columns)
     replica.read_entries(stream, ids)
     claimed = _Claimed()
     replies: list[Reply] = []
@@ -137,16 +147,82 @@ def _claim(
     return True
 
 
-def _claim_arguments(argv: list[bytes], now: Millis) -> tuple[list[StreamId], _ClaimOptions]:
+_Together: TypeAlias = tuple[
+    dict[RegionId, tuple[tuple[StreamId, Millis, int], ...]],
+    dict[RegionId, tuple[StreamId, ...]],
+    Reply,
+]
+
+
+def _claim_together(
+    replica: Replica,
+    stream: Stream,
+    group: Group,
+    ids: IdColumns,
+    options: _ClaimOptions,
+    now: Millis,
+    min_idle: int,
+) -> _Together | None:
+    """What claiming many IDs is going to change, and its reply, in a few steps for all; None if an
+    ID is named twice, or what is pending is of several lanes."""
+    lanes = [region for region, progress in group.lanes.items() if progress.pel]
+    ascending = ids if ids.ascend() else ids.ascending()
+    if len(lanes) != 1 or len(ascending) != len(ids):
+        return None
+    (lane,) = lanes
+    pel = group.lanes[lane].pel
+    replica.read_entries(stream, ascending)
+    pending = columns_of(pel.among(ascending))
+    entries = stream.lanes.get(lane)
+    here = IdColumns.of(()) if entries is None else columns_of(entries.among(pending))
+    nacks: list[tuple[StreamId, Millis, int]] = []
+    claimed = IdColumns.of(())
+    delivered_ms = now if options.delivered_ms is None else options.delivered_ms
+    for alike, some in pel.alike_of(here):
+        if alike.consumer is not None and max(0, now - alike.delivered_ms) < min_idle:
+            continue
+        count = alike.delivery_count
+        if options.count is not None:
+            count = options.count
+        elif not options.just_id:
+            count = once_more(count)
+        nacks += zip(some, repeat(delivered_ms), repeat(count))
+        claimed.ms.extend(some.ms)
+        claimed.seq.extend(some.seq)
+    dropped = tuple(sorted({*pending} - {*here})) if len(here) < len(pending) else ()
+    if options.just_id:
+        texts = map(b"%d-%d".__mod__, zip(claimed.ms, claimed.seq, strict=True))
+        rows = [b"$%d\r\n%b\r\n" % (len(text), text) for text in texts]
+    else:
+        rows = [] if entries is None else encode_ids(entries, claimed)
+    if ascending is not ids:
+        # As they were named.
+        by_id = dict(zip(zip(claimed.ms, claimed.seq, strict=True), rows, strict=True))
+        rows = [by_id[pair] for pair in zip(ids.ms, ids.seq, strict=True) if pair in by_id]
+    reply = encoded([b"*%d\r\n" % len(rows), *rows])
+    return ({lane: tuple(nacks)} if nacks else {}), ({lane: dropped} if dropped else {}), reply
+
+
+def _claim_arguments(
+    argv: list[bytes], now: Millis
+) -> tuple[IdColumns | None, list[StreamId], _ClaimOptions]:
+    """The IDs, as columns if they are many and plain, else one by one; and the options."""
+    columns: IdColumns | None = None
     ids: list[StreamId] = []
     at = 5
+    if len(argv) >= at + FEW.value:
+        # No ID begins with anything but a digit.
+        end = next((n for n in range(at, len(argv)) if not argv[n][:1].isdigit()), len(argv))
+        columns = plain_ids(argv[at:end]) if end - at >= FEW.value else None
+        if columns is not None:
+            at = end
     while at < len(argv) and (entry_id := parse_id(argv[at], missing_seq=0)) is not None:
         ids.append(entry_id)
         at += 1
     options = _ClaimOptions()
     while at < len(argv):
         at += _claim_option(options, argv, at, now)
-    return ids, options
+    return columns, ids, options
 
 
 def _claim_option(options: _ClaimOptions, argv: list[bytes], at: int, now: Millis) -> int:

@@ -4,9 +4,9 @@ Pending entries are local to a region.  One ID may be pending in several lanes; 
 names the ID acts on all of them.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import assert_never
 
 from crdtstream.commands.arguments import (
@@ -19,11 +19,12 @@ from crdtstream.commands.arguments import (
     shown,
     strict_ids,
 )
+from crdtstream.commands.groups.pending_rows import bulk, rows
 from crdtstream.commands.lookup import group_or_error, group_or_none
 from crdtstream.commands.reply import CommandError, Null, Reply
 from crdtstream.core.effects import Ack, Release
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.pel_chunk import Nack
+from crdtstream.core.groups.pel_chunk import Alike, Nack
 from crdtstream.core.groups.progress import DELIVERY_COUNT_MAX
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
@@ -74,21 +75,16 @@ def xpending(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     end = interval_end(argv[at + 1])
     _, group = group_or_error(replica, argv[1], argv[2])
 
-    nacks: Iterator[Nack]
+    if not count:
+        return []
     if at + 3 < len(argv):
         consumer = group.consumers.get(argv[at + 3])
         if consumer is None:
             return []
-        nacks = consumer.nacks(start)
+        spans, merged = consumer.spans(start), partial(consumer.nacks, start)
     else:
-        nacks = group.pending_from(start)
-    replies: list[Reply] = []
-    for nack in nacks:
-        if nack.id > end or len(replies) >= count:
-            break
-        if is_idle(nack, now, min_idle):
-            replies.append(_pending_facts(nack, now))
-    return replies
+        spans, merged = group.pending_spans(start), partial(group.pending_from, start)
+    return rows(spans, merged, partial(_pending_facts, now, min_idle), end=end, count=count)
 
 
 def _summary(group: Group) -> Reply:
@@ -106,11 +102,14 @@ def _summary(group: Group) -> Reply:
     return [total, format_id(lowest), format_id(highest), consumers]
 
 
-def _pending_facts(nack: Nack, now: Millis) -> Reply:
+def _pending_facts(now: Millis, min_idle: int, alike: Alike) -> tuple[int, bytes] | None:
     """An entry that nobody owns has no name and is -1 ms idle."""
-    if nack.consumer is None:
-        return [format_id(nack.id), b"", -1, nack.delivery_count]
-    return [format_id(nack.id), nack.consumer.name, idle_ms(nack, now), nack.delivery_count]
+    name, idle = b"", -1
+    if alike.consumer is not None:
+        name, idle = alike.consumer.name, max(0, now - alike.delivered_ms)
+        if idle < min_idle:
+            return None
+    return 3, bulk(name) + b":%d\r\n:%d\r\n" % (idle, alike.delivery_count)
 
 
 def is_idle(nack: Nack, now: Millis, min_idle_ms: int) -> bool:

@@ -9,7 +9,9 @@ stream has other lanes.  A key that has both a stream and a string keeps both.
 It is one batch, so that every region sees all of it or nothing.
 """
 
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -26,12 +28,16 @@ from crdtstream.core.effects import (
     SetStreamConfig,
     SetString,
 )
-from crdtstream.core.ids import ID_MIN, Millis, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, StreamId
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.reading import Columns
+from crdtstream.core.lanes.slices import Slice
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Scope, Size
 from crdtstream.core.stream import Stream
 
 # One batch is one record of the log and one message: what no peer can take must not be issued.
-COPY_BYTES_MAX: Final = 256 << 20
+COPY_BYTES_MAX: Final = Size(256 << 20, least=1, scope=Scope.CLIENTS)
 # An entry's numbers in a batch: two halves of its ID, a length, which key.
 ENTRY_BYTES: Final = 24
 
@@ -56,19 +62,37 @@ class Entry(NamedTuple):
         return ENTRY_BYTES + len(self.fields) + names
 
 
+class EntryRun(NamedTuple):
+    """Entries without names that are to be appended, column by column; IDs ascend.
+
+    Attributes:
+        fields: of all, one behind the other.
+    """
+
+    ms: "array[int]"
+    seq: "array[int]"
+    lengths: "array[int]"
+    fields: bytes
+
+    @property
+    def size(self) -> int:
+        """As of ``Entry``, of all of them."""
+        return ENTRY_BYTES * len(self.ms) + len(self.fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """What a stream holds that can be taken elsewhere: all but its groups and its deadline.
 
     Attributes:
-        entries: IDs ascend.
+        entries: some one by one, and runs of them; IDs ascend.
         last_id: the last-generated ID, not below the last entry's.
         entries_added: not below the number of entries.
         max_deleted_id: 0-0 if nothing was removed, else not above ``last_id``.
         idmp_duration_s, idmp_maxsize: what XCFGSET said, None where it did not.
     """
 
-    entries: list[Entry]
+    entries: Sequence[Entry | EntryRun]
     last_id: StreamId
     entries_added: int
     max_deleted_id: StreamId
@@ -79,6 +103,11 @@ class Contents:
     def size(self) -> int:
         """Bytes that the entries take in a batch, or a little more."""
         return sum(entry.size for entry in self.entries)
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return sum(len(one.ms) if isinstance(one, EntryRun) else 1 for one in self.entries)
 
 
 def contents_of(replica: Replica, key: bytes, *, bytes_max: int, verb: str) -> Contents:
@@ -98,13 +127,14 @@ def contents_of(replica: Replica, key: bytes, *, bytes_max: int, verb: str) -> C
             f"ERR the stream holds more than {bytes_max >> 20} MiB, too much to {verb} at once: "
             "read it in parts and add its entries to the new one"
         )
-    dropped = stream.length - len(entries)
+    contents = Contents(entries, stream.last_id, 0, ID_MIN, None, None)
+    count = contents.count
+    dropped = stream.length - count
     lanes = stream.lanes.values()
     duration_s, maxsize = replica.idmp_settings_of(key)
-    return Contents(
-        entries=entries,
-        last_id=stream.last_id,
-        entries_added=max(len(entries), sum(lane.entries_added for lane in lanes) - dropped),
+    return replace(
+        contents,
+        entries_added=max(count, sum(lane.entries_added for lane in lanes) - dropped),
         max_deleted_id=min(
             stream.last_id, max((lane.max_deleted_id for lane in lanes), default=ID_MIN)
         ),
@@ -113,18 +143,43 @@ def contents_of(replica: Replica, key: bytes, *, bytes_max: int, verb: str) -> C
     )
 
 
-def _entries_within(stream: Stream, bytes_max: int) -> list[Entry] | None:
+def _entries_within(stream: Stream, bytes_max: int) -> list[Entry | EntryRun] | None:
     """One entry of each ID, in ascending order; None if they take more than ``bytes_max``."""
-    entries = []
+    lanes = stream.filled_lanes()
+    found = _entries_of(lanes[0]) if len(lanes) == 1 else _merged(stream)
+    entries: list[Entry | EntryRun] = []
     size = 0
-    for entry_id, same_id in groupby(stream.scan(), key=lambda found: found[0]):
-        _, _, node, index = next(same_id)
-        entry = Entry(entry_id, bytes(node.fields_at(index)), node.idempotent_at(index))
+    for entry in found:
         size += entry.size
         if size > bytes_max:
             return None
         entries.append(entry)
     return entries
+
+
+def _merged(stream: Stream) -> Iterator[Entry]:
+    for entry_id, same_id in groupby(stream.scan(), key=lambda found: found[0]):
+        _, _, node, index = next(same_id)
+        yield Entry(entry_id, bytes(node.fields_at(index)), node.idempotent_at(index))
+
+
+def _entries_of(lane: Lane) -> Iterator[Entry | EntryRun]:
+    """The entries of a lane: a run of each macro node in which none has a name."""
+    for node, start, stop in lane.scan_nodes(ID_MIN, ID_MAX):
+        columns = node.columns
+        if columns.idempotent or columns.numbered:
+            for at in range(start, stop):
+                yield Entry(
+                    columns.id_at(at), bytes(columns.fields_at(at)), columns.idempotent_at(at)
+                )
+            continue
+        some = Columns([Slice(node, start, stop)])
+        yield EntryRun(
+            array("Q", columns.ms[start:stop]),
+            array("Q", columns.seq[start:stop]),
+            array("I", columns.lengths[start:stop]),
+            bytes(some.fields),
+        )
 
 
 def check_room(replica: Replica, contents: Contents) -> None:
@@ -133,10 +188,10 @@ def check_room(replica: Replica, contents: Contents) -> None:
     Raises:
         CommandError: it is.  To be called before anything is changed.
     """
-    if contents.size + replica.open_bytes > COPY_BYTES_MAX:
+    if contents.size + replica.open_bytes > COPY_BYTES_MAX.value:
         raise CommandError(
-            f"ERR more than {COPY_BYTES_MAX >> 20} MiB in one transaction or pipeline, too much to "
-            "replicate at once: send this command by itself"
+            f"ERR more than {COPY_BYTES_MAX.value >> 20} MiB in one transaction or pipeline, too "
+            "much to replicate at once: send this command by itself"
         )
 
 
@@ -151,7 +206,12 @@ def put(replica: Replica, key: bytes, contents: Contents, deadline: Millis | Non
         replica.issue(SetLastId(key, ID_MIN))
         replica.issue(SetStreamConfig(key, *settings))
     for entry in contents.entries:
-        replica.append(key, entry.id, entry.fields, entry.idempotent)
+        if isinstance(entry, EntryRun):
+            replica.append_run(
+                key, ms=entry.ms, seq=entry.seq, lengths=entry.lengths, fields=entry.fields
+            )
+        else:
+            replica.append(key, entry.id, entry.fields, entry.idempotent)
     replica.issue(
         SetLastId(key, contents.last_id, contents.entries_added, contents.max_deleted_id or None)
     )
@@ -211,7 +271,7 @@ def _parts_of(replica: Replica, key: bytes, *, verb: str) -> _Parts:
     """
     contents = None
     if replica.stream(key) is not None:
-        contents = contents_of(replica, key, bytes_max=COPY_BYTES_MAX, verb=verb)
+        contents = contents_of(replica, key, bytes_max=COPY_BYTES_MAX.value, verb=verb)
         check_room(replica, contents)
     string = replica.string(key)
     if string is not None:

@@ -25,6 +25,7 @@ from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer
 from crdtstream.commands.keys.copying import (
     Contents,
     Entry,
+    EntryRun,
     check_room,
     contents_of,
     put,
@@ -41,10 +42,11 @@ from crdtstream.core.effects import (
     SetString,
 )
 from crdtstream.core.fields import are_fields
-from crdtstream.core.ids import ID_MIN, Millis, RegionId, make_id
+from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId, make_id
 from crdtstream.core.issuing.open_batch import OpenBatch
 from crdtstream.core.lanes.lane import ascends
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Scope, Size
 from crdtstream.core.wire.codec import BatchError, decode_batch, encode_batch
 
 MAGIC: Final = b"crdtstream dump"
@@ -52,7 +54,7 @@ VERSION: Final = 2
 _READABLE_VERSIONS: Final = (b"\1", bytes([VERSION]))
 HASH_BYTES: Final = 16
 # Compressed or not: less than a client may leave unread (256 MiB), or send (512 MiB).
-DUMP_BYTES_MAX: Final = 128 << 20
+DUMP_BYTES_MAX: Final = Size(128 << 20, least=1, scope=Scope.CLIENTS)
 # What stands in a batch around the entries.
 _FRAMING_BYTES_MAX: Final = 4096
 # The fastest level; the numbers of neighbouring entries are much alike.
@@ -74,7 +76,12 @@ def encode_dump(contents: Contents) -> bytes:
     """The payload of a stream's contents."""
     batch = OpenBatch(1)
     for entry in contents.entries:
-        batch.append(_KEY, entry.id, entry.fields, entry.idempotent)
+        if isinstance(entry, EntryRun):
+            batch.append_run(
+                _KEY, ms=entry.ms, seq=entry.seq, lengths=entry.lengths, fields=entry.fields
+            )
+        else:
+            batch.append(_KEY, entry.id, entry.fields, entry.idempotent)
     settings = contents.idmp_duration_s, contents.idmp_maxsize
     if settings != (None, None):
         batch.add(SetStreamConfig(_KEY, *settings))
@@ -114,15 +121,16 @@ def decode_dump(payload: bytes) -> Contents | bytes:
     _check_columns(batch.appends)
     last = _last_effect(batch)
     config = _config(batch)
+    entries = _entries(batch.appends)
     contents = Contents(
-        entries=_entries(batch.appends),
+        entries=entries,
         last_id=last.id,
         entries_added=last.entries_added or 0,
         max_deleted_id=last.max_deleted_id or ID_MIN,
         idmp_duration_s=config.idmp_duration_s,
         idmp_maxsize=config.idmp_maxsize,
     )
-    _check_contents(contents)
+    _check_contents(contents, entries[-1].id if entries else ID_MIN)
     return contents
 
 
@@ -142,12 +150,12 @@ def _unframe(payload: bytes) -> bytes:
     unzip = zlib.decompressobj()
     try:
         batch = unzip.decompress(
-            payload[len(MAGIC) + 1 : -HASH_BYTES], DUMP_BYTES_MAX + _FRAMING_BYTES_MAX
+            payload[len(MAGIC) + 1 : -HASH_BYTES], DUMP_BYTES_MAX.value + _FRAMING_BYTES_MAX
         )
     except zlib.error as error:
         raise _bad_data("not compressed as it should be") from error
     if not unzip.eof or unzip.unused_data:
-        raise _bad_data(f"not one stream of at most {DUMP_BYTES_MAX >> 20} MiB")
+        raise _bad_data(f"not one stream of at most {DUMP_BYTES_MAX.value >> 20} MiB")
     return batch
 
 
@@ -203,11 +211,10 @@ def _entries(columns: AppendColumns) -> list[Entry]:
     ]
 
 
-def _check_contents(contents: Contents) -> None:
-    last_entry_id = contents.entries[-1].id if contents.entries else ID_MIN
+def _check_contents(contents: Contents, last_entry_id: StreamId) -> None:
     if contents.last_id < max(last_entry_id, contents.max_deleted_id):
         raise _bad_data("the last-generated ID is below one that was generated")
-    if not len(contents.entries) <= contents.entries_added <= I64_MAX:
+    if not contents.count <= contents.entries_added <= I64_MAX:
         raise _bad_data("fewer entries added than there are")
 
 
@@ -221,14 +228,14 @@ def dump(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """
     key = argv[1]
     if replica.stream(key) is not None:
-        return encode_dump(contents_of(replica, key, bytes_max=DUMP_BYTES_MAX, verb="dump"))
+        return encode_dump(contents_of(replica, key, bytes_max=DUMP_BYTES_MAX.value, verb="dump"))
     string = replica.string(key)
     if string is None:
         return None
-    if len(string.data) > DUMP_BYTES_MAX:
+    if len(string.data) > DUMP_BYTES_MAX.value:
         raise CommandError(
-            f"ERR the string has more than {DUMP_BYTES_MAX >> 20} MiB, too much to dump at once: "
-            "read it with GET and write it with SET"
+            f"ERR the string has more than {DUMP_BYTES_MAX.value >> 20} MiB, too much to dump at "
+            "once: read it with GET and write it with SET"
         )
     return encode_string_dump(string.data)
 

@@ -2,13 +2,21 @@
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import Final
 
-from crdtstream.commands.reply import Encoded, Null, Reply
-from crdtstream.core.id_columns import FEW
-from crdtstream.core.ids import SEQ_BITS, U64_MAX, RegionId, StreamId, format_id
+from crdtstream.commands.reply import Encoded, EncodedParts, Null, Reply
+from crdtstream.core.id_columns import FEW, IdColumns
+from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, U64_MAX, RegionId, StreamId, format_id
+from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.slices import Found, Slice
+from crdtstream.core.size import Size
 from crdtstream.core.stream import Stream
+
+# A larger reply would be in memory twice while it is joined.
+JOINED_BYTES_MAX: Final = Size(1 << 20, least=0)
+# Entries of several lanes, or in descending order, are joined this many at a time.
+ENTRIES_PER_PART: Final = Size(512, least=1)
 
 
 def encode_entry(entry_id: StreamId, node: MacroNode, index: int) -> bytes:
@@ -25,7 +33,7 @@ def encode_slices(slices: Iterable[Slice]) -> list[bytes]:
     """The entries of some slices of a lane, each as by :func:`encode_entry`."""
     parts: list[bytes] = []
     for node, start, stop in slices:
-        if stop - start < FEW:
+        if stop - start < FEW.value:
             parts += [encode_entry(node.id_at(at), node, at) for at in range(start, stop)]
             continue
         columns = node.columns
@@ -45,16 +53,68 @@ def encode_slices(slices: Iterable[Slice]) -> list[bytes]:
     return parts
 
 
+def encode_ids(lane: Lane, ids: IdColumns) -> list[bytes]:
+    """The entries with these IDs, which ascend and are all there, each as by
+    :func:`encode_entry`."""
+    parts: list[bytes] = []
+    for node, rows in lane.rows_of(ids):
+        if isinstance(rows, range):
+            parts += encode_slices((Slice(node, rows[0], rows[-1] + 1),))
+        else:
+            parts += [encode_entry(node.id_at(row), node, row) for row in rows]
+    return parts
+
+
+def encoded(parts: list[bytes]) -> Encoded | EncodedParts:
+    """A reply in parts, which are joined if it is small."""
+    if sum(map(len, parts)) > JOINED_BYTES_MAX.value:
+        return EncodedParts(parts)
+    return Encoded(b"".join(parts))
+
+
 def claimable(entry: bytes, *, idle_ms: int = 0, delivery_count: int = 0) -> bytes:
     """``[id, [field, value, …], idle ms, deliveries before this one]``, as CLAIM answers."""
     return b"*4%b:%d\r\n:%d\r\n" % (entry[2:], idle_ms, delivery_count)
 
 
-def encode_entries(found: Iterable[Found], count: int | None = None) -> tuple[Encoded, int]:
+def encode_entries(
+    found: Iterable[Found], count: int | None = None
+) -> tuple[Encoded | EncodedParts, int]:
     """The first ``count`` entries (None: all) as one array, and how many they are."""
-    chosen = found if count is None else islice(found, count)
-    parts = [encode_entry(entry_id, node, index) for entry_id, _, node, index in chosen]
-    return Encoded(b"*%d\r\n" % len(parts) + b"".join(parts)), len(parts)
+    chosen = iter(found if count is None else islice(found, count))
+    parts = [b""]
+    told = 0
+    while some := [
+        encode_entry(entry_id, node, index)
+        for entry_id, _, node, index in islice(chosen, ENTRIES_PER_PART.value)
+    ]:
+        parts.append(b"".join(some))
+        told += len(some)
+    parts[0] = b"*%d\r\n" % told
+    return encoded(parts), told
+
+
+def encode_from(
+    stream: Stream, start: StreamId = ID_MIN, end: StreamId = ID_MAX, count: int | None = None
+) -> Encoded | EncodedParts:
+    """The first ``count`` entries (None: all) from ``start`` to ``end``, both included.
+
+    Many entries of one lane are taken macro node by macro node.
+    """
+    lanes = stream.filled_lanes()
+    if len(lanes) != 1 or (count is not None and count < FEW.value):
+        return encode_entries(stream.scan(start, end), count)[0]
+    parts = [b""]
+    told = 0
+    for node, first, stop in lanes[0].scan_nodes(start, end):
+        if count is not None:
+            stop = min(stop, first + count - told)
+        parts.append(b"".join(encode_slices((Slice(node, first, stop),))))
+        told += stop - first
+        if told == count:
+            break
+    parts[0] = b"*%d\r\n" % told
+    return encoded(parts)
 
 
 def entry_or_null(stream: Stream, region: RegionId, entry_id: StreamId) -> Reply:

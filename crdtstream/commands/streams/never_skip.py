@@ -46,12 +46,13 @@ from crdtstream.core.ids import (
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 from crdtstream.core.stream import Stream
 
 # Per connection; of the key that was read longest ago all is forgotten first.
-KEYS_MAX: Final = 64
+KEYS_MAX: Final = Size(64, least=1)
 # Per key; the oldest is forgotten first.
-REPLIES_MAX: Final = 8
+REPLIES_MAX: Final = Size(8, least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ class GivenReplies:
     def note(self, key: bytes, given: _Given) -> None:
         replies = self._by_key.get(key)
         if replies is None:
-            self._by_key[key] = replies = deque(maxlen=REPLIES_MAX)
-            if len(self._by_key) > KEYS_MAX:
+            self._by_key[key] = replies = deque(maxlen=REPLIES_MAX.value)
+            if len(self._by_key) > KEYS_MAX.value:
                 self._by_key.popitem(last=False)
         else:
             self._by_key.move_to_end(key)

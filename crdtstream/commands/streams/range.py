@@ -1,7 +1,5 @@
 """XLEN, XRANGE, XREVRANGE, XDEL, XTRIM, XSETID: entries by ID."""
 
-from collections.abc import Iterable
-
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
     ascending_ids,
@@ -12,13 +10,13 @@ from crdtstream.commands.arguments import (
 )
 from crdtstream.commands.lookup import stream_or_error, stream_or_none
 from crdtstream.commands.reply import OK, CommandError, Null, Reply
-from crdtstream.commands.streams.entries import encode_entries
+from crdtstream.commands.streams.entries import encode_entries, encode_from
 from crdtstream.commands.streams.trimming import TrimmingParser, trim
 from crdtstream.core.effects import Remove, SetLastId
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
-from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
+from crdtstream.core.stream import Stream
 
 
 def xlen(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -51,10 +49,11 @@ def _range(
         return []
     if count is not None and count <= 0:
         return Null.ARRAY
-    found: Iterable[Found] = ()
-    if first <= last:
-        found = stream.scan_back(first, last) if reverse else stream.scan(first, last)
-    return encode_entries(found, count)[0]
+    if first > last:
+        return []
+    if reverse:
+        return encode_entries(stream.scan_back(first, last), count)[0]
+    return encode_from(stream, first, last, count)
 
 
 def _count_option(argv: list[bytes]) -> int | None:
@@ -87,6 +86,11 @@ def xdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         return 0
     ids = ascending_ids(argv[2:])
     replica.read_entries(stream, ids)
+    return sum(map(len, remove_observed(replica, key, stream, ids).values()))
+
+
+def remove_observed(replica: Replica, key: bytes, stream: Stream, ids: Ids) -> dict[RegionId, Ids]:
+    """Remove the entries that are there of the IDs, which ascend; which these were, by lane."""
     found: dict[RegionId, Ids] = {}
     for region, lane in stream.lanes.items():
         lane_ids = lane.among(ids)
@@ -94,7 +98,7 @@ def xdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
             found[region] = lane_ids
     if found:
         replica.issue(Remove(key, found))
-    return sum(map(len, found.values()))
+    return found
 
 
 def xtrim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:

@@ -32,6 +32,7 @@ from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import ids_of
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Scope, Size
 from crdtstream.core.stream import Stream
 
 # What LIMIT is when it is not given, times stream-node-max-entries (Redis: 100 nodes' worth).
@@ -40,7 +41,7 @@ LIMIT_DEFAULT_MAX: Final = 1_000_000
 LIMIT_DEFAULT_UNLIMITED_NODES: Final = 10_000
 # What one command removes by ID at most, as an ID takes 16 bytes and all of them go in one batch.
 # The rest goes with the next one.
-REMOVED_IDS_MAX: Final = (256 << 20) // 16
+REMOVED_IDS_MAX: Final = Size((256 << 20) // 16, least=1, scope=Scope.CLIENTS)
 
 
 @dataclass(slots=True)
@@ -376,7 +377,7 @@ def _plan_ids(
     above."""
     if trimming.policy is ReferencePolicy.DELREF:
         up_to = _plan(stream, trimming, more=more)
-        if _count_up_to(stream, up_to) <= REMOVED_IDS_MAX:
+        if _count_up_to(stream, up_to) <= REMOVED_IDS_MAX.value:
             # Nobody is asked about any of them, so that they need not be looked at one by one.
             return {
                 region: ids_of(list(stream.lanes[region].scan_nodes(ID_MIN, limit)))
@@ -384,7 +385,9 @@ def _plan_ids(
             }
     ids: dict[RegionId, list[StreamId]] = {}
     choose = _approximate_ids if trimming.approximate else _exact_ids
-    for lane, entry_id in islice(choose(stream, trimming, alone=alone, more=more), REMOVED_IDS_MAX):
+    for lane, entry_id in islice(
+        choose(stream, trimming, alone=alone, more=more), REMOVED_IDS_MAX.value
+    ):
         ids.setdefault(lane, []).append(entry_id)
     return {lane: IdColumns.of(lane_ids) for lane, lane_ids in ids.items()}
 

@@ -27,9 +27,10 @@ from crdtstream.core.ids import (
     region_seq,
 )
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Scope, Size
 
 # An entry is never divided: it is part of one batch, one record of the log, one message to a peer.
-ENTRY_BYTES_MAX: Final = 512 << 20
+ENTRY_BYTES_MAX: Final = Size(512 << 20, least=1, scope=Scope.CLIENTS)
 _EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
 _TOO_SMALL = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
 _ZERO = "ERR The ID specified in XADD must be greater than 0-0"
@@ -103,9 +104,10 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     last = max(replica.floor_of(key), ID_MIN if stream is None else stream.last_id)
     entry_id = choose_id(request, replica.region, replica.id_mode, now=now, last=last)
     encoded = encode_fields(fields)
-    if len(encoded) > ENTRY_BYTES_MAX:
+    if len(encoded) > ENTRY_BYTES_MAX.value:
         raise CommandError(
-            f"ERR an entry may have {ENTRY_BYTES_MAX >> 20} MiB, with all its fields and values"
+            f"ERR an entry may have {ENTRY_BYTES_MAX.value >> 20} MiB, with all its fields and "
+            "values"
         )
     if options.trimming is not None:
         look_ahead(replica, key, options.trimming)

@@ -4,19 +4,19 @@ The keys of a reply are those of the version of Redis that is announced (``newer
 only this program knows is told by CRDT.XINFO.
 """
 
-from itertools import islice
 from typing import Final
 
 from crdtstream.commands.arguments import integer
+from crdtstream.commands.groups.pending_rows import bulk, rows
 from crdtstream.commands.lookup import group_of, stream_or_error
 from crdtstream.commands.reply import Encoded, Reply, RespMap
-from crdtstream.commands.streams.entries import encode_entries, encode_entry
+from crdtstream.commands.streams.entries import encode_entry, encode_from
 from crdtstream.commands.streams.idempotent_xadd import window_facts
 from crdtstream.commands.streams.newer_fields import known_to
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.groups.entries_read import lane_lag
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.pel_chunk import Consumer, Nack
+from crdtstream.core.groups.pel_chunk import Alike, Consumer, Nack
 from crdtstream.core.ids import Millis, format_id
 from crdtstream.core.redis_version import RedisVersion
 from crdtstream.core.replica import Replica
@@ -104,15 +104,12 @@ def _full_parts(
         RespMap(known_to(announced, _group_full(stream, name, limit)))
         for name in sorted(stream.groups)
     ]
-    return [(b"entries", encode_entries(stream.scan(), limit)[0]), (b"groups", groups)]
+    return [(b"entries", encode_from(stream, count=limit)), (b"groups", groups)]
 
 
 def _group_full(stream: Stream, name: bytes, limit: int | None) -> list[tuple[bytes, Reply]]:
     group = stream.groups[name]
-    pending: list[Reply] = [
-        [format_id(nack.id), owner_name(nack), nack.delivered_ms, nack.delivery_count]
-        for nack in islice(group.pending(), limit)
-    ]
+    pending = rows(group.pending_spans(), group.pending, _pending_facts, count=limit)
     consumers: list[Reply] = [
         _consumer_full(consumer, limit) for consumer in group.consumers.values()
     ]
@@ -128,16 +125,22 @@ def _group_full(stream: Stream, name: bytes, limit: int | None) -> list[tuple[by
     ]
 
 
-def owner_name(nack: Nack) -> bytes:
+def _pending_facts(alike: Alike) -> tuple[int, bytes]:
+    more, facts = _own_facts(alike)
+    return more + 1, bulk(owner_name(alike)) + facts
+
+
+def _own_facts(alike: Alike) -> tuple[int, bytes]:
+    return 2, b":%d\r\n:%d\r\n" % (alike.delivered_ms, alike.delivery_count)
+
+
+def owner_name(nack: Nack | Alike) -> bytes:
     """Empty for what nobody owns."""
     return b"" if nack.consumer is None else nack.consumer.name
 
 
 def _consumer_full(consumer: Consumer, limit: int | None) -> Reply:
-    pending: list[Reply] = [
-        [format_id(nack.id), nack.delivered_ms, nack.delivery_count]
-        for nack in islice(consumer.nacks(), limit)
-    ]
+    pending = rows(consumer.spans(), consumer.nacks, _own_facts, count=limit)
     return RespMap(
         [
             (b"name", consumer.name),

@@ -124,6 +124,7 @@ def _read(
         if stream is None:
             continue
         found, count = _above(stream, position, options.count)
+        entries: Reply
         if budget is None:
             entries, length = encode_entries(found, count)
         else:

@@ -153,7 +153,7 @@ def _delete_key(state: State, effect: DeleteKey, dot: Dot, context: VersionVecto
     key, keys = effect.key, state.keys
     _delete_string(state, key, context)
     state.tombstones.add(dot, key, None)
-    state.floors.forget(key)
+    state.floors.forget_covered_by(key, context)
     _forget_producers(state, key, context)
     keys.drop_registers(key)
     stream = keys.streams.get(key)
@@ -190,6 +190,7 @@ def _forget_producers(state: State, key: bytes, context: VersionVector) -> None:
         return
     state.parts.note_producers(key)
     state.numbered.forget_covered_by(key, context)
+    state.idempotency.note_deleted(key, context)
     stream = state.keys.streams.get(key)
     if stream is not None and stream.window is not None:
         stream.window.clear_covered_by(context)

@@ -31,17 +31,24 @@ def settle_message(
 ) -> None:
     """An entry with an idempotent id was just appended: it or its rivals go.
 
-    What stays is recognised from now on, as something that came at ``arrived``.
+    What stays is recognised from now on, as something that came at ``arrived``.  An append may give
+    way to one that went with its key; then a retry is answered with what was appended since, and
+    is a new entry if there is no such one.
     """
     state.parts.note_producers(key)
-    stays, stays_id = _keep_smallest(
-        state.idempotency, stream, key, idempotent, entry_id, dot, context
-    )
+    _keep_smallest(state.idempotency, stream, key, idempotent, entry_id, dot, context)
+    recognised = state.idempotency.recognised(key, idempotent)
+    if recognised is None:
+        # What was recognised may have given way to this append, which gave way itself.
+        if stream.window is not None:
+            stream.window.forget(idempotent)
+        return
     if stream.window is None:
         stream.window = Window()
     window = stream.window
+    named, named_id = recognised
     maxsize = state.keys.idmp_maxsize_of(key)
-    window.add(idempotent, stays_id, stays, arrived=arrived, maxsize=maxsize)
+    window.add(idempotent, named_id, named, arrived=arrived, maxsize=maxsize)
     window.forget_old(now=arrived, duration_s=state.keys.idmp_duration_of(key))
 
 
@@ -53,12 +60,8 @@ def _keep_smallest(
     entry_id: StreamId,
     dot: Dot,
     context: VersionVector,
-) -> tuple[Dot, StreamId]:
-    """Remember the entry, and remove it or its rivals.
-
-    Returns:
-        Dot and ID of the one that stays.
-    """
+) -> None:
+    """Remember the entry, and remove it or its rivals."""
     stream.lanes[dot.region].mark_idempotent(entry_id, dot.n, idempotent)
     rivals = records.concurrent(context, key, idempotent)
     records.add(dot, key, idempotent, entry_id)
@@ -74,7 +77,6 @@ def _keep_smallest(
         lane.remove(entry_id, n_max=dot.n)
         # Nobody here has seen it: as if it had not been added.
         lane.entries_added -= 1
-    return stays, stays_id
 
 
 def settle_rows(

@@ -136,10 +136,13 @@ class NumberedContent(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ProducersContent(msgspec.Struct, array_like=True, frozen=True):
+    """``deleted``: the records that it covers are of entries that went with the key."""
+
     window: WindowContent | None
     records: list[IdempotentContent]
     collapsed: list[CollapsedContent]
     numbered: list[NumberedContent]
+    deleted: dict[RegionId, int] = {}
 
 
 class ModeContent(msgspec.Struct, array_like=True, frozen=True):

@@ -18,8 +18,11 @@ Always so:
     grows without bound is spread over parts.
   * ``image`` is the number of the image that the newest cut in which the part was encoded gave it,
     0 without any.  A number never names two images.
+  * A part that is gone is kept only while the cut under way needs it; of all others the numbers of
+    their images are enough, and their memory is free at once.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
@@ -92,20 +95,22 @@ class Changes:
         images_made: the number of the last image.
     """
 
-    __slots__ = ("_changed", "_cut", "_dropped", "epoch", "images_made")
+    __slots__ = ("_changed", "_cut", "_dropped", "_dropped_in_cut", "epoch", "images_made")
 
     def __init__(self) -> None:
         self.epoch = 1
         self.images_made = 0
         self._changed: dict[Part, None] = {}
-        # Parts which are gone; of those that have an image it is not needed any more.
-        self._dropped: list[Part] = []
+        # Images of parts that are gone.
+        self._dropped = array("Q")
+        # Parts that are gone and that the cut under way needs: it says which image they have.
+        self._dropped_in_cut: list[Part] = []
         self._cut: Cut | None = None
 
     @property
     def count(self) -> int:
         """How many parts changed or went since the last cut."""
-        return len(self._changed) + len(self._dropped)
+        return len(self._changed) + len(self._dropped) + len(self._dropped_in_cut)
 
     def note(self, part: Part) -> None:
         """The part is about to change, for the first time since the last cut, or is new."""
@@ -122,8 +127,10 @@ class Changes:
         It must not change any more while a cut may still need it.
         """
         self._changed.pop(part, None)
-        if part.image or (self._cut is not None and self._cut.needs(part)):
-            self._dropped.append(part)
+        if self._cut is not None and self._cut.needs(part):
+            self._dropped_in_cut.append(part)
+        elif part.image:
+            self._dropped.append(part.image)
 
     def cut(self) -> "Cut":
         """Begin to write what changed, as it is now.
@@ -133,7 +140,7 @@ class Changes:
         assert self._cut is None
         self._cut = Cut(self, self._changed, self._dropped)
         self._changed = {}
-        self._dropped = []
+        self._dropped = array("Q")
         self.epoch += 1
         return self._cut
 
@@ -145,15 +152,17 @@ class Changes:
 
     def end(self) -> None:
         self._cut = None
+        self._dropped.extend([part.image for part in self._dropped_in_cut if part.image])
+        self._dropped_in_cut = []
 
-    def put_back(self, parts: Iterable[Part], dropped: list[Part]) -> None:
+    def put_back(self, parts: Iterable[Part], dropped: "array[int]") -> None:
         """The cut failed: what it was to write has still to be written."""
-        gone = set(self._dropped)
+        gone = set(self._dropped_in_cut)
         for part in parts:
             if part not in gone:
                 self._changed.setdefault(part)
         self._dropped = dropped + self._dropped
-        self._cut = None
+        self.end()
 
 
 class Cut:
@@ -161,7 +170,7 @@ class Cut:
 
     __slots__ = ("_before", "_changes", "_dropped", "_kept", "_waiting", "epoch")
 
-    def __init__(self, changes: Changes, changed: dict[Part, None], dropped: list[Part]) -> None:
+    def __init__(self, changes: Changes, changed: dict[Part, None], dropped: "array[int]") -> None:
         self.epoch = changes.epoch
         self._changes = changes
         self._waiting = changed
@@ -208,8 +217,7 @@ class Cut:
         """
         assert not self.left
         yield from self._before.values()
-        for part in self._dropped:
-            yield part.image
+        yield from self._dropped
 
     def finish(self) -> None:
         """The checkpoint is committed."""

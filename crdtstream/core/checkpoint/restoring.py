@@ -8,6 +8,7 @@ that is a ``ContentError``, which says what.
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from crdtstream.core.checkpoint.contents import (
     BatchContent,
@@ -94,10 +95,7 @@ class Restoring:
 
     def _each(self, kind: Kind, take: Callable[[Image], None]) -> None:
         for image in self._images[kind]:
-            try:
-                take(image)
-            except (ValueError, KeyError) as error:
-                raise ContentError(f"image {image.number}: {error}") from error
+            _checked(image, take)
 
     # --- The region ---------------------------------------------------------------------------
 
@@ -179,6 +177,7 @@ class Restoring:
         for record in content.records:
             name = IdempotentId(record.producer, record.id)
             state.idempotency.add(record.dot, key.key, name, id_of(record.entry_id))
+        state.idempotency.note_deleted(key.key, content.deleted)
         for row in content.collapsed:
             collapsed = Collapsed(
                 row.dot,
@@ -201,14 +200,16 @@ class Restoring:
 
         self._each(Kind.GROUP, read)
         for image, content in sorted(contents, key=lambda pair: pair[1].number):
-            self._group(image, content)
+            _checked(image, partial(self._group, content))
 
-    def _group(self, image: Image, content: GroupContent) -> None:
+    def _group(self, content: GroupContent, image: Image) -> None:
         state = self._state
         key = self._key_of(image.owner)
         stream = state.keys.streams.get(key.key)
         if stream is None:
-            raise ContentError(f"image {image.number} is a group of a key without a stream")
+            raise ContentError("a group of a key without a stream")
+        if content.number in self._groups or content.name in stream.groups:
+            raise ContentError(f"group {content.name!r} is there twice")
         group = state.new_group(key, content.name, content.number)
         group.image = image.number
         group.creates.restore(_create(create) for create in content.creates)
@@ -249,6 +250,17 @@ class Restoring:
             if stream is None:
                 raise ContentError(f"entries of key {owner}, which has no stream")
             stream.lane(RegionId(region)).restore((image.number, image.head) for image in of_lane)
+
+
+def _checked(image: Image, take: Callable[[Image], None]) -> None:
+    """
+    Raises:
+        ContentError: the image says what cannot be; the text names it.
+    """
+    try:
+        take(image)
+    except (ValueError, KeyError) as error:
+        raise ContentError(f"image {image.number}: {error}") from error
 
 
 def _registers(content: RegistersContent) -> KeyRegisters:

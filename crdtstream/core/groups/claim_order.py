@@ -16,9 +16,10 @@ from typing import Final
 
 from crdtstream.core.groups.pel_chunk import NOBODY, Nack, PelChunk
 from crdtstream.core.ids import RegionId, StreamId
+from crdtstream.core.size import Size
 
 # Turns in the heap that are out of date go when there are this many more than chunks.
-_STALE: Final = 64
+_STALE: Final = Size(64, least=0)
 
 
 class ClaimOrder:
@@ -43,7 +44,7 @@ class ClaimOrder:
         if chunk in self._turns and self._turns[chunk] <= turn:
             return
         self._push(chunk, turn)
-        if len(self._heap) > 2 * len(self._turns) + _STALE:
+        if len(self._heap) > 2 * len(self._turns) + _STALE.value:
             self._heap = [one for one in self._heap if self._turns.get(one[2]) == one[0]]
             heapify(self._heap)
 

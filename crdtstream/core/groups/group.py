@@ -29,7 +29,7 @@ from crdtstream.core.groups.encoding import encode_group
 from crdtstream.core.groups.entries_read import entries_read_after
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.pel import Pel
-from crdtstream.core.groups.pel_chunk import Consumer, Nack, PelChunk
+from crdtstream.core.groups.pel_chunk import Consumer, Nack, PelChunk, Span
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
 from crdtstream.core.groups.undelivered import (
@@ -37,7 +37,7 @@ from crdtstream.core.groups.undelivered import (
     undelivered_count,
     undelivered_slices,
 )
-from crdtstream.core.id_columns import Ids
+from crdtstream.core.id_columns import Ids, from_ids
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
 from crdtstream.core.lanes.lane import Lane, LastId
@@ -285,7 +285,7 @@ class Group(Part):
         for region, nacks in change.nacks.items():
             self.reading.keep(region)
             for (then, count), alike in groupby(nacks, key=itemgetter(1, 2)):
-                ids = [entry_id for entry_id, _, _ in alike]
+                ids = from_ids([entry_id for entry_id, _, _ in alike])
                 self.pel.deliver(region, ids, consumer, delivered_ms=then, count=count)
         self.pel.acknowledge(change.dropped)
 
@@ -337,6 +337,11 @@ class Group(Part):
     def pending_from(self, start: StreamId) -> Iterator[Nack]:
         """Pending entries whose ID is not below ``start``, by ID, equal IDs by lane."""
         return self.pel.from_id(start)
+
+    def pending_spans(self, start: StreamId = ID_MIN) -> Iterator[Span] | None:
+        """Where pending entries are whose ID is not below ``start``, by ID; None if they are of
+        several lanes, and have to be merged."""
+        return self.pel.spans_from(start)
 
     def pending_in(self, region: RegionId, *, above: StreamId, count: int) -> list[Nack]:
         """The next pending entries of one lane, ascending: those whose IDs are above the given."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final
 
-from crdtstream.core.groups.pel_chunk import Nack, PelChunk
-from crdtstream.core.id_columns import Ids, those_at
+from crdtstream.core.groups.pel_chunk import Alike, Nack, PelChunk, Span
+from crdtstream.core.id_columns import FEW, IdColumns, Ids, those_at
 from crdtstream.core.ids import ID_MIN, StreamId
 
 
@@ -80,7 +80,16 @@ class LanePel:
         """
         if len(ids) == 1:
             return ids if self.place_of(ids[0]) is not None else ids[:0]
+        if isinstance(ids, IdColumns) and len(ids) >= FEW.value:
+            return ids.selected(self.which(ids))
         return those_at(ids, [(at, stop - start) for at, _, start, stop in self.spans(ids)])
+
+    def which(self, ids: IdColumns) -> bytearray:
+        """Of IDs that ascend, which are pending: 1, or 0."""
+        mask = bytearray(len(ids))
+        for at, stop, chunk in self.by_chunk(ids):
+            mask[at:stop] = bytes(chunk.which(ids[at:stop]))
+        return mask
 
     def within(self, above: StreamId, upto: StreamId) -> Iterator[StreamId]:
         """The IDs above the first and not above the second one, ascending."""
@@ -102,6 +111,11 @@ class LanePel:
         for chunk in self.chunks[at + 1 :]:
             yield from chunk.nacks(0, len(chunk))
 
+    def spans_from(self, start: StreamId) -> Iterator[Span]:
+        """Where the entries are whose ID is not below ``start``, ascending."""
+        for chunk, first in self._from(start):
+            yield chunk, first, len(chunk)
+
     # --- Chunks, for who changes them -----------------------------------------------------------
 
     def chunk_index(self, entry_id: StreamId) -> int:
@@ -114,6 +128,30 @@ class LanePel:
         if entry_id < chunks[1].first:
             return 0
         return bisect_right(chunks, entry_id, key=_first) - 1
+
+    def alike_of(self, ids: IdColumns) -> Iterator[tuple[Alike, IdColumns]]:
+        """Pending entries, ascending: those together that differ in their IDs only."""
+        for at, stop, chunk in self.by_chunk(ids):
+            some = ids[at:stop]
+            for alike, first, end in chunk.alike_of(some):
+                yield alike, some[first:end]
+
+    def by_chunk(self, ids: IdColumns) -> Iterator[tuple[int, int, PelChunk]]:
+        """IDs that ascend, by the chunk in which they are if they are pending.
+
+        Chunks may change between one and the next: it looks again.
+
+        Yields:
+            Which of the IDs is the first of the chunk's, behind which is the last, and the chunk.
+        """
+        at = 0
+        while at < len(ids) and self.chunks:
+            index = self.chunk_index(ids[at])
+            stop = len(ids)
+            if index + 1 < len(self.chunks):
+                stop = ids.index_from(self.chunks[index + 1].first, at)
+            yield at, stop, self.chunks[index]
+            at = stop
 
     def spans(self, ids: Ids) -> Iterator[tuple[int, PelChunk, int, int]]:
         """Where IDs that ascend are pending, neighbours together.

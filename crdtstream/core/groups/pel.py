@@ -15,7 +15,7 @@ Always so:
 
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from sortedcontainers import SortedDict
@@ -31,14 +31,19 @@ from crdtstream.core.groups.pel_chunk import (
     Nack,
     Owner,
     PelChunk,
+    Span,
 )
 from crdtstream.core.groups.progress import LaneProgress, once_more
 from crdtstream.core.groups.turns import delivery_turn, last_turn
-from crdtstream.core.id_columns import Ids
+from crdtstream.core.id_columns import FEW, IdColumns, Ids
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
+from crdtstream.core.size import Size
 
-# A chunk that is not this full is joined with a neighbour, if both together are at most twice that.
-_FEW: Final = 1 / 4
+# A chunk that is not full to this part is joined with a neighbour, if both together are at most
+# twice that, and fit into one.
+JOINED_BELOW: Final = Size(4, least=2)
+# What removing one row costs, in entries of a chunk that are looked at.
+_ROW_ENTRIES: Final = Size(32, least=1)
 
 
 class Pel:
@@ -76,11 +81,9 @@ class Pel:
         lanes: Mapping[RegionId, LaneProgress],
         changes: Changes,
         group: int,
-        *,
-        entries_max: int = ENTRIES_MAX,
     ) -> None:
-        self._entries_max = entries_max
-        self._few = int(entries_max * _FEW)
+        self._entries_max = ENTRIES_MAX.value
+        self._few = max(2, self._entries_max // JOINED_BELOW.value)
         self._lanes = lanes
         self._changes = changes
         self._group = group
@@ -115,6 +118,14 @@ class Pel:
             progress.pel.nacks(start) for progress in self._lanes.values() if progress.pel.chunks
         ]
         return lanes[0] if len(lanes) == 1 else merge(*lanes)
+
+    def spans_from(self, start: StreamId) -> Iterator[Span] | None:
+        """Where pending entries are whose ID is not below ``start``, by ID; None if they are of
+        several lanes, and have to be merged."""
+        lanes = [progress.pel for progress in self._lanes.values() if progress.pel.chunks]
+        if len(lanes) > 1:
+            return None
+        return chain.from_iterable(lane.spans_from(start) for lane in lanes)
 
     def in_lane(self, region: RegionId, *, above: StreamId, count: int) -> list[Nack]:
         """The next pending entries of one lane, ascending: those whose IDs are above the given."""
@@ -192,6 +203,9 @@ class Pel:
 
     def _own(self, region: RegionId, ids: Ids, owner: Owner, turn: int, count: int) -> None:
         lane = self._lanes[region].pel
+        if isinstance(ids, IdColumns) and 0 not in lane.which(ids):
+            self._own_columns(lane, ids, owner, turn, count)
+            return
         at = 0
         while at < len(ids):
             if not lane.chunks or ids[at] > lane.last_id:
@@ -208,6 +222,21 @@ class Pel:
             if self._claims:
                 self._place(chunk, owner, turn)
             at += matching or 1
+
+    def _own_columns(
+        self, lane: LanePel, ids: IdColumns, owner: Owner, turn: int, count: int
+    ) -> None:
+        """As ``_own``, of entries that all are pending: chunk by chunk."""
+        for at, stop, chunk in lane.by_chunk(ids):
+            self._note(chunk)
+            start = chunk.index_from(ids[at])
+            matching = chunk.matching(start, ids, at)
+            if matching == stop - at:
+                chunk.assign(start, start + matching, owner, turn, count)
+            else:
+                chunk.assign_those(ids[at:stop], owner, turn, count)
+            if self._claims:
+                self._place(chunk, owner, turn)
 
     def _append(
         self,
@@ -319,8 +348,26 @@ class Pel:
                     chunk, index = found
                     self._remove(lane, chunk, index, index + 1)
                 continue
+            if isinstance(lane_ids, IdColumns) and len(lane_ids) >= FEW.value:
+                self._remove_columns(lane, lane_ids)
+                continue
             for _, chunk, start, stop in lane.spans(lane_ids):
                 self._remove(lane, chunk, start, stop)
+
+    def _remove_columns(self, lane: LanePel, ids: IdColumns) -> None:
+        """As ``acknowledge``: in rows where they were delivered so, else chunk by chunk."""
+        for at, stop, chunk in lane.by_chunk(ids):
+            start = chunk.index_from(ids[at])
+            count = chunk.matching(start, ids, at)
+            if count == stop - at:
+                self._remove(lane, chunk, start, start + count)
+            elif _ROW_ENTRIES.value * (stop - at) < len(chunk):
+                for _, some, first, end in lane.spans(ids[at:stop]):
+                    self._remove(lane, some, first, end)
+            else:
+                self._note(chunk)
+                lane.length -= chunk.remove_those(ids[at:stop])
+                self._settle(lane, chunk)
 
     def forget(self, region: RegionId, ids: Ids) -> bool:
         """Entries of one lane, ascending, stop being pending, whoever owns them; did any?"""
@@ -366,6 +413,10 @@ class Pel:
         self._note(chunk)
         chunk.remove(start, stop)
         lane.length -= stop - start
+        self._settle(lane, chunk)
+
+    def _settle(self, lane: LanePel, chunk: PelChunk) -> None:
+        """A chunk has fewer entries: it may go, or be joined with a neighbour."""
         left = len(chunk)
         if not left:
             self._drop(lane, chunk)
@@ -381,9 +432,10 @@ class Pel:
         for order in self._claims.values():
             order.forget(chunk)
         self._changes.drop(chunk)
-        # A cut that needs it has given it an image, when it was noted; and orders of claims may
-        # still name it.
-        if chunk.image == NO_IMAGE and not chunk.held and not self._claims:
+        # Only an empty chunk is used again: one that a neighbour absorbed keeps its entries, as a
+        # cut may still need them.  An empty one was noted when its last entries went, so a cut
+        # that needs it has given it an image; and orders of claims may still name it.
+        if not len(chunk) and chunk.image == NO_IMAGE and not self._claims:
             self._spare = chunk
 
     def _join(self, lane: LanePel, chunk: PelChunk) -> None:
@@ -393,7 +445,7 @@ class Pel:
             if lower < 0 or upper >= len(lane.chunks):
                 continue
             low, high = lane.chunks[lower], lane.chunks[upper]
-            if len(low) + len(high) <= 2 * self._few:
+            if len(low) + len(high) <= min(2 * self._few, self._entries_max):
                 self._note(low)
                 for order in self._claims.values():
                     order.move(high, low)

@@ -24,9 +24,9 @@ Always so:
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from heapq import merge
-from itertools import pairwise
+from itertools import chain, filterfalse, pairwise
 from operator import attrgetter
 from struct import Struct
 from sys import getsizeof
@@ -42,16 +42,18 @@ from crdtstream.core.groups.pel_keys import (
     id_of,
     key_of,
     keys_of,
+    texts_of,
 )
 from crdtstream.core.groups.turns import delivered_at
-from crdtstream.core.id_columns import Ids
+from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
+from crdtstream.core.size import Size
 from crdtstream.core.wire.codec import pack, unpack
 
-ENTRIES_MAX: Final = 1024
+ENTRIES_MAX: Final = Size(1024, least=2)
 
 # Stretches without an entry are dropped when there are this many more than entries.
-_EMPTY_STRETCHES: Final = 32
+_EMPTY_STRETCHES: Final = Size(32, least=0)
 # How an image begins: whether keys are IDs, base_ms, how many entries and stretches.
 _HEAD: Final = Struct("<BQII")
 _ID_BYTES: Final = 16
@@ -72,6 +74,24 @@ class Nack(NamedTuple):
     consumer: "Consumer | None"
     delivered_ms: Millis
     delivery_count: int
+
+
+class Alike(NamedTuple):
+    """Neighbouring pending entries that have all the same but their IDs; see ``Nack``.
+
+    Attributes:
+        start, stop: where they are in their chunk.
+    """
+
+    consumer: "Consumer | None"
+    delivered_ms: Millis
+    delivery_count: int
+    start: int
+    stop: int
+
+
+# Neighbours in a chunk: it, and there their start and stop.
+Span: TypeAlias = tuple["PelChunk", int, int]
 
 
 class Owner:
@@ -99,10 +119,21 @@ class Owner:
         return lanes[0] if len(lanes) == 1 else merge(*lanes)
 
     def _nacks_in(self, chunks: list["PelChunk"], start: StreamId) -> Iterator[Nack]:
+        for chunk, first, stop in self._spans_in(chunks, start):
+            yield from chunk.nacks(first, stop)
+
+    def _spans_in(self, chunks: list["PelChunk"], start: StreamId) -> Iterator[Span]:
         at = max(0, bisect_right(chunks, start, key=_first) - 1)
         for chunk in chunks[at:]:
             for first, stop in chunk.stretches_of(self, chunk.index_from(start)):
-                yield from chunk.nacks(first, stop)
+                yield chunk, first, stop
+
+    def spans(self, start: StreamId = ID_MIN) -> Iterator[Span] | None:
+        """Where its pending entries are whose ID is not below ``start``, by ID; None if they are
+        of several lanes, and have to be merged."""
+        if len(self.chunks) > 1:
+            return None
+        return chain.from_iterable(self._spans_in(chunks, start) for chunks in self.chunks.values())
 
     @property
     def used_bytes(self) -> int:
@@ -269,6 +300,13 @@ class PelChunk(Part):
             count += 1
         return count
 
+    def which(self, ids: IdColumns) -> Iterable[bool]:
+        """Of IDs that ascend, which are here."""
+        base_ms = self._base_ms
+        if not fit(ids, base_ms):
+            return [self.index_of(entry_id) is not None for entry_id in ids]
+        return map(set(self._keys).__contains__, keys_of(ids, base_ms))
+
     def _column(self, keys: Sequence[int]) -> MutableSequence[int]:
         return list(keys) if self._base_ms is None else array("Q", keys)
 
@@ -310,6 +348,16 @@ class PelChunk(Part):
             count = self._counts[at]
             for key in self._keys[first:end]:
                 yield Nack(id_of(key, base_ms), region, consumer, delivered_ms, count)
+
+    def alike(self, start: int, stop: int) -> Iterator[Alike]:
+        """As ``nacks``, those together that differ in their IDs only."""
+        for at, first, end in self._stretches(start, stop):
+            consumer, delivered_ms = _shown(self._owners[at], self._turns[at])
+            yield Alike(consumer, delivered_ms, self._counts[at], first, end)
+
+    def texts(self, start: int, stop: int) -> list[bytes]:
+        """The IDs as clients see them."""
+        return texts_of(self._keys[start:stop], self._base_ms)
 
     def values(self, start: int, stop: int) -> list[tuple[Values, int, int]]:
         """What the entries have, stretch by stretch, each with its start and stop."""
@@ -393,8 +441,63 @@ class PelChunk(Part):
             for at, first, end in self._stretches(start, stop):
                 self._owners[at].lose(self, end - first)
             del keys[start:stop]
-        if len(self._owners) > 2 * len(keys) + _EMPTY_STRETCHES:
-            self._drop_empty_stretches()
+        self._drop_many_empty_stretches()
+
+    def remove_those(self, ids: IdColumns) -> int:
+        """These entries are not pending any more, those that are here; how many?
+
+        O(entries) of the chunk: for many IDs, in whatever places.
+        """
+        base_ms = self._base_ms
+        if fit(ids, base_ms):
+            gone = set(keys_of(ids, base_ms))
+        else:
+            gone = {key_of(entry_id, base_ms) for entry_id in ids}
+        is_gone = gone.__contains__
+        before = len(self._keys)
+        for at, first, end in self._stretches(0, before):
+            count = sum(map(is_gone, self._keys[first:end]))
+            if count:
+                self._owners[at].lose(self, count)
+        self._keys = self._column(list(filterfalse(is_gone, self._keys)))
+        self._drop_many_empty_stretches()
+        return before - len(self._keys)
+
+    def assign_those(self, ids: IdColumns, owner: Owner, turn: int, count: int) -> None:
+        """As ``assign``, of entries that are here, in whatever places; O(entries) of the chunk."""
+        base_ms = self._base_ms
+        is_meant = set(keys_of(ids, base_ms)).__contains__
+        found = self.values(0, len(self))
+        owner.gain(self, len(ids))
+        new, last = (owner, turn, count), None
+        froms: list[int] = []
+        held: list[Values] = []
+        for values, first, end in found:
+            keys = self._keys[first:end]
+            changed = sum(map(is_meant, keys))
+            if changed:
+                values[0].lose(self, changed)
+            for key in keys if 0 < changed < end - first else keys[:1]:
+                now = new if changed and is_meant(key) else values
+                if now != last:
+                    froms.append(key)
+                    held.append(now)
+                    last = now
+        self._froms = self._column(froms)
+        self._owners = [owner for owner, _, _ in held]
+        self._turns = array("Q", [turn for _, turn, _ in held])
+        self._counts = array("Q", [count for _, _, count in held])
+
+    def alike_of(self, ids: IdColumns) -> Iterator[tuple[Alike, int, int]]:
+        """Of entries that are here, ascending, those together that differ in their IDs only: which
+        of the IDs is the first of them, and behind which is the last."""
+        keys = keys_of(ids, self._base_ms)
+        at = 0
+        for alike in self.alike(0, len(self)):
+            stop = bisect_right(keys, self._keys[alike.stop - 1], at)
+            if at < stop:
+                yield alike, at, stop
+                at = stop
 
     def split(self) -> "PelChunk":
         """Cut it in two; returns the upper one."""
@@ -445,7 +548,7 @@ class PelChunk(Part):
         del self._froms[at:], self._owners[at:], self._turns[at:], self._counts[at:]
 
     def _drop_many_empty_stretches(self) -> None:
-        if len(self._owners) > 2 * len(self._keys) + _EMPTY_STRETCHES:
+        if len(self._owners) > 2 * len(self._keys) + _EMPTY_STRETCHES.value:
             self._drop_empty_stretches()
 
     def _drop_empty_stretches(self) -> None:

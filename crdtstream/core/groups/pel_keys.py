@@ -10,18 +10,18 @@ integers.  Either way keys ascend as their IDs do.
 """
 
 from array import array
-from collections.abc import MutableSequence
+from collections.abc import MutableSequence, Sequence
 from functools import reduce
 from operator import or_
-from sys import byteorder
 from typing import Final
 
-from crdtstream.core.id_columns import IdColumns, Ids
-from crdtstream.core.ids import SEQ_BITS, U64_MAX, StreamId
+from crdtstream.core.id_columns import FEW, LOW_HALF, IdColumns, Ids
+from crdtstream.core.ids import SEQ_BITS, U64_MAX, StreamId, format_id
 
 KEY_SEQ_BITS: Final = 32
 KEY_SEQ_END: Final = 1 << KEY_SEQ_BITS
 _KEY_SEQ_MASK: Final = KEY_SEQ_END - 1
+_ID_TEXT: Final = b"%d-%d"
 # Of an ID: what of the sequence does not fit into a key.
 _TOO_HIGH_SEQ: Final = U64_MAX - _KEY_SEQ_MASK
 # How far keys reach in both directions from the first ID of a chunk: 24 days.
@@ -65,28 +65,23 @@ def key_of(entry_id: StreamId, base_ms: int | None) -> int:
     return (entry_id >> SEQ_BITS) - base_ms << KEY_SEQ_BITS | seq
 
 
+def texts_of(keys: Sequence[int], base_ms: int | None) -> list[bytes]:
+    """The IDs of some keys, as clients see them."""
+    if base_ms is None or len(keys) < FEW.value:
+        return [format_id(id_of(key, base_ms)) for key in keys]
+    halves = array("I", array("Q", keys).tobytes())
+    ms = map(base_ms.__add__, halves[1 - LOW_HALF :: 2])
+    # A step in C for each.
+    return list(map(_ID_TEXT.__mod__, zip(ms, halves[LOW_HALF::2], strict=True)))
+
+
 def keys_of(ids: Ids, base_ms: int | None) -> MutableSequence[int]:
     """The keys of IDs that have some, as a column."""
     if base_ms is None:
         return list(ids)
     if isinstance(ids, IdColumns):
-        return _keys_of_columns(ids, base_ms)
+        return ids.joined(base_ms)
     return array(
         "Q",
         [(entry_id >> SEQ_BITS) - base_ms << KEY_SEQ_BITS | entry_id & U64_MAX for entry_id in ids],
     )
-
-
-def _keys_of_columns(ids: IdColumns, base_ms: int) -> "array[int]":
-    """The keys of IDs that have some, all in a few operations on whole columns.
-
-    A column is taken as one long number, of 64 bits for each ID.  Subtracting and shifting such
-    numbers does so with each of their parts, as no part borrows from another one or flows over
-    into it: no time is below the base, and less than 32 bits remain of each.
-    """
-    ms = int.from_bytes(ids.ms, byteorder)
-    base = int.from_bytes(array("Q", [base_ms]) * len(ids), byteorder)
-    seq = int.from_bytes(ids.seq, byteorder)
-    keys = array("Q")
-    keys.frombytes(((ms - base << KEY_SEQ_BITS) + seq).to_bytes(8 * len(ids), byteorder))
-    return keys

@@ -1,6 +1,7 @@
 """Issuing: what a command changes is applied here at once, and put into the open section.
 
     append, append_run,   entries: straight into this region's lane
+    append_mixed,
     append_rows
     issue                 any other effect: ``apply_effect``, as in every region; a Remove may
                           become part of the one before it
@@ -15,6 +16,7 @@ Always so:
 """
 
 from array import array
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from crdtstream.core.applying.apply_change import apply_change, begins_new_run
@@ -39,7 +41,7 @@ from crdtstream.core.effects import (
     SetGroupMode,
     SetStringExpiry,
 )
-from crdtstream.core.ids import SEQ_BITS, Millis, RegionId, StreamId
+from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.issuing.grown_runs import GroupName
 from crdtstream.core.issuing.section import OpenSection
 from crdtstream.core.lanes.cold import ColdError
@@ -129,11 +131,12 @@ class Issuer:
         if part.epoch != self._changes.epoch:
             self._changes.note(part)
         n = self._vv.get(region, 0) + 1
+        # Before the lane: whoever finds that it broke half-way sees by these that it had begun.
+        self._touched.add(key)
         self._vv[region] = n
         lane = stream.lanes.get(region) or stream.lane(region)
         lane.append(entry_id, n, fields, self._keys.arrival)
         stream.set_last_id(region, entry_id, n)
-        self._touched.add(key)
         if idempotent is None:
             self.section.batch.append(key, entry_id, fields, None)
             return
@@ -164,6 +167,50 @@ class Issuer:
         """
         self._extend(key, ms=ms, seq=seq, lengths=lengths, fields=fields)
         self.section.batch.append_run(key, ms=ms, seq=seq, lengths=lengths, fields=fields)
+
+    def append_mixed(
+        self,
+        keys: Sequence[bytes],
+        streams: Sequence[Stream],
+        *,
+        ids: Sequence[StreamId],
+        starts: Sequence[int],
+        lengths: "array[int]",
+        fields: bytes,
+    ) -> None:
+        """Issue Appends to the streams of these keys, which must be there, in this order.
+
+        Args:
+            keys: none has a time that is over.
+            streams: those of the keys.
+            ids: each above the last-generated ID of its stream, by then.
+            starts: where each entry begins in ``fields``, and the end of the last one.
+        """
+        assert self.may_issue  # I3
+        assert self._keys.due.isdisjoint(keys), "a key whose time is over ends first"
+        region, changes = self._region, self._changes
+        arrival = self._keys.arrival
+        self._touched.update(keys)
+        n = self._vv.get(region, 0)
+        for at, stream in enumerate(streams):
+            entry_id = ids[at]
+            assert entry_id > stream.last_id  # I5
+            part = stream.part
+            if part.epoch != changes.epoch:
+                changes.note(part)
+            n += 1
+            # Before the entry: what breaks here by a bug is seen to be half done.
+            self._vv[region] = n
+            lane = stream.lanes.get(region) or stream.lane(region)
+            lane.append(entry_id, n, fields[starts[at] : starts[at + 1]], arrival)
+            stream.set_last_id(region, entry_id, n)
+        self.section.batch.append_mixed(
+            keys,
+            ms=array("Q", [entry_id >> SEQ_BITS for entry_id in ids]),
+            seq=array("Q", [entry_id & U64_MAX for entry_id in ids]),
+            lengths=lengths,
+            fields=fields,
+        )
 
     def append_rows(
         self,
@@ -202,6 +249,10 @@ class Issuer:
         assert (ms[0] << SEQ_BITS | seq[0]) > stream.last_id
         dot = Dot(self._region, self._state.issued + 1)
         self._changes.note(stream.part)
+        last_n = dot.n + len(ms) - 1
+        # Before the lane, as in ``append``.
+        self._touched.add(key)
+        self._vv[self._region] = last_n
         lane = stream.lane(self._region)
         lane.extend(
             ms=ms,
@@ -211,10 +262,7 @@ class Issuer:
             fields=memoryview(fields),
             now=self._keys.arrival,
         )
-        last_n = dot.n + len(ms) - 1
         stream.set_last_id(self._region, StreamId(ms[-1] << SEQ_BITS | seq[-1]), last_n)
-        self._vv[self._region] = last_n
-        self._touched.add(key)
         return stream, dot
 
     def issue(self, effect: Effect) -> None:

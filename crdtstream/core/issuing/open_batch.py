@@ -1,6 +1,7 @@
 """The batch that a region is filling: columns that grow effect by effect."""
 
 from array import array
+from collections.abc import Sequence
 from typing import Final
 
 from crdtstream.core.clock import VersionVector
@@ -16,11 +17,12 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.id_columns import IdColumns
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
+from crdtstream.core.size import Size
 
 # What an append takes beside its fields: key index, the halves of the ID, length.
 COLUMN_BYTES: Final = 4 + 8 + 8 + 4
 # IDs of a lane up to which a Remove takes in what comes behind it.
-REMOVE_IDS_MAX: Final = 1024
+REMOVE_IDS_MAX: Final = Size(1024, least=1)
 
 
 class OpenBatch:
@@ -103,6 +105,24 @@ class OpenBatch:
         self.value_bytes += len(fields) + COLUMN_BYTES * count
         self.count += count
 
+    def append_mixed(
+        self,
+        keys: Sequence[bytes],
+        *,
+        ms: "array[int]",
+        seq: "array[int]",
+        lengths: "array[int]",
+        fields: bytes,
+    ) -> None:
+        """As ``append_run``, each to a key of its own."""
+        self._key_index.extend([self._index_of(key) for key in keys])
+        self._ms += ms
+        self._seq += seq
+        self._lengths += lengths
+        self._fields.append(fields)
+        self.value_bytes += len(fields) + COLUMN_BYTES * len(ms)
+        self.count += len(ms)
+
     def append_rows(
         self,
         key: bytes,
@@ -140,7 +160,7 @@ class OpenBatch:
         for lane, ids in effect.ids.items():
             before = last.ids.get(lane)
             if before is not None and (
-                ids[0] <= before[-1] or len(before) + len(ids) > REMOVE_IDS_MAX
+                ids[0] <= before[-1] or len(before) + len(ids) > REMOVE_IDS_MAX.value
             ):
                 return False
         return True

@@ -21,12 +21,13 @@ from typing import Final
 
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.size import Size
 
 # Deadlines that were overwritten stay in the heap.  They are cleared out when it holds this many
 # more than twice the keys with a deadline, because clearing looks at each of these keys.
-STALE_DEADLINES_MAX: Final = 64
+STALE_DEADLINES_MAX: Final = Size(64, least=0)
 # Keys that one tick deletes because their time is over: a tick should take some ten milliseconds.
-EXPIRED_AT_ONCE_MAX: Final = 500
+EXPIRED_AT_ONCE_MAX: Final = Size(500, least=1)
 
 
 class Expiry:
@@ -92,7 +93,7 @@ class Expiry:
         if not exists:
             self._lone.add(key)
         heappush(self._coming, (deadline[0], key))
-        bound = 2 * len(self._deadlines) + STALE_DEADLINES_MAX
+        bound = 2 * len(self._deadlines) + STALE_DEADLINES_MAX.value
         if len(self._coming) + len(self._passed) > bound:
             self._clear_out()
 
@@ -166,4 +167,4 @@ class Expiry:
 
         At most EXPIRED_AT_ONCE_MAX, as many keys may end at once.
         """
-        return list(islice(self._due_here, EXPIRED_AT_ONCE_MAX))
+        return list(islice(self._due_here, EXPIRED_AT_ONCE_MAX.value))

@@ -8,7 +8,17 @@ read, and told to be acknowledged, everything up to the old last ID of a lane:
     R2 lets the key expire, and appends 5               nobody would ever hand it out
 
 So the region whose lane it is goes on above its old last ID.  That ends when the expiry is causally
-stable and no group is left, or when a user deletes the key, which ends all groups.
+stable and no group is left, or when a user deletes the key, which ends all groups.  A delete that
+had not observed the expiry is not enough: a group made behind the delete may have read the lane
+before the expiry came.
+
+    R3 deletes x, unaware of R1's 100
+    R2 applies both, makes g, reads 100 and acknowledges it      (0, 100] of lane 1
+    R1 lets x expire, hears of the delete, and appends 5         nobody would ever hand it out
+
+Always so: of two expiries that raised a floor the later had observed the earlier, as it took an
+entry that was appended behind it.  So a delete that covers all of them covers the latest, and one
+that does not leaves the highest floor.
 """
 
 from collections.abc import Collection
@@ -48,7 +58,13 @@ class Floors:
 
     def forget(self, key: bytes) -> None:
         """No group can be left that has read the key's lanes."""
-        self._by_key.pop(key, None)
+        del self._by_key[key]
+
+    def forget_covered_by(self, key: bytes, context: VersionVector) -> None:
+        """A user deleted the key: forget the floor if the delete had observed its expiries."""
+        found = self._by_key.get(key)
+        if found is not None and covers(context, found[1]):
+            self.forget(key)
 
     def facts_of(self, key: bytes) -> tuple[StreamId, VersionVector] | None:
         """The floor and the expiries that it is for."""

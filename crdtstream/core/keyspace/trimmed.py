@@ -9,8 +9,9 @@ from collections import OrderedDict
 from typing import Final
 
 from crdtstream.core.ids import RegionId
+from crdtstream.core.size import Size
 
-KEYS_MAX: Final = 10_000
+KEYS_MAX: Final = Size(10_000, least=1)
 
 
 class TrimmedKeys:
@@ -33,13 +34,13 @@ class TrimmedKeys:
     @property
     def to_forget(self) -> bytes | None:
         """The key that the next one to be kept pushes out."""
-        return next(iter(self._by_key)) if len(self._by_key) >= KEYS_MAX else None
+        return next(iter(self._by_key)) if len(self._by_key) >= KEYS_MAX.value else None
 
     def keep(self, key: bytes, lost: dict[RegionId, int]) -> None:
         """The stream is gone; what it knew of its lost entries is kept here."""
         if lost:
             self._by_key[key] = lost
-            if len(self._by_key) > KEYS_MAX:
+            if len(self._by_key) > KEYS_MAX.value:
                 self._by_key.popitem(last=False)
 
     def take(self, key: bytes) -> dict[RegionId, int]:

@@ -24,9 +24,10 @@ from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.rax import KEY_BYTES, Rax
 from crdtstream.core.lanes.slices import Within
+from crdtstream.core.size import Size
 
 # Macro nodes of a segment, whose entries are counted together.
-SEGMENT_NODES: Final = 256
+SEGMENT_NODES: Final = Size(256, least=2)
 
 
 class NodeChain:
@@ -170,7 +171,7 @@ class NodeChain:
         while self._bounds and (self.tail is None or self._bounds[-1] >= node.key):
             self._bounds.pop()
             self._counts.pop()
-        if self._linked >= SEGMENT_NODES and self.tail is not None:
+        if self._linked >= SEGMENT_NODES.value and self.tail is not None:
             self._counts.append(self.length - sum(self._counts))
             self._bounds.append(node.key)
             self._linked = 0

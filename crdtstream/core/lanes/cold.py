@@ -8,9 +8,11 @@ can wait they are read in place, and who needs one that cannot be read gets an `
 from collections.abc import Sequence
 from typing import Final
 
+from crdtstream.core.size import Size
+
 # Who still needs more after so many fetches is given its entries in place: with little memory the
 # first ones may be gone again before the last ones come.
-TRIES_MAX: Final = 24
+TRIES_MAX: Final = Size(24, least=1)
 
 
 class ColdError(Exception):

@@ -7,6 +7,7 @@ small as they can be: numbers of other types than an open node has, a range of d
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import compress, count
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -110,6 +111,11 @@ class NodeColumns:
             count += 1
         return count
 
+    def places(self, ids: IdColumns) -> list[int]:
+        """Where each of the IDs stands, -1 for one that is not here."""
+        where = dict(zip(zip(self.ms, self.seq, strict=True), count(), strict=False))
+        return [where.get(pair, -1) for pair in zip(ids.ms, ids.seq, strict=True)]
+
     def arrived_at(self, index: int) -> Millis:
         """When the entry came to this region, by its clock; 0 if that is not known."""
         at = bisect_right(self.arrivals[::2], self.n[index])
@@ -130,7 +136,13 @@ class NodeColumns:
         """The fields of all entries without holes, in order."""
         if not self.holes_bytes:
             return self.fields
-        return b"".join(map(self.fields_at, range(len(self.ms))))
+        fields = bytes(self.fields)
+        return b"".join(
+            [
+                fields[start : start + length]
+                for start, length in zip(self.starts, self.lengths, strict=True)
+            ]
+        )
 
     # --- Removing -----------------------------------------------------------------------------
 
@@ -143,6 +155,27 @@ class NodeColumns:
         del self.ms[start:stop], self.seq[start:stop]
         self._remove_n(start, stop)
         del self.starts[start:stop], self.lengths[start:stop]
+        if 2 * self.holes_bytes > len(self.fields):
+            self._close_holes()
+
+    def remove_rows(self, rows: Sequence[int]) -> None:
+        """As ``remove``, of entries in whatever places; each once."""
+        if self.idempotent is not None:
+            for row in rows:
+                self.idempotent.pop(self.n[row], None)
+        self.holes_bytes += sum(map(self.lengths.__getitem__, rows))
+        mask = bytearray(b"\1") * len(self.ms)
+        for row in rows:
+            mask[row] = 0
+        self.ms[:] = array(self.ms.typecode, compress(self.ms, mask))
+        self.seq[:] = array(self.seq.typecode, compress(self.seq, mask))
+        self.starts[:] = array(self.starts.typecode, compress(self.starts, mask))
+        self.lengths[:] = array(self.lengths.typecode, compress(self.lengths, mask))
+        n = array("Q", compress(self.n, mask))
+        if self.n is self.growing_n:
+            self.growing_n[:] = n
+        else:
+            self.n = n
         if 2 * self.holes_bytes > len(self.fields):
             self._close_holes()
 

@@ -27,22 +27,31 @@ from crdtstream.core.lanes.columns import Names, NodeColumns, NumberedRuns, wide
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import NO_EPOCH, MacroNode, State
 from crdtstream.core.lanes.rax import KEY_BYTES
+from crdtstream.core.size import Size
 
 # A full node: whichever comes first.  1,600 entries are six blocks and a bit; so many of sensor
 # readings, of some 80 bytes, are to fit, as each node on disk takes a good 1,000 bytes of memory.
-FULL_BYTES: Final = 1 << 17
-FULL_ENTRIES: Final = 1600  # half of that, if they have idempotent ids, which take as long again
-# An entry without fields weighs so much that FULL_ENTRIES of them weigh FULL_BYTES.
-ENTRY_BYTES_MIN: Final = FULL_BYTES // FULL_ENTRIES
-SMALL_BYTES: Final = FULL_BYTES // 2
-GROWTH: Final = 4
+FULL_BYTES: Final = Size(1 << 17, least=1)
+# Half of that, if they have idempotent ids, which take as long again.
+FULL_ENTRIES: Final = Size(1600, least=1)
+GROWTH: Final = Size(4, least=2)
 # How much heavier than a full node one may be, if it ends between blocks then.
-OVERWEIGHT: Final = 4
+OVERWEIGHT: Final = Size(4, least=1)
 # Of a longer stretch of small nodes the rest is for the next step.
-STRETCH_NODES_MAX: Final = 256
-STRETCH_BYTES_MAX: Final = FULL_BYTES
+STRETCH_NODES_MAX: Final = Size(256, least=2)
+STRETCH_BYTES_MAX: Final = Size(1 << 17, least=1)
 # A step in which nothing is put together ends when so many nodes were looked at.
-LOOKED_AT_MAX: Final = 256
+LOOKED_AT_MAX: Final = Size(256, least=1)
+
+
+def entry_bytes_min() -> int:
+    """The least weight of an entry: FULL_ENTRIES without fields weigh FULL_BYTES."""
+    return max(1, FULL_BYTES.value // FULL_ENTRIES.value)
+
+
+def small_bytes() -> int:
+    """A node below this weight is put together with others."""
+    return FULL_BYTES.value // 2
 
 
 class Compaction:
@@ -87,7 +96,7 @@ def compact(limits: NodeLimits) -> bool:
     known of it takes the same memory as that of a large node.
     """
     looked_at = 0
-    while limits.small and looked_at < LOOKED_AT_MAX:
+    while limits.small and looked_at < LOOKED_AT_MAX.value:
         # The oldest first: what is left of a long stretch goes with what comes behind it.
         node, _ = limits.small.popitem(last=False)
         looked_at += 1
@@ -105,7 +114,7 @@ def compact(limits: NodeLimits) -> bool:
 
 
 def _weight(node: MacroNode) -> int:
-    return max(node.fields_bytes, ENTRY_BYTES_MIN * len(node) * (1 + node.has_idempotent))
+    return max(node.fields_bytes, entry_bytes_min() * len(node) * (1 + node.has_idempotent))
 
 
 def _is_small(node: MacroNode) -> bool:
@@ -113,13 +122,13 @@ def _is_small(node: MacroNode) -> bool:
     return (
         node.counted_as in (State.WARM, State.PACKED)
         and node.is_closed
-        and _weight(node) < SMALL_BYTES
+        and _weight(node) < small_bytes()
     )
 
 
 def _stretch(node: MacroNode) -> list[MacroNode]:
     """The small nodes around one, in order; of very many, some."""
-    for _ in range(STRETCH_NODES_MAX):
+    for _ in range(STRETCH_NODES_MAX.value):
         before = node.prev
         if before is None or not _is_small(before):
             break
@@ -130,20 +139,20 @@ def _stretch(node: MacroNode) -> list[MacroNode]:
         stretch.append(after)
         weight += _weight(after)
         node = after
-        if len(stretch) == STRETCH_NODES_MAX or weight >= STRETCH_BYTES_MAX:
+        if len(stretch) == STRETCH_NODES_MAX.value or weight >= STRETCH_BYTES_MAX.value:
             break
     return stretch
 
 
 def _chosen(weights: list[int]) -> int:
     """How many of them, from the end, are put together; 0: none."""
-    if sum(weights) >= FULL_BYTES:
+    if sum(weights) >= FULL_BYTES.value:
         return len(weights)
     chosen = total = heaviest = 0
     for count, weight in enumerate(reversed(weights), 1):
         total += weight
         heaviest = max(heaviest, weight)
-        if total >= GROWTH * heaviest:
+        if total >= GROWTH.value * heaviest:
             chosen = count
     return chosen
 
@@ -155,7 +164,7 @@ def _merge(stretch: list[MacroNode]) -> None:
     """Replace neighbouring nodes by others with the same entries, as few as can be."""
     columns = _joined(stretch)
     has_names = columns.idempotent or columns.numbered
-    entries_max = FULL_ENTRIES // 2 if has_names else FULL_ENTRIES
+    entries_max = FULL_ENTRIES.value // 2 if has_names else FULL_ENTRIES.value
     cuts = _cuts(columns.n, columns.lengths, entries_max)
     last = stretch[-1]
     if len(cuts) > 1 and last.next is not None and _is_small(last.next):
@@ -246,9 +255,11 @@ def _cuts(n: Sequence[int], lengths: "array[int]", entries_max: int) -> list[tup
     cuts = []
     start = 0
     while start < len(n):
-        stop = _full_at(ends, start, FULL_BYTES, entries_max)
+        stop = _full_at(ends, start, FULL_BYTES.value, entries_max)
         if stop < len(n):
-            furthest = _full_at(ends, start, OVERWEIGHT * FULL_BYTES, OVERWEIGHT * entries_max)
+            furthest = _full_at(
+                ends, start, OVERWEIGHT.value * FULL_BYTES.value, OVERWEIGHT.value * entries_max
+            )
             tries = chain(range(stop, start, -1), range(stop + 1, min(furthest, len(n) - 1) + 1))
             stop = next((at for at in tries if _is_between_blocks(short, n[at])), stop)
         cuts.append((start, stop))

@@ -33,13 +33,13 @@ beforehand which images have to be there.
 import operator
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
 from crdtstream.core.effects import IdempotentId, Numbered
-from crdtstream.core.id_columns import Ids, those_at
+from crdtstream.core.id_columns import FEW, IdColumns, Ids, those_at
 from crdtstream.core.ids import (
     ID_MAX,
     ID_MIN,
@@ -54,6 +54,10 @@ from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import NO_EPOCH, MacroNode
 from crdtstream.core.lanes.rax import KEY_BYTES
 from crdtstream.core.lanes.slices import Slice, Within, bounds_in, bytes_of, prefix_of
+from crdtstream.core.size import Size
+
+# What looking up one ID costs, in entries of a macro node that are put into a table.
+TABLE_ENTRIES_MIN: Final = Size(16, least=0)
 
 
 class Removed(NamedTuple):
@@ -284,6 +288,10 @@ class Lane(NodeChain):
         each ID.
         """
         last = NOTHING_REMOVED
+        if isinstance(ids, IdColumns) and len(ids) >= FEW.value:
+            for at, stop, node in self._by_node(ids):
+                last = self._remove_of(node, _places(node, ids, at, stop), n_max) or last
+            return last
         at = 0
         while at < len(ids):
             found = self.find(ids[at])
@@ -300,6 +308,56 @@ class Lane(NodeChain):
                 last = Removed(columns.id_at(stop - 1), columns.n[stop - 1])
                 self._cut_out(node, index, stop)
         return last
+
+    def _remove_of(self, node: MacroNode, rows: Sequence[int], n_max: int) -> Removed | None:
+        """Remove entries of a macro node, ascending, -1 for none, if their dot numbers are at most
+        ``n_max``; the last that went."""
+        columns = node.here or node.columns
+        n = columns.n
+        if not isinstance(rows, range) or n[rows[-1]] > n_max:
+            rows = [row for row in rows if row >= 0 and n[row] <= n_max]
+        if not rows:
+            return None
+        row = rows[-1]
+        last = Removed(StreamId(columns.ms[row] << SEQ_BITS | columns.seq[row]), n[row])
+        if rows[-1] - rows[0] + 1 == len(rows):
+            self._cut_out(node, rows[0], rows[-1] + 1)
+        else:
+            self.length -= len(rows)
+            self._count_less(node, len(rows))
+            self._note(node)
+            node.remove_rows(rows)
+        return last
+
+    def _by_node(self, ids: IdColumns) -> Iterator[tuple[int, int, MacroNode]]:
+        """IDs that ascend, by the macro node in which they are if they are here.
+
+        Of what is yielded entries may be removed before the next.
+
+        Yields:
+            Which of the IDs is the first that may be in the node, behind which is the last, and the
+            node.
+        """
+        at = 0
+        while at < len(ids):
+            node = self._floor(ids[at])
+            if node is None:
+                if self.head is None:
+                    return
+                # Below all others.
+                at = ids.index_from(self.head.key_id, at)
+                continue
+            after = node.next
+            stop = len(ids) if after is None else ids.index_from(after.key_id, at)
+            low, high = at, stop
+            if node.here is None:
+                # What is not between its ends is not in it: that is told without reading it.
+                low = ids.index_from(node.first_id, at)
+                high = ids.index_from(StreamId(node.last_id + 1), at)
+            if low < high:
+                node.used = True
+                yield low, high, node
+            at = stop
 
     def remove_prefix(self, *, up_to: StreamId, n_max: int) -> int:
         """Remove the entries up to an ID whose dot numbers are at most ``n_max``.
@@ -407,6 +465,11 @@ class Lane(NodeChain):
         """Those of the IDs, which ascend, that are here; mostly all, and the very same object."""
         if len(ids) == 1:
             return ids if self.find(ids[0]) is not None else ids[:0]
+        if isinstance(ids, IdColumns) and len(ids) >= FEW.value:
+            mask = bytearray(len(ids))
+            for at, stop, node in self._by_node(ids):
+                mask[at:stop] = bytes(map((0).__le__, _places(node, ids, at, stop)))
+            return ids.selected(mask)
         rows: list[tuple[int, int]] = []
         at = 0
         while at < len(ids):
@@ -416,6 +479,11 @@ class Lane(NodeChain):
                 rows.append((at, count))
             at += count
         return those_at(ids, rows)
+
+    def rows_of(self, ids: IdColumns) -> Iterator[tuple[MacroNode, Sequence[int]]]:
+        """By macro node where IDs, which ascend and are all here, stand in it."""
+        for at, stop, node in self._by_node(ids):
+            yield node, _places(node, ids, at, stop)
 
     def predecessor(self, entry_id: StreamId) -> StreamId:
         """The greatest ID below the given one, 0-0 if there is none.  O(log n)."""
@@ -554,6 +622,31 @@ class Lane(NodeChain):
                 yield entry_id, node, index
             node = node.prev
             stop = 0 if node is None else len(node)
+
+
+def _places(node: MacroNode, ids: IdColumns, at: int, stop: int) -> Sequence[int]:
+    """Where some of the IDs, which ascend, stand in a macro node, -1 for one that does not."""
+    columns = node.here or node.columns
+    start = 0
+    # Mostly whole nodes go, one after the other.
+    if columns.seq[0] != ids.seq[at] or columns.ms[0] != ids.ms[at]:
+        start = node.index_from(ids[at])
+    held = len(columns.ms) - start
+    # Also what begins here and goes on in the next node is no more than this node's end.
+    if (
+        stop - at <= held
+        and columns.seq[start + stop - at - 1] == ids.seq[stop - 1]
+        and columns.matching(start, ids, at) >= stop - at
+    ):
+        return range(start, start + stop - at)
+    if TABLE_ENTRIES_MIN.value * (stop - at) < len(columns.ms):
+        # Looking each up takes less than a table of all entries.
+        found = [(node.index_from(entry_id), entry_id) for entry_id in ids[at:stop]]
+        return [
+            row if row < len(columns.ms) and columns.id_at(row) == entry_id else -1
+            for row, entry_id in found
+        ]
+    return columns.places(ids[at:stop])
 
 
 def ascends(ms: "array[int]", seq: "array[int]", *, above: StreamId) -> bool:

@@ -26,6 +26,7 @@ from crdtstream.core.lanes.body import decode_body, encode_body
 from crdtstream.core.lanes.columns import Names, NodeColumns, NumberedRuns
 from crdtstream.core.lanes.header import Head, Header, decode_head, encode_head
 from crdtstream.core.lanes.packing import unpack
+from crdtstream.core.lanes.single import encode_single, is_single
 
 NO_EPOCH: Final = 0
 
@@ -334,13 +335,27 @@ class MacroNode(Part):
         self.digest = None
         columns.remove(start, stop)
 
+    def remove_rows(self, rows: Sequence[int]) -> None:
+        """Remove entries in whatever places, not all; each once, ascending."""
+        columns = self.here or self.columns
+        if rows[-1] == len(columns.ms) - 1:
+            self.highest_removed_id = self.highest_id
+        self.digest = None
+        columns.remove_rows(rows)
+
     # --- Warm and cold ------------------------------------------------------------------------
 
     def encode(self) -> Encoded:
         """As a checkpoint keeps it: the head says what ``Header`` does; the body, the entries."""
         assert self.cold is None, "what is cold has not changed"
-        body = encode_body(self.columns)
-        header = self.header(body_bytes=len(body))
+        columns = self.columns
+        if is_single(columns):
+            header, body = encode_single(columns, self.digest)
+            if self.is_closed:
+                self.digest = header.digest
+        else:
+            body = encode_body(columns)
+            header = self.header(body_bytes=len(body))
         head = encode_head(Head(self.key, self.added, self.highest_removed_id, header))
         self.is_encoded = True
         if self.counted_as is not State.NOT:

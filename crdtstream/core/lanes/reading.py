@@ -24,9 +24,10 @@ from crdtstream.core.lanes.columns import NodeColumns, widened
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.slices import Slice, Within
+from crdtstream.core.size import Size
 
 # Of fewer neighbouring rows the names are made one by one.
-SHORT: Final = 32
+SHORT: Final = Size(32, least=0)
 
 
 class Rows(NamedTuple):
@@ -115,7 +116,7 @@ def ids_of(slices: Sequence[Slice]) -> Ids:
     """The IDs of some entries of a lane."""
     if len(slices) == 1:
         node, start, stop = slices[0]
-        if stop - start < FEW:
+        if stop - start < FEW.value:
             return tuple(map(node.columns.id_at, range(start, stop)))
     ms, seq = array("Q"), array("Q")
     for node, start, stop in slices:
@@ -208,7 +209,7 @@ def _names_in(node: MacroNode, start: int, stop: int) -> Iterator[tuple[Rows | N
         end = bisect_left(columns.n, first_n + length, begin, stop)
         if at < begin < end:
             yield _idempotent(columns, at, begin), begin - at
-        if begin < end < begin + SHORT:
+        if begin < end < begin + SHORT.value:
             names: Names = [first.name(n - first_n) for n in columns.n[begin:end]]
             yield names, end - begin
             at = end

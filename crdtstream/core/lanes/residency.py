@@ -13,6 +13,14 @@ Always so:
   * Only a node whose image is in a checkpoint that was verified, as it is now, leaves memory.
   * What was fetched stays until ``unpin``: a command that needs several images gets on, also where
     memory is scarce.
+
+Nodes leave for two reasons.  Where memory is scarce, ``evict`` has as many leave as are needed.  In
+any case ``leave_idle`` goes round all of them every ``IDLE_MS``: a node that was not read since the
+round before is packed, and one round later it leaves memory.
+
+    round        1          2          3          4
+    read here    used  ──>  packed ──> absent
+    not read     warm  ──────────────────────────────    changed since the last checkpoint: stays
 """
 
 from collections import OrderedDict
@@ -20,18 +28,22 @@ from collections.abc import Callable, Iterable, Sequence
 from sys import getsizeof
 from typing import Final
 
+from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.body import encode_body
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.node import MacroNode, State
 from crdtstream.core.lanes.packing import pack
+from crdtstream.core.size import Size
 
 # What is read with the node that is needed, in bytes of fields: at first, and at most when a reader
 # goes on and on.  Most who come to a place read little there, and each node that they do not read
 # makes them wait; who does go on has the most of it after some steps.
-AHEAD_BYTES: Final = 64 << 10
-AHEAD_BYTES_MAX: Final = 16 << 20
+AHEAD_BYTES: Final = Size(64 << 10, least=2)
+AHEAD_BYTES_MAX: Final = Size(16 << 20, least=1)
 # Scans whose place is remembered, so that the next fetch of theirs is larger.
-SCANS_REMEMBERED: Final = 64
+SCANS_REMEMBERED: Final = Size(64, least=1)
+# The time between two rounds of ``leave_idle``: a node that is read once in it stays as it is.
+IDLE_MS: Final = Size(10_000, least=1)
 # A macro node's object and its share of the rax, as measured in CPython 3.11 on a 64-bit machine.
 NODE_BYTES: Final = 400
 # The object that has a warm node's columns.
@@ -43,6 +55,9 @@ _WARM: Final = State.WARM
 OPENED_BYTES: Final = NODE_BYTES + COLUMNS_BYTES + 620
 # A run of numbered rows: two tuples and their numbers.
 RUN_BYTES: Final = 300
+# A warm node that takes less would hardly take less when it is packed: of many small streams the
+# nodes stay, as long as memory is not scarce.
+IDLE_BYTES_MIN: Final = Size(2 * (NODE_BYTES + HEADER_BYTES), least=0)
 
 
 def _never() -> bool:
@@ -83,6 +98,9 @@ class Residency:
         self._pinned: set[int] = set()
         # Where a scan will need the next image, and how much was read ahead for it.
         self._scans: OrderedDict[MacroNode, int] = OrderedDict()
+        # The round of ``leave_idle``: when it began, and how many nodes it has still to look at.
+        self._round_began_ms: Millis | None = None
+        self._packed_left = self._warm_left = 0
 
     @property
     def total_bytes(self) -> int:
@@ -176,7 +194,7 @@ class Residency:
 
     def _images(self, needed: MacroNode, *, back: bool) -> list[int]:
         """The image of a node, and those that whoever needs it will need next."""
-        size = min(self._scans.pop(needed, AHEAD_BYTES // 2) * 2, AHEAD_BYTES_MAX)
+        size = min(self._scans.pop(needed, AHEAD_BYTES.value // 2) * 2, AHEAD_BYTES_MAX.value)
         images: list[int] = []
         node: MacroNode | None = needed
         left = size
@@ -187,7 +205,7 @@ class Residency:
             node = node.prev if back else node.next
         if node is not None:
             self._scans[node] = size
-            if len(self._scans) > SCANS_REMEMBERED:
+            if len(self._scans) > SCANS_REMEMBERED.value:
                 self._scans.popitem(last=False)
         return images
 
@@ -316,6 +334,51 @@ class Residency:
             self._pack(node) if queue is self._warm else self._drop(node)
             freed += before - node.bytes_counted
         return freed
+
+    def leave_idle(self, now: Millis, is_over: Callable[[], bool] = _never) -> bool:
+        """Have what was not read for ``IDLE_MS`` be packed, and what is packed leave memory.
+
+        Args:
+            is_over: asked after each node that was looked at whether the turn is over.
+
+        Returns:
+            Whether this round has more to look at: call again soon.
+
+        Cost: as :meth:`evict`; nothing until the next round is due.
+        """
+        began_ms = self._round_began_ms
+        if not self._packed_left and not self._warm_left:
+            # A clock that was set back must not put it off for ever.
+            if began_ms is not None and began_ms <= now < began_ms + IDLE_MS.value:
+                return False
+            self._round_began_ms = now
+            self._packed_left, self._warm_left = len(self._packed), len(self._warm)
+        # Those that are packed first: what this round packs is for the next one.
+        while self._packed_left and self._packed:
+            self._packed_left -= 1
+            if (node := self._next_idle(self._packed)) is not None:
+                self._drop(node)
+            if is_over():
+                return True
+        self._packed_left = 0
+        while self._warm_left and self._warm:
+            self._warm_left -= 1
+            if (node := self._next_idle(self._warm)) is not None:
+                self._pack(node)
+            if is_over():
+                return True
+        self._warm_left = 0
+        return False
+
+    def _next_idle(self, queue: OrderedDict[MacroNode, None]) -> MacroNode | None:
+        """Take the first node out of a queue; None: it stays, as the last one."""
+        node, _ = queue.popitem(last=False)
+        is_small = queue is self._warm and node.bytes_counted < IDLE_BYTES_MIN.value
+        if node.used or is_small or node.image in self._pinned:
+            node.used = False
+            queue[node] = None
+            return None
+        return node
 
     def drop_all(self) -> None:
         """Have all leave that may, whenever it was read."""

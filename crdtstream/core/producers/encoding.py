@@ -43,6 +43,7 @@ def encode_producers(
                 for entry_id, row in idempotency.collapsed_of(key)
             ],
             numbered=[_numbered(name, producer) for name, producer in numbered.of(key)],
+            deleted=dict(idempotency.deleted_of(key)),
         )
     )
 

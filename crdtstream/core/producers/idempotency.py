@@ -23,7 +23,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers_dot, join
 from crdtstream.core.effects import IdempotentId
 from crdtstream.core.ids import Millis, RegionId, StreamId
 
@@ -110,6 +110,14 @@ class Window:
         while len(ids) > maxsize:
             self._forget_first(ids)
 
+    def forget(self, idempotent: IdempotentId) -> None:
+        """Recognise an id no more, if it is here."""
+        ids = self._by_producer.get(idempotent.producer)
+        if ids is not None and ids.pop(idempotent.id, None) is not None:
+            self.id_count -= 1
+            if not ids:
+                del self._by_producer[idempotent.producer]
+
     def forget_old(self, *, now: Millis, duration_s: int) -> None:
         """Drop the producers whose ids are all too old, and the old ids of the latest producer.
 
@@ -185,15 +193,19 @@ class _KeyRecords:
     """The records of one key.
 
     Attributes:
-        by_name: by idempotent id the entries that have it, by dot.
-        collapsed: by ID those of them that lost: for people who ask where an entry went.
+        by_name: by idempotent id the entries that have it, by dot, in the order in which they were
+            applied here: an entry comes behind all that it had observed.
+        collapsed: by ID those of them that lost.
+        deleted: the entries that a delete of the key took are those that this version vector
+            covers.  A delete takes what its context covers, and has been applied behind all of it.
     """
 
-    __slots__ = ("by_name", "collapsed")
+    __slots__ = ("by_name", "collapsed", "deleted")
 
     def __init__(self) -> None:
         self.by_name: dict[IdempotentId, dict[Dot, StreamId]] = {}
         self.collapsed: dict[StreamId, dict[Dot, Collapsed]] = {}
+        self.deleted: MutableVersionVector = {}
 
 
 class IdempotencyRecords:
@@ -232,6 +244,25 @@ class IdempotencyRecords:
         return sorted(
             (dot, entry_id) for dot, entry_id in found.items() if not covers_dot(context, dot)
         )
+
+    def recognised(self, key: bytes, idempotent: IdempotentId) -> tuple[Dot, StreamId] | None:
+        """The entry that a retry of this id stands for; None if each was deleted with the key.
+
+        Several may have stayed, if the window had forgotten the earlier one when the later one was
+        appended.  Then it is the last: a delete of the key that takes it takes the others, too.
+        """
+        records = self._by_key[key]
+        for dot, entry_id in reversed(records.by_name[idempotent].items()):
+            has_lost = dot in records.collapsed.get(entry_id, {})
+            if not has_lost and not covers_dot(records.deleted, dot):
+                return dot, entry_id
+        return None
+
+    def note_deleted(self, key: bytes, context: VersionVector) -> None:
+        """The key was deleted, by someone who had observed what the context covers."""
+        records = self._by_key.get(key)
+        if records is not None:
+            join(records.deleted, context)
 
     def note_collapsed(self, key: bytes, entry_id: StreamId, collapsed: Collapsed) -> None:
         rows = self._by_key[key].collapsed
@@ -286,7 +317,12 @@ class IdempotencyRecords:
                 for collapsed in rows.values():
                     yield entry_id, collapsed
 
+    def deleted_of(self, key: bytes) -> VersionVector:
+        """Which of a key's records are of entries that went with the key."""
+        records = self._by_key.get(key)
+        return {} if records is None else records.deleted
+
     def restore_order(self) -> None:
-        """All records of all keys were added, in any order."""
+        """All records of all keys were added, those of one key in their order."""
         for region, queue in self._queues.items():
             self._queues[region] = deque(sorted(queue, key=lambda row: row[0]))

@@ -30,12 +30,13 @@ from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import Numbered
 from crdtstream.core.ids import RegionId
 from crdtstream.core.ranges import Ranges
+from crdtstream.core.size import Scope, Size
 
 # How many producers of a stream are remembered.  When there are more, those that have been silent
 # the longest are forgotten.
-PRODUCERS_MAX: Final = 10_000
+PRODUCERS_MAX: Final = Size(10_000, least=1, scope=Scope.REGIONS)
 # How many runs of an origin one call forgets.
-FORGOTTEN_RUNS_MAX: Final = 1_000
+FORGOTTEN_RUNS_MAX: Final = Size(1_000, least=1)
 
 # Rows from the first up to but without the second number.
 Rows: TypeAlias = tuple[int, int]
@@ -233,7 +234,7 @@ class NumberedRecords:
         ]
 
     def _forget_the_silent(self, producers: OrderedDict[bytes, Producer]) -> None:
-        while len(producers) > PRODUCERS_MAX:
+        while len(producers) > PRODUCERS_MAX.value:
             name = next(iter(producers))
             if producers[name].has_runs:
                 return
@@ -256,7 +257,7 @@ class NumberedRecords:
         """
         for region, queue in self._queues.items():
             n_stable = stable.get(region, 0)
-            for _ in range(FORGOTTEN_RUNS_MAX):
+            for _ in range(FORGOTTEN_RUNS_MAX.value):
                 if not queue or queue[0][2].last.n > n_stable:
                     break
                 key, rows, run = queue.popleft()

@@ -61,6 +61,7 @@ from crdtstream.core.ids import (
     make_id,
 )
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
+from crdtstream.core.size import Size
 from crdtstream.core.wire.columns import ColumnsError, ColumnsReader, write_columns
 from crdtstream.v1 import effects_pb2
 
@@ -212,6 +213,16 @@ def decode_positions(
 
 
 # --- Effects ------------------------------------------------------------------------------------
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return _BYTES[number]
+    low = number & 0x7F | 0x80
+    return _BYTES[low] + _varint(number >> 7)
+
+
+_BYTES: Final = [bytes([number]) for number in range(256)]
 
 
 def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
@@ -452,8 +463,49 @@ def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
 # --- Batches ------------------------------------------------------------------------------------
 
 
+# How the bytes of an effect go on behind its offset; each kind has a key, and nothing else.
+_KEY_ONLY: Final[dict[type, bytes]] = {
+    DeleteKey: bytes([effects_pb2.Effect.DELETE_KEY_FIELD_NUMBER << 3 | 2]),
+    DeleteString: _varint(effects_pb2.Effect.DELETE_STRING_FIELD_NUMBER << 3 | 2),
+}
+_OTHERS_TAG: Final = bytes([effects_pb2.EffectBatch.OTHERS_FIELD_NUMBER << 3 | 2])
+# Of fewer effects it is not worth it.
+_MANY_KEYS: Final = Size(64, least=1)
+
+
+def _encode_deletes(others: Sequence[tuple[int, RareEffect]]) -> bytes | None:
+    """``others`` of many keys that are deleted together, in the bytes that protobuf makes of them;
+    None if there are few, or other effects among them.
+
+    A message for each takes longer than deleting the key.
+    """
+    if len(others) < _MANY_KEYS.value or not all(
+        effect.__class__ in _KEY_ONLY for _, effect in others
+    ):
+        return None
+    parts: list[bytes] = []
+    for offset, effect in others:
+        key = effect.key
+        inner = b"\n" + _varint(len(key)) + key if key else b""
+        body = _KEY_ONLY[effect.__class__] + _varint(len(inner)) + inner
+        if offset:
+            body = b"\x08" + _varint(offset) + body
+        parts += (_OTHERS_TAG, _varint(len(body)), body)
+    return b"".join(parts)
+
+
 def encode_batch(batch: EffectBatch) -> bytes:
     """The batch's bytes: what the log keeps and the links send."""
+    if not batch.appends.ms and (deletes := _encode_deletes(batch.others)) is not None:
+        head = effects_pb2.EffectBatch(
+            origin=batch.origin,
+            first_n=batch.first_n,
+            count=batch.count,
+            context=encode_vv(batch.context),
+            issued_ms=batch.issued_ms,
+        )
+        # Its fields have lower numbers than ``others``, and there are none with higher ones.
+        return head.SerializeToString(deterministic=True) + deletes
     appends = batch.appends
     producers = {item.producer: None for item in appends.idempotent.values()}
     columns = [appends.ms, appends.seq, appends.lengths]

@@ -2,24 +2,25 @@
 
 from typing import Final
 
+from crdtstream.core.size import Seconds, Size
 from crdtstream.region.limits import RegionLimits
 
 # Acks are gathered for so long, as each costs both ends about what a hundred entries do; for less
 # where somebody waits for them, and not when the peer's window has come so far.
-ACK_SECONDS_MIN: Final = 0.02
-ACK_SECONDS_AWAITED: Final = 0.001
-ACK_BYTES_MAX: Final = 256 << 10
+ACK_SECONDS_MIN: Final = Seconds(0.02, least=0)
+ACK_SECONDS_AWAITED: Final = Seconds(0.001, least=0)
+ACK_BYTES_MAX: Final = Size(256 << 10, least=1)
 # Of acks that only keep a link alive: so many within the silence that ends it, and no fewer than
 # one in this time.
 ACKS_WITHIN_SILENCE: Final = 2
-ACK_SECONDS_QUIET: Final = 1.5
+ACK_SECONDS_QUIET: Final = Seconds(1.5, least=0.01)
 # The same for a peer of an earlier version, which goes by its own silence and not by what it is
 # told.
 ACKS_WITHIN_SILENCE_UNTOLD: Final = 4
-ACK_SECONDS_QUIET_UNTOLD: Final = 1.0
+ACK_SECONDS_QUIET_UNTOLD: Final = Seconds(1.0, least=0.01)
 # The same of heartbeats that have nothing new to tell.
 HEARTBEATS_WITHIN_SILENCE: Final = 3
-HEARTBEAT_SECONDS_QUIET: Final = 1.0
+HEARTBEAT_SECONDS_QUIET: Final = Seconds(1.0, least=0.01)
 # An end that says that it will be silent for longer is not waited for any longer.
 NEXT_MS_MAX: Final = 10_000
 
@@ -41,7 +42,9 @@ def silence_seconds(limits: RegionLimits, next_ms: int) -> float:
 def quiet_heartbeat_seconds(limits: RegionLimits) -> float:
     """How long after a heartbeat the next one is sent at the latest while nothing happens."""
     alive_seconds = limits.link_silence_ms_max / 1000 / HEARTBEATS_WITHIN_SILENCE
-    return max(limits.heartbeat_interval_ms / 1000, min(HEARTBEAT_SECONDS_QUIET, alive_seconds))
+    return max(
+        limits.heartbeat_interval_ms / 1000, min(HEARTBEAT_SECONDS_QUIET.value, alive_seconds)
+    )
 
 
 def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool, peer_announces: bool) -> float:
@@ -56,9 +59,9 @@ def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool, peer_announces: boo
     heartbeat_seconds = limits.heartbeat_interval_ms / 1000
     if not peer_pulls:
         return heartbeat_seconds
-    within, most = ACKS_WITHIN_SILENCE, ACK_SECONDS_QUIET
+    within, most = ACKS_WITHIN_SILENCE, ACK_SECONDS_QUIET.value
     if not peer_announces:
-        within, most = ACKS_WITHIN_SILENCE_UNTOLD, ACK_SECONDS_QUIET_UNTOLD
+        within, most = ACKS_WITHIN_SILENCE_UNTOLD, ACK_SECONDS_QUIET_UNTOLD.value
     return max(heartbeat_seconds, min(most, limits.link_silence_ms_max / 1000 / within))
 
 
@@ -106,7 +109,7 @@ class Acks:
 
     @property
     def _are_many_taken(self) -> bool:
-        return self.taken_bytes - self._acked_bytes >= ACK_BYTES_MAX
+        return self.taken_bytes - self._acked_bytes >= ACK_BYTES_MAX.value
 
     def next_at(self, quiet_seconds: float) -> float:
         """When the next ack is to be sent, never later than the last one announced."""
@@ -114,7 +117,9 @@ class Acks:
             return self._acked_at + min(quiet_seconds, self._announced_seconds)
         if self._are_many_taken:
             return self._acked_at
-        return self._acked_at + (ACK_SECONDS_AWAITED if self.is_awaited else ACK_SECONDS_MIN)
+        return self._acked_at + (
+            ACK_SECONDS_AWAITED.value if self.is_awaited else ACK_SECONDS_MIN.value
+        )
 
     def note_opened(self, at: float) -> None:
         """The call's first message, which tells as much as an ack, is sent now."""

@@ -14,9 +14,10 @@ from typing import Final
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
+from crdtstream.core.size import Seconds
 from crdtstream.region.knowledge import Knowledge
 
-RETELL_SECONDS: Final = 5.0
+RETELL_SECONDS: Final = Seconds(5.0, least=0.05)
 
 
 class Gossip:
@@ -46,7 +47,7 @@ class Gossip:
             at: seconds, by a clock that only goes forward.
         """
         if at >= self._all_at:
-            self._all_at = at + RETELL_SECONDS
+            self._all_at = at + RETELL_SECONDS.value
             self._told.clear()
         told, peer = self._told, self._peer
         news = {

@@ -10,6 +10,7 @@ from typing import Final
 
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.size import Size
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.database.listening import Kind
 from crdtstream.region.freshness import to_ms
@@ -26,7 +27,7 @@ from crdtstream.region.links.serve import Serve
 from crdtstream.region.links.stats import ServeStats
 
 # How long clients wait at most for a run of remote batches; a single batch may take longer.
-RUN_NS: Final = 4_000_000
+RUN_NS: Final = Size(4_000_000, least=0)
 
 
 class Links:
@@ -68,7 +69,7 @@ class Links:
         if self.pulls:
             own.channels.forward = self._publish
             own.channels.on_change = self._note_listeners
-            own.channels.forward_bytes_max = PUBLICATION_BYTES_MAX
+            own.channels.forward_bytes_max = PUBLICATION_BYTES_MAX.value
 
     def _tell_standing(self) -> None:
         for pull in self.pulls.values():
@@ -217,7 +218,7 @@ class Links:
         Returns:
             Whether anything was applied.  ``may_apply`` says whether there may be more.
         """
-        ends = self._clock() + RUN_NS
+        ends = self._clock() + RUN_NS.value
         pulls = self.pulls.values()
         applied: list[tuple[Pull, Millis]] = []
         is_last = False

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.core.ids import RegionId
+from crdtstream.core.size import Scope, Size
 from crdtstream.database.channels import Channels
 from crdtstream.database.elsewhere import Elsewhere
 from crdtstream.database.listening import Kind
@@ -22,9 +23,9 @@ from crdtstream.region.links.errors import PeerError
 
 NAME_BYTES_MAX: Final = 16 << 10
 # About 150,000 names of 48 bytes.
-NAMES_BYTES_MAX: Final = 16 << 20
+NAMES_BYTES_MAX: Final = Size(16 << 20, least=1, scope=Scope.REGIONS)
 # Gathered into one message of the link, between two of batches.
-MESSAGE_BYTES_TARGET: Final = 32 << 10
+MESSAGE_BYTES_TARGET: Final = Size(32 << 10, least=1)
 # What a name weighs besides its bytes.
 OVERHEAD_BYTES: Final = 64
 # As the protocol calls them.
@@ -62,7 +63,7 @@ class Telling:
     def take(self) -> list[ListenerCount]:
         """One message of what is to be told; nothing: all is told."""
         taken: list[ListenerCount] = []
-        room = MESSAGE_BYTES_TARGET
+        room = MESSAGE_BYTES_TARGET.value
         for kind, due in self._due.items():
             while due and room > 0:
                 name, _ = due.popitem(last=False)
@@ -80,7 +81,7 @@ class Telling:
             return False
         if not before:
             size = self._told_bytes + weight(name)
-            if len(name) > NAME_BYTES_MAX or size > NAMES_BYTES_MAX:
+            if len(name) > NAME_BYTES_MAX or size > NAMES_BYTES_MAX.value:
                 return False
             self._told_bytes = size
         if count:
@@ -112,9 +113,10 @@ class Heard:
                 self._names.remove(key)
                 self._names_bytes -= weight(told.name)
         elif key not in self._names:
-            if self._names_bytes + weight(told.name) > NAMES_BYTES_MAX:
+            if self._names_bytes + weight(told.name) > NAMES_BYTES_MAX.value:
                 raise PeerError(
-                    self._peer, f"listeners: their names are not within {NAMES_BYTES_MAX} bytes"
+                    self._peer,
+                    f"listeners: their names are not within {NAMES_BYTES_MAX.value} bytes",
                 )
             self._names.add(key)
             self._names_bytes += weight(told.name)

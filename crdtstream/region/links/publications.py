@@ -19,14 +19,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from crdtstream.core.size import Scope, Size
+
 # Channel and payload together; a larger one is refused.  It is the most that a window can be
 # exceeded by.
-PUBLICATION_BYTES_MAX: Final = 1 << 20
-OUTBOX_BYTES_MAX: Final = 16 << 20
+PUBLICATION_BYTES_MAX: Final = Size(1 << 20, least=1, scope=Scope.REGIONS)
+OUTBOX_BYTES_MAX: Final = Size(16 << 20, least=1)
 # Sent and not yet handed out.  By default as much as batches are gathered into one message.
-WINDOW_BYTES: Final = 256 << 10
+WINDOW_BYTES: Final = Size(256 << 10, least=1)
 # Gathered into one message of the link: little, so that a slow link is heard of all the time.
-MESSAGE_BYTES_TARGET: Final = 32 << 10
+MESSAGE_BYTES_TARGET: Final = Size(32 << 10, least=1)
 # What a publication weighs besides its bytes.
 OVERHEAD_BYTES: Final = 128
 
@@ -64,7 +66,7 @@ class Outbox:
 
     def offer(self, publication: Publication) -> bool:
         """Put a publication in; returns whether there was room."""
-        if self._waiting_bytes + publication.weight > OUTBOX_BYTES_MAX:
+        if self._waiting_bytes + publication.weight > OUTBOX_BYTES_MAX.value:
             return False
         self._waiting.append(publication)
         self._waiting_bytes += publication.weight
@@ -87,7 +89,9 @@ class Outbox:
     def take(self, sent_n: int) -> list[Publication]:
         """One message of what may leave, when of this region's effects ``sent_n`` were sent."""
         taken: list[Publication] = []
-        room = min(MESSAGE_BYTES_TARGET, WINDOW_BYTES - (self._sent_bytes - self._taken_bytes))
+        room = min(
+            MESSAGE_BYTES_TARGET.value, WINDOW_BYTES.value - (self._sent_bytes - self._taken_bytes)
+        )
         while self._waiting and self._waiting[0].after_n <= sent_n and room > 0:
             publication = self._waiting.popleft()
             self._waiting_bytes -= publication.weight
@@ -116,7 +120,7 @@ class Arrived:
 
     def offer(self, publication: Publication) -> bool:
         """Put one in; False: the peer sends more than its window allows."""
-        if self._waiting_bytes >= WINDOW_BYTES:
+        if self._waiting_bytes >= WINDOW_BYTES.value:
             return False
         self._waiting.append(publication)
         self._waiting_bytes += publication.weight

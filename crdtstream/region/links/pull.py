@@ -19,6 +19,7 @@ from crdtstream.core.clock import VersionVector, join, missing
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.inbox import Inbox
+from crdtstream.core.size import Seconds
 from crdtstream.region.freshness import to_ms
 from crdtstream.region.links.acks import NEXT_MS_MAX, Acks, quiet_seconds, silence_seconds
 from crdtstream.region.links.beginning import bootstrap_reason, cut_off, needs_bootstrap
@@ -57,7 +58,7 @@ from crdtstream.region.links.stats import PullStats
 
 # How often a link looks at its routes, and whether what is waited for came, while nothing wakes it
 # and time may change what it wants.
-WATCH_SECONDS: Final = 0.25
+WATCH_SECONDS: Final = Seconds(0.25, least=0.01)
 BETWEEN_ATTEMPTS: Final = (LinkState.WAITING, LinkState.REFUSED, LinkState.NEEDS_BOOTSTRAP)
 
 
@@ -403,7 +404,7 @@ class Pull:
         if self._heard_at is None:
             self._heard_at = at
         silent_after = self._silence_seconds
-        watch_at = at + (silent_after if self._is_calm else WATCH_SECONDS)
+        watch_at = at + (silent_after if self._is_calm else WATCH_SECONDS.value)
         if self.may_read:
             silent_at = self._heard_at + silent_after
             if at >= silent_at:
@@ -501,8 +502,13 @@ class Pull:
         self._begins = welcome.begins
         self.unserved = cut_off(self.origins, self._own.replica.vv, welcome.begins)
         is_cut_off = needs_bootstrap(self.peer, self.origins, self.unserved)
-        if not is_cut_off:
+        reason = ""
+        if is_cut_off:
+            vv = self._own.replica.vv
+            reason = bootstrap_reason(self.peer, self.unserved, vv, welcome.begins)
+        else:
             self._feed(Welcomed(), now)
+        opening.note_cut_off(self.peer, reason)
         opening.catching_up.note_answer(self.peer, welcome.run_id, welcome.vv)
         self._look_at_own_effects()
         opening.note_time(now)
@@ -512,9 +518,6 @@ class Pull:
         )
         if is_cut_off:
             self._end_call()
-            reason = bootstrap_reason(
-                self.peer, self.unserved, self._own.replica.vv, welcome.begins
-            )
             self._feed(CutOff(reason), now)
 
     def _note_database(self, standing: Standing) -> None:

@@ -70,6 +70,11 @@ class Answer:
 class Readiness:
     """The way of one node from its start to its first effect.
 
+    Attributes:
+        database: which one this node belongs to, as far as it knows.
+        cut_off: which effects peers cannot send, as they cut them from their logs, and what to do;
+            empty: none.
+
     Args:
         is_proven: its folder is the one that was last open here, and nothing of it was lost.
         has_effects: there are effects in its log.
@@ -96,6 +101,7 @@ class Readiness:
         self._known: dict[RegionId, int] = {}
         self._duplicate_by_peer: dict[RegionId, str] = {}
         self._refusals: dict[RegionId, str] = {}
+        self.cut_off = ""
         self._found_if_all_answered()
 
     @property
@@ -272,13 +278,19 @@ class Readiness:
         if self.are_lost(issued):
             return (
                 f"region {region} has lost effects that its peers have (it has {issued} of "
-                f"{self._known_n}) and is pulling them back; try again in a moment"
+                f"{self._known_n}) and "
+                + (
+                    f"cannot pull them back: {self.cut_off}"
+                    if self.cut_off
+                    else "is pulling them back; try again in a moment"
+                )
             )
         if not self.database.uid:
             return f"region {region} waits for region {min(self._peers)} to name the database"
         if not self.has_recovered(vv):
-            return (
-                f"region {region} lacks {missing(vv, self._owed_vv())} effects that its peers have"
-                f" and is pulling them; try again in a moment. {WAY_OUT}"
-            )
+            count = missing(vv, self._owed_vv())
+            lacks = f"region {region} lacks {count} effects that its peers have"
+            if self.cut_off:
+                return f"{lacks} and cannot pull them: {self.cut_off}"
+            return f"{lacks} and is pulling them; try again in a moment. {WAY_OUT}"
         return f"region {region} begins; try again in a moment"

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.size import Size
 
 # An origin asked for because batches waited for it stays so for this long, even if its direct
 # link is up: otherwise the link would be opened again and again.
-EXTRA_KEPT_MS: Final = 30_000
+EXTRA_KEPT_MS: Final = Size(30_000, least=1)
 
 
 @dataclass(slots=True)
@@ -110,7 +111,7 @@ class Routes:
             if now - direct.down_since > self._relay_after_ms:
                 origins.add(other)
         for origin, asked in list(route.extras.items()):
-            if self._works(origin) and now - asked > EXTRA_KEPT_MS:
+            if self._works(origin) and now - asked > EXTRA_KEPT_MS.value:
                 del route.extras[origin]
             elif not self._is_paused(origin):
                 origins.add(origin)

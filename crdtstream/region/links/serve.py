@@ -29,6 +29,7 @@ from typing import Final, TypeAlias
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.size import Seconds, Size
 from crdtstream.database.listening import Kind
 from crdtstream.region.freshness import to_ms
 from crdtstream.region.links.acks import quiet_heartbeat_seconds, silence_seconds
@@ -50,15 +51,15 @@ from crdtstream.region.links.publications import Outbox, Publication
 from crdtstream.region.links.stats import ServeStats
 
 # Sent and not yet taken, uncompressed.
-WINDOW_BYTES: Final = 8 << 20
+WINDOW_BYTES: Final = Size(8 << 20, least=1)
 # Between two messages of a live link: under load they gather more, an idle link waits for nothing.
-SEND_SECONDS_MIN: Final = 0.002
+SEND_SECONDS_MIN: Final = Seconds(0.002, least=0)
 # The same once that gathers more effects than this: a message costs both ends about what a hundred
 # effects do, and at such a rate few readers notice some milliseconds.
-SEND_SECONDS_LOADED: Final = 0.008
-LOADED_EFFECTS: Final = 100
+SEND_SECONDS_LOADED: Final = Seconds(0.008, least=0)
+LOADED_EFFECTS: Final = Size(100, least=0)
 # While the log is being cut where the link stands.
-CUT_SECONDS: Final = 0.02
+CUT_SECONDS: Final = Seconds(0.02, least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ class Serve:
             self._is_welcome = True
             return Send(self._welcome())
         if self._is_behind_cut() and not self._skip_cut():
-            return Sleep(at + CUT_SECONDS)
+            return Sleep(at + CUT_SECONDS.value)
         if self._cut_off:
             self.end()
             return End(self._cut_off)
@@ -255,7 +256,10 @@ class Serve:
             return Sleep(min(self._send_at, self._heartbeat_at))
         if self._seq <= self._last_seq and not self.has_news:
             self._seq = self._last_seq + 1
-        if self._sent_bytes - self._taken_bytes < WINDOW_BYTES and self._seq <= self._last_seq:
+        if (
+            self._sent_bytes - self._taken_bytes < WINDOW_BYTES.value
+            and self._seq <= self._last_seq
+        ):
             return Read(self._seq, self._own.limits.link_message_bytes_target)
         return self._rest(at)
 
@@ -309,9 +313,9 @@ class Serve:
         if 2 * self._message_bytes >= self._own.limits.link_message_bytes_target:
             # It catches up: a message takes what fits, and there is more.
             return 0.0
-        if self._message_effects >= LOADED_EFFECTS and not self.told_awaited:
-            return SEND_SECONDS_LOADED
-        return SEND_SECONDS_MIN
+        if self._message_effects >= LOADED_EFFECTS.value and not self.told_awaited:
+            return SEND_SECONDS_LOADED.value
+        return SEND_SECONDS_MIN.value
 
     @property
     def _last_seq(self) -> int:

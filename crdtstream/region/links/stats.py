@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from crdtstream.core.clock import VersionVector
+from crdtstream.core.size import Size
 from crdtstream.region.histogram import Histogram
 
 # Batches whose lag is remembered for percentiles.
-LAG_WINDOW_BATCHES: Final = 4_096
+LAG_WINDOW_BATCHES: Final = Size(4_096, least=1)
 LAG_MS_BOUNDS: Final = (
     *(1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000),
     *(300_000, 3_600_000),
@@ -26,7 +27,7 @@ class Lag:
     """
 
     newest: int = 0
-    window: deque[int] = field(default_factory=lambda: deque(maxlen=LAG_WINDOW_BATCHES))
+    window: deque[int] = field(default_factory=lambda: deque(maxlen=LAG_WINDOW_BATCHES.value))
     all: Histogram = field(default_factory=lambda: Histogram(LAG_MS_BOUNDS))
 
     def note(self, lag_ms: int) -> None:

@@ -18,13 +18,14 @@ order of the requests, and messages of channels between them, is ``region/client
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, Protocol, cast
 
 import structlog
 
 from crdtstream.core.ids import Millis
+from crdtstream.core.size import Scope, Seconds, Size
 from crdtstream.database.session import Session
 from crdtstream.region.clients import Stop
 from crdtstream.region.ready import Parcel
@@ -32,20 +33,24 @@ from crdtstream.region.region import Region
 from crdtstream.resp.clients.limits import ConnectionLimits
 from crdtstream.resp.clients.pubsub import UnreadBound
 from crdtstream.resp.wire.encode import encode_error
+from crdtstream.resp.wire.id_runs import Request
 from crdtstream.resp.wire.parser import RequestError, RequestParser
-from crdtstream.resp.wire.xack_runs import Request
 
 logger = structlog.get_logger(__name__)
 
 # Requests held because the client does not fetch replies or the disk is behind; beyond it nothing
 # more is read.
-HELD_BYTES_MAX: Final = 1 << 20
+HELD_BYTES_MAX: Final = Size(1 << 20, least=1)
 # Requests held behind a blocked command.  It may wait without end, and reading is the only way to
 # learn that the client has gone; so reading goes on, and who sends more than this is cut off.
-HELD_BLOCKED_BYTES_MAX: Final = 16 << 20
+HELD_BLOCKED_BYTES_MAX: Final = Size(16 << 20, least=1, scope=Scope.CLIENTS)
+# Larger replies are handed to the transport in pieces, while it takes them.
+PIECE_BYTES: Final = Size(1 << 18, least=1)
+# A client that reads as fast as it is written to takes turns with the others.
+WRITTEN_AT_ONCE_MAX: Final = Size(1 << 20, least=1)
 # After an error that ends the connection the client gets so long to read it: closing at once with
 # its bytes unread would make TCP throw the error away.
-LINGER_SECONDS: Final = 1.0
+LINGER_SECONDS: Final = Seconds(1.0, least=0.01, scope=Scope.CLIENTS)
 # What Linux takes.
 KEEPALIVE_SECONDS_MAX: Final = 32_767
 
@@ -127,8 +132,13 @@ class Connection(asyncio.Protocol):
         self._broken = False
         self._reading = True
         self._write_paused = False
+        # Replies that the transport has not taken yet, behind those that it has.
+        self._unwritten: deque[bytes | memoryview] = deque()
+        self._unwritten_bytes = 0
         self._unread_bound = UnreadBound()
         self._linger = False
+        # Its end was sent, and what it sends is still read for a while.
+        self._is_lingering = False
 
     @property
     def session(self) -> Session:
@@ -159,7 +169,12 @@ class Connection(asyncio.Protocol):
     @property
     def unsent_bytes(self) -> int:
         """Replies that the client has not got yet."""
-        return self.client.owed_bytes + self._transport.get_write_buffer_size()
+        return self.client.owed_bytes + self._written_bytes
+
+    @property
+    def _written_bytes(self) -> int:
+        """Replies that have left and the system has not taken yet."""
+        return self._unwritten_bytes + self._transport.get_write_buffer_size()
 
     # --- From the transport -------------------------------------------------------------------
 
@@ -177,6 +192,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
+        self._unwritten.clear()
+        self._unwritten_bytes = 0
         self._region.disconnect(self.client)
         self._acceptor.remove(self)
 
@@ -213,7 +230,7 @@ class Connection(asyncio.Protocol):
 
         Held requests and a blocked command are dropped: a client that died looks the same.
         """
-        self._linger = False
+        self._linger = self._is_lingering = False
         self._end()
         self._close_if_done()
         return True
@@ -223,6 +240,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self._write_on()
         self.resume()
 
     # --- Running requests ---------------------------------------------------------------------
@@ -273,6 +291,7 @@ class Connection(asyncio.Protocol):
             or client.is_postponed
             or client.is_cold
             or self._write_paused
+            or bool(self._unwritten)
             or self._turn_is_over
             or self._region.is_congested
             or client.owed_bytes > limits.output_pause_bytes
@@ -303,6 +322,7 @@ class Connection(asyncio.Protocol):
 
     def _begin_turn(self) -> None:
         self._turn_is_over = False
+        self._write_on()
         if self._held:
             self.resume()
         else:
@@ -310,10 +330,10 @@ class Connection(asyncio.Protocol):
 
     def _steer_reading(self) -> None:
         is_blocked = self.client.is_blocked
-        if is_blocked and self._held_bytes > HELD_BLOCKED_BYTES_MAX:
+        if is_blocked and self._held_bytes > HELD_BLOCKED_BYTES_MAX.value:
             self._cut_off("it sends without end behind a blocked command")
             return
-        wanted = is_blocked or (self._held_bytes <= HELD_BYTES_MAX and not self._turn_is_over)
+        wanted = is_blocked or (self._held_bytes <= HELD_BYTES_MAX.value and not self._turn_is_over)
         if wanted == self._reading or self._transport.is_closing():
             return
         self._reading = wanted
@@ -350,11 +370,15 @@ class Connection(asyncio.Protocol):
             return
         # Messages are no replies, and promise nothing: they leave in any case.
         is_told = parcel.certain or not parcel.replies
-        data = b"".join(parcel.chunks) if is_told else self._unknown_outcomes(parcel.replies)
-        transport.write(data)
-        self.bytes_out += len(data)
+        chunks = parcel.chunks if is_told else [self._unknown_outcomes(parcel.replies)]
+        if self._unwritten or parcel.size > PIECE_BYTES.value:
+            self._write_in_pieces(chunks)
+        else:
+            data = b"".join(chunks)
+            transport.write(data)
+            self.bytes_out += len(data)
         bytes_max = self._acceptor.limits.output_buffer_bytes_max
-        if bytes_max and transport.get_write_buffer_size() > bytes_max:
+        if bytes_max and self._written_bytes > bytes_max:
             self._acceptor.traffic.cut_off_unread += 1
             self._cut_off(f"it leaves more than {bytes_max} bytes of replies unread")
         elif client.has_ended:
@@ -364,6 +388,44 @@ class Connection(asyncio.Protocol):
                 self._check_unread()
             if self._held:
                 self.resume()
+
+    def _write_in_pieces(self, chunks: Sequence[bytes]) -> None:
+        """Write replies as the transport takes them, in place of a copy of all that it would keep
+        while the client reads slowly."""
+        self._unwritten.extend(chunks)
+        size = sum(map(len, chunks))
+        self._unwritten_bytes += size
+        self.bytes_out += size
+        self._write_on()
+
+    def _write_on(self) -> None:
+        """Hand the transport more of what it has not taken yet."""
+        unwritten = self._unwritten
+        if not unwritten:
+            return
+        left = WRITTEN_AT_ONCE_MAX.value
+        while unwritten and not self._write_paused and not self._transport.is_closing():
+            if left <= 0:
+                self._end_turn()
+                return
+            piece = self._next_piece()
+            left -= len(piece)
+            self._unwritten_bytes -= len(piece)
+            self._transport.write(piece)
+        if not unwritten and self.client.has_ended:
+            self._close_if_done()
+
+    def _next_piece(self) -> bytes | memoryview:
+        unwritten = self._unwritten
+        first = unwritten.popleft()
+        if len(first) > PIECE_BYTES.value:
+            unwritten.appendleft(memoryview(first)[PIECE_BYTES.value :])
+            return memoryview(first)[: PIECE_BYTES.value]
+        parts, size = [first], len(first)
+        while unwritten and size + len(unwritten[0]) <= PIECE_BYTES.value:
+            size += len(unwritten[0])
+            parts.append(unwritten.popleft())
+        return b"".join(parts)
 
     def _unknown_outcomes(self, replies: int) -> bytes:
         self._region.database.statistics.note_error(OUTCOME_UNKNOWN, replies)
@@ -387,13 +449,14 @@ class Connection(asyncio.Protocol):
             self._held.clear()
 
     def _close_if_done(self) -> None:
-        if self.client.owed_parcels or self._transport.is_closing():
+        if self.client.owed_parcels or self._unwritten or self._transport.is_closing():
             return
         if self._linger and self._transport.can_write_eof():
             self._linger = False
+            self._is_lingering = True
             self._transport.write_eof()
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
-        else:
+            asyncio.get_running_loop().call_later(LINGER_SECONDS.value, self._transport.close)
+        elif not self._is_lingering:
             self._transport.close()
 
     def _cut_off(self, why: str) -> None:

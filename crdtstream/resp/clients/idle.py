@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from crdtstream.core.ids import Millis
+from crdtstream.core.size import Seconds
 from crdtstream.resp.clients.connection import Connection
 
 # Idle clients are looked for this often at most.
-CHECK_SECONDS_MIN: Final = 1.0
+CHECK_SECONDS_MIN: Final = Seconds(1.0, least=0.01)
 
 
 class IdleClients:
@@ -44,7 +45,7 @@ class IdleClients:
     def watch(self) -> None:
         """See to it that the timer is set if it is wanted; cheap when it is."""
         if self.seconds_max and self._timer is None and self._connections:
-            seconds = max(CHECK_SECONDS_MIN, self.seconds_max / 4)
+            seconds = max(CHECK_SECONDS_MIN.value, self.seconds_max / 4)
             self._timer = asyncio.get_running_loop().call_later(seconds, self.hang_up)
 
     def stop(self) -> None:

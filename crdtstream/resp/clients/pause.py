@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from crdtstream.core.size import Seconds
 from crdtstream.database.admission import Pause
 from crdtstream.database.database import Database
 
 # A timer is set for no longer than this, and set again.
-TIMER_SECONDS_MAX: Final = 86_400.0
+TIMER_SECONDS_MAX: Final = Seconds(86_400.0, least=0.01)
 
 
 class ClientPause:
@@ -50,7 +51,7 @@ class ClientPause:
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        seconds = min(self._until_s - loop.time(), TIMER_SECONDS_MAX)
+        seconds = min(self._until_s - loop.time(), TIMER_SECONDS_MAX.value)
         self._timer = loop.call_later(max(0.0, seconds), self._look)
 
     def _look(self) -> None:

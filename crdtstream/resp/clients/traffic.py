@@ -11,10 +11,11 @@ from typing import Final, NamedTuple, Protocol
 
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
+from crdtstream.core.size import Size
 from crdtstream.database.statistics import Statistics
 
-RATE_SAMPLES: Final = 16
-RATE_SAMPLE_MS: Final = 100
+RATE_SAMPLES: Final = Size(16, least=1)
+RATE_SAMPLE_MS: Final = Size(100, least=1)
 
 
 class Counted(Protocol):
@@ -65,7 +66,7 @@ class Traffic:
         self._gone_bytes_in = 0
         self._gone_bytes_out = 0
         self._counted_before: dict[str, int] = {}
-        self._samples: deque[_Sample] = deque(maxlen=RATE_SAMPLES)
+        self._samples: deque[_Sample] = deque(maxlen=RATE_SAMPLES.value)
 
     def note_gone(self, connection: Counted) -> None:
         """A client has gone; what it did still counts."""
@@ -103,7 +104,7 @@ class Traffic:
 
     def sample(self, now: Millis) -> None:
         """Remember how much was done until now; to be called when ``rates_due_ms`` has come."""
-        self.rates_due_ms = now + RATE_SAMPLE_MS
+        self.rates_due_ms = now + RATE_SAMPLE_MS.value
         totals = self.totals()
         self._samples.append(
             _Sample(

@@ -9,6 +9,7 @@ from typing import Final, assert_never
 from crdtstream.commands.reply import (
     CommandError,
     Encoded,
+    EncodedParts,
     Null,
     PerKey,
     Push,
@@ -45,6 +46,8 @@ def encode(reply: Reply, protocol: int, chunks: list[bytes]) -> None:
         chunks.append(b":%d\r\n" % reply)
     elif isinstance(reply, Encoded):
         chunks.append(reply.data)
+    elif isinstance(reply, EncodedParts):
+        chunks += reply.parts
     elif isinstance(reply, Status):
         chunks.append(b"+%b\r\n" % reply.text)
     elif isinstance(reply, list):

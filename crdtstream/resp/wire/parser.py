@@ -17,7 +17,7 @@ A short request that comes alone, as from a client that waits for each reply, is
 ends first, and is that request if all headers fit what they stand before (:func:`_alone`).
 
 Runs of XADDs at the beginning of the input are taken out first, and stay together
-(``xadd_runs.py``); runs of XACKs are found among the requests (``xack_runs.py``).
+(``xadd_runs.py``); runs of XACKs and XDELs are found among the requests (``id_runs.py``).
 
 Always so: hiredis is between two requests whenever ``parse`` has returned; memory grows with the
 bytes received, never with a number that a client wrote.
@@ -32,7 +32,8 @@ from typing import Final
 import hiredis
 
 from crdtstream.commands.arguments import parse_i64
-from crdtstream.resp.wire.xack_runs import Request, with_xack_runs
+from crdtstream.core.size import Size
+from crdtstream.resp.wire.id_runs import Request, with_id_runs
 from crdtstream.resp.wire.xadd_runs import XaddRuns
 
 STAR: Final = ord("*")
@@ -43,13 +44,19 @@ UNTRUSTED_BULK_BYTES_MAX: Final = 16_384
 ARGUMENT_BYTES_MIN: Final = 6
 
 # Runs that are looked for in one input: each is found by going through all of it.
-RUNS_MAX: Final = 8
+RUNS_MAX: Final = Size(8, least=0)
 
 # Input so short may be one request; what is longer, or does not turn out to be one, loses nothing.
-ALONE_BYTES_MAX: Final = 512
-_LENGTHS: Final = [b"$%d" % length for length in range(ALONE_BYTES_MAX)]
+ALONE_BYTES_MAX: Final = Size(512, least=0, most=512)
+_LENGTHS: Final = [b"$%d" % length for length in range(ALONE_BYTES_MAX.most)]
 # As many as line ends allow: two for each argument.
-_COUNTS: Final = [b"*%d" % count for count in range(ALONE_BYTES_MAX // 4)]
+_COUNTS: Final = [b"*%d" % count for count in range(ALONE_BYTES_MAX.most // 4)]
+
+# Of a request that was cut, and so may be long, many arguments are read at once: those in the next
+# bytes of its input, of which at least some have to be missing.
+WINDOW_BYTES: Final = Size(1 << 16, least=1)
+MANY_ARGUMENTS: Final = Size(32, least=1)
+_WINDOW_LENGTHS: Final = [b"$%d" % length for length in range(1024)]
 
 # Six digits after a mark that makes hiredis reserve memory at once.
 _LARGE_COUNT: Final = re.compile(rb"\r\n[*>~%|]\d{6}")
@@ -119,16 +126,16 @@ class RequestParser:
             return self._finish_then_parse(data)
         runs: list[Request] = []
         if self.trusted and len(data) <= self._plain_bytes_max:
-            if len(data) <= ALONE_BYTES_MAX and (request := _alone(data)) is not None:
+            if len(data) <= ALONE_BYTES_MAX.value and (request := _alone(data)) is not None:
                 return [request]
-            while len(runs) < RUNS_MAX and (taken := self._runs.take(data)) is not None:
+            while len(runs) < RUNS_MAX.value and (taken := self._runs.take(data)) is not None:
                 run, end = taken
                 runs.append(run)
                 data = data[end:]
                 if not data:
                     return runs
         parsed, rest = self._parse_plain(data)
-        requests = with_xack_runs(parsed)
+        requests = with_id_runs(parsed)
         if not runs and not rest:
             return requests
         return chain(runs, requests, self._parse_exactly(rest) if rest else ())
@@ -275,6 +282,8 @@ class ExactParser:
         self._missing = 0
         self._bulk_bytes: int | None = None
         self._request_bytes = 0
+        # What is left of the input was looked at, and is read argument by argument.
+        self._is_odd = False
 
     @property
     def is_idle(self) -> bool:
@@ -286,6 +295,7 @@ class ExactParser:
             del self._buffer[: self._at]
             self._at = 0
         self._buffer += data
+        self._is_odd = False
 
     def take(self) -> list[bytes] | None:
         """The next request, None if it is not complete.
@@ -307,10 +317,53 @@ class ExactParser:
                 if words:
                     return words
         while self._missing:
+            if (
+                self._missing >= MANY_ARGUMENTS.value
+                and self._bulk_bytes is None
+                and self._take_many()
+            ):
+                continue
             if not self._read_argument():
                 return None
         request, self._arguments = self._arguments, []
         return request
+
+    def _take_many(self) -> bool:
+        """Read plain arguments that are next, all of some bytes of input at once.
+
+        As in ``_alone``: what stands at every other line end is a header that fits what follows it.
+
+        Returns:
+            Whether enough were read to look for more; else the next one is read by itself, and
+            says what is wrong if anything is.
+        """
+        if not self.trusted or self._is_odd:
+            return False
+        lines = bytes(memoryview(self._buffer)[self._at : self._at + WINDOW_BYTES.value]).split(
+            b"\r\n"
+        )
+        count = min((len(lines) - 1) // 2, self._missing)
+        arguments = lines[1 : 2 * count : 2]
+        headers = lines[0 : 2 * count : 2]
+        lengths = list(map(len, arguments))
+        longest = max(lengths, default=0)
+        size = sum(lengths) + sum(map(len, headers)) + 2 * count
+        if (
+            count < MANY_ARGUMENTS.value
+            or longest >= len(_WINDOW_LENGTHS)
+            or longest > self._limits.bulk_bytes_max
+            or self._request_bytes + size > self._limits.request_bytes_max
+            or headers != list(map(_WINDOW_LENGTHS.__getitem__, lengths))
+        ):
+            # The next look would be at much of the same.
+            self._is_odd = True
+            return False
+        self._arguments += arguments
+        self._at += size + 2 * count
+        # Counted as by ``_read_bulk_header``: without line ends.
+        self._request_bytes += size - 2 * count
+        self._missing -= count
+        return True
 
     def take_rest(self) -> bytes:
         """What has been fed and not read, if it stands between two requests."""

@@ -1,0 +1,36 @@
+"""How long a region goes on above the last ID that it had in a key that expired."""
+
+from crdtstream.core.clock import Dot
+from crdtstream.core.ids import RegionId, make_id
+from crdtstream.core.keyspace.floors import Floors
+
+R2, R3 = RegionId(2), RegionId(3)
+KEY = b"x"
+
+
+def twice_expired(second: Dot) -> Floors:
+    floors = Floors()
+    floors.raise_to(KEY, make_id(100, 0), Dot(R2, 1))
+    floors.raise_to(KEY, make_id(101, 0), second)
+    return floors
+
+
+def test_a_floor_lasts_until_all_its_expiries_are_stable() -> None:
+    floors = twice_expired(Dot(R3, 1))
+    assert floors.of(KEY) == make_id(101, 0)
+    assert floors.stable_keys({R2: 1}) == floors.stable_keys({R3: 1}) == []
+    assert floors.stable_keys({R2: 1, R3: 1}) == [KEY]
+
+
+def test_a_floor_lasts_until_the_last_expiry_of_a_region_is_stable() -> None:
+    floors = twice_expired(Dot(R2, 5))
+    assert floors.stable_keys({R2: 4}) == []
+    assert floors.stable_keys({R2: 5}) == [KEY]
+
+
+def test_a_delete_ends_a_floor_if_it_had_observed_all_its_expiries() -> None:
+    floors = twice_expired(Dot(R3, 1))
+    floors.forget_covered_by(KEY, {R2: 1})
+    assert floors.of(KEY) == make_id(101, 0)
+    floors.forget_covered_by(KEY, {R2: 1, R3: 1})
+    assert KEY not in floors

@@ -1,0 +1,211 @@
+"""Every number of the code is a size, which seeds draw, or stands here with why it is none."""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crdtstream.core.size import Scope, Seconds, Size
+from crdtstream.sim.sizes import PACKAGES, Manner, all_sizes, drawn, redraw
+
+SOURCES = Path(__file__).parents[1] / "crdtstream"
+
+# Constants that are no sizes: why, and which.
+NO_SIZES = {
+    "a width or layout of what is stored or sent": """
+        core.checkpoint.contents.ID_BYTES core.digest.DIGEST_BYTES core.fields.FIELDS_BYTES_MIN
+        core.groups.pel_chunk._ID_BYTES core.groups.pel_keys.KEY_SEQ_BITS
+        core.groups.pel_keys.KEY_SEQ_END core.groups.pel_keys._KEY_SEQ_MASK
+        core.groups.pel_keys._TOO_HIGH_SEQ
+        core.groups.pel_keys.REACH_MS core.groups.turns._TURN_BITS
+        core.groups.turns._TURN_MS_MAX core.groups.turns._WITHIN_MAX core.id_columns.LOW_HALF
+        core.id_columns._HALF_MAX core.ids.SEQ_BITS
+        core.ids.U64_MAX core.ids.ID_MIN core.ids.ID_MAX core.issuing.open_batch.COLUMN_BYTES
+        core.lanes.header.HEAD_BYTES core.lanes.rax.KEY_BYTES core.uid.UID_BYTES
+        core.wire.codec.N_MAX core.wire.codec.ROW_MAX core.wire.codec.EFFECTS_PER_BATCH_MAX
+        core.wire.codec.ISSUED_AFTER_MS_MAX core.wire.columns._COMMON_MASK
+        core.wire.columns._DIFFERS commands.arguments.I64_MAX commands.arguments.I64_MIN
+        commands.arguments._U64_DIGITS commands.arguments.I32_MAX commands.arguments.I32_MIN
+        commands.keys.copying.ENTRY_BYTES commands.keys.dumping.HASH_BYTES
+        commands.keys.dumping._FRAMING_BYTES_MAX commands.scripts.scripting.SHA1_DIGITS
+        commands.streams.budget.STREAM_FRAMING_BYTES
+        commands.streams.idempotent_xadd.FIELDS_ID_BYTES commands.streams.xdel_run._ID_BYTES
+        database.statistics.PRECISION_BITS
+        store.acknowledged.SLOT_BYTES store.acknowledged.FILE_BYTES store.connections.PAGE_BYTES
+        store.connections.WAL_HEADER_BYTES store.wal.HEADER_BYTES
+        store.wal.FRAME_HEADER_BYTES store.wal._U32 replication.puller.FRAMING_BYTES_MAX
+        resp.wire.parser.STAR resp.wire.parser.ARGUMENT_BYTES_MIN
+        resp.wire.xadd_runs._SAME_BYTES
+    """,
+    "the number of a format, a version or a mark": """
+        core.checkpoint.parts.NO_IMAGE core.groups.mode.NOBODY core.groups.pel_chunk.NOBODY
+        core.lanes.header.VERSION core.lanes.node.NO_EPOCH core.lanes.residency._WARM
+        core.wire.local_codec.UNKNOWN commands.keys.dumping.VERSION
+        commands.keys.dumping._ORIGIN commands.keys.dumping._NEVER commands.keys.expiry.NO_KEY
+        commands.keys.expiry.NO_DEADLINE commands.keys.expiry._EPOCH
+        commands.streams.delete_policies._DELETED commands.streams.delete_policies._NOT_FOUND
+        commands.streams.delete_policies._REFERENCED database.dispatch.CONTAINER_ARITY
+        database.session.RESP2 database.session.RESP3 region.catching_up.OFF
+        region.links.messages.PROTOCOL_VERSION region.staleness.UNBOUNDED
+        store.failpoints.EXIT_STATUS store.wal.MAGIC_BIG
+        store.wal.MAGIC_LITTLE store.wal.VERSION store.log.FORMAT_VERSION
+        store.connections.INCREMENTAL
+    """,
+    "a unit, or a number of mathematics": """
+        commands.keys.expiry._MS commands.keys.expiry._SECOND_MS
+        core.keyspace.key_order.GOLDEN_SECTION resp.commands.server.parameters._MIB
+        resp.commands.server.memory._PAGE_BYTES region.answering.NS_PER_MS
+    """,
+    "Redis's number, which clients see": """
+        core.footprint.SAMPLES_DEFAULT core.groups.progress.DELIVERY_COUNT_MAX
+        core.keyspace.keyspace.IDMP_DURATION_S_DEFAULT
+        core.keyspace.keyspace.IDMP_MAXSIZE_DEFAULT
+        core.producers.idempotency.DURATION_S_MAX core.producers.idempotency.MAXSIZE_MAX
+        commands.groups.claiming.ATTEMPTS_PER_COUNT
+        commands.groups.claiming.AUTOCLAIM_COUNT_DEFAULT commands.groups.claiming.COUNT_MAX
+        commands.groups.xgroup.CREATE_ARGC_MAX commands.keys.keys.SCAN_COUNT_DEFAULT
+        commands.keys.objects.EMBEDDED_BYTES_MAX commands.streams.trimming.LIMIT_NODES_DEFAULT
+        commands.streams.trimming.LIMIT_DEFAULT_MAX
+        commands.streams.trimming.LIMIT_DEFAULT_UNLIMITED_NODES
+        commands.streams.xinfo.FULL_COUNT_DEFAULT commands.subcommands.SHOWN_BYTES_MAX
+        database.statistics.LEVEL_BITS_FIRST resp.clients.pubsub.UNREAD_BYTES_MAX
+        resp.clients.pubsub.UNREAD_BYTES_SOFT resp.clients.pubsub.UNREAD_SOFT_MS
+        resp.commands.server.latency.SAMPLES_MAX resp.commands.server.latency.GRAPH_COLUMNS
+        resp.commands.server.slowlog.ARGUMENTS_MAX
+        resp.commands.server.slowlog.ARGUMENT_BYTES_MAX resp.commands.server.slowlog.COUNT_DEFAULT
+        resp.commands.server.sparkline.LINES resp.server.BACKLOG
+        resp.wire.parser.UNTRUSTED_ARGUMENTS_MAX resp.wire.parser.UNTRUSTED_BULK_BYTES_MAX
+    """,
+    "part of a rule that is the same in all regions, for ever": """
+        core.effects.EPOCH_MAX core.effects.COUNTER_MAX core.ids.REGION_MAX core.ids.SEQ_STRIDE
+        core.lanes.blocks.BLOCK_BITS core.lanes.blocks.LONG core.lanes.blocks.DIGEST_BYTES
+        core.lanes.blocks.DIGEST_MASK
+    """,
+    "what something weighs or takes; nothing is done by it but adding up": """
+        core.effects.RECORD_OVERHEAD_BYTES core.effects.REPLAY_RECORD_US
+        core.effects.REPLAY_LOCAL_BYTES_PER_US core.footprint.KEY_BYTES core.footprint.LANE_BYTES
+        core.footprint.GROUP_BYTES core.footprint.GROUP_LANE_BYTES
+        core.footprint.CONSUMER_BYTES core.footprint.PRODUCER_BYTES
+        core.footprint.TRACKED_BYTES core.footprint.REGISTERS_BYTES core.footprint.STRING_BYTES
+        core.footprint.VALUE_BYTES core.footprint.DEADLINE_BYTES
+        core.lanes.residency.NODE_BYTES core.lanes.residency.COLUMNS_BYTES
+        core.lanes.residency.HEADER_BYTES core.lanes.residency.OPENED_BYTES
+        core.lanes.residency.RUN_BYTES region.links.listeners.OVERHEAD_BYTES
+        region.links.publications.OVERHEAD_BYTES store.connections.WAL_BYTES_PER_COMMIT
+    """,
+    "a level of compression": """
+        core.lanes.packing.LEVEL commands.keys.dumping.ZLIB_LEVEL store.rows.LEVEL
+        replication.wire.ZSTD_LEVEL
+    """,
+    "what a decoder takes for damage, or for input of an enemy; it has tests of its own": """
+        core.lanes.packing.BODY_BYTES_MAX commands.beyond_redis.version_vectors._BYTES_MAX
+        commands.beyond_redis.version_vectors._SHOWN_BYTES_MAX
+        commands.documentation.key_specs._COUNT_DIGITS region.links.listeners.NAME_BYTES_MAX
+        region.links.acks.NEXT_MS_MAX replication.wire.STAMP_MS_MAX
+        query.append_rows.PRODUCER_BYTES_MAX store.marker._BYTES_MAX
+    """,
+    "the default or the range of a setting, which the tests of what it sets set": """
+        core.lanes.limits.NODE_ENTRIES_MAX_DEFAULT core.lanes.limits.NODE_BYTES_MAX_DEFAULT
+        region.checkpointing.LOG_BYTES_DEFAULT region.checkpointing.LOG_BYTES_LEAST
+        region.checkpointing.INTERVAL_S_DEFAULT region.retention.BACKLOG_BYTES_DEFAULT
+        region.retention.BACKLOG_TTL_S_DEFAULT region.room.BOUND_BYTES_MAX
+        region.staleness.LAG_MS_MAX_HIGHEST region.staleness.LAG_EFFECTS_MAX_HIGHEST
+        region.tuning.LATENCY_MS_MAX_HIGHEST region.tuning.SECONDS_MAX
+        resp.commands.server.node.SLEEP_SECONDS_MAX
+    """,
+    "how often within another time; that one is drawn, or a setting": """
+        region.freshness.QUIET_HEARTBEATS region.links.acks.ACKS_WITHIN_SILENCE
+        region.links.acks.ACKS_WITHIN_SILENCE_UNTOLD region.links.acks.HEARTBEATS_WITHIN_SILENCE
+    """,
+    "a limit of the kernel, of SQLite or of the file system": """
+        resp.clients.connection.KEEPALIVE_SECONDS_MAX store.sqlite.ROWS_PER_STATEMENT_MAX
+        store.connections.FULL_BYTES store.reserve.RESERVE_BYTES store.reserve.ROOM_LEAST_BYTES
+    """,
+    "the length of a table or cache that is made when the program starts": """
+        replication.appends.EXPRESSIONS_MAX resp.wire.xadd_runs.VALUE_BYTES_MAX
+    """,
+}
+
+
+def constants() -> Iterator[tuple[str, object]]:
+    """All of the code, by name; those that are imported from elsewhere where they are made."""
+    for package in PACKAGES:
+        of = SOURCES / package
+        for path in sorted(of.rglob("*.py")) if of.is_dir() else [of.with_suffix(".py")]:
+            text = path.read_text()
+            module = ".".join(path.relative_to(SOURCES).with_suffix("").parts)
+            loaded = importlib.import_module(f"crdtstream.{module}".removesuffix(".__init__"))
+            for name, value in vars(loaded).items():
+                is_made_here = f"\n{name}: Final" in text or f"\n{name} = " in text
+                if name.isupper() and is_made_here:
+                    yield f"{module}.{name}", value
+
+
+def test_every_number_is_a_size_or_is_named_as_none() -> None:
+    plain = {
+        name
+        for name, value in constants()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    named = [name for names in NO_SIZES.values() for name in names.split()]
+    assert len(named) == len(set(named))
+    unknown, gone = plain - set(named), set(named) - plain
+    assert not unknown, (
+        f"make a Size of each, or give the reason in {Path(__file__).name}: {sorted(unknown)}"
+    )
+    assert not gone, f"no such constants any more: {sorted(gone)}"
+
+
+def test_every_size_is_drawn_by_seeds() -> None:
+    """Small, large, and as it is."""
+    made = {id(value) for _, value in constants() if isinstance(value, Size | Seconds)}
+    all_sizes.cache_clear()
+    sizes = all_sizes()
+    assert made == set(map(id, sizes.values()))
+    seen: dict[str, set[float]] = {name: set() for name in sizes}
+    for seed in range(60):
+        for manner in Manner:
+            with drawn(seed, manner):
+                for name, size in sizes.items():
+                    assert size.least <= size.value <= size.most
+                    seen[name].add(size.value)
+    for name, size in sizes.items():
+        if size.default > size.least:
+            assert min(seen[name]) < size.default, name
+        assert size.default in seen[name], name
+
+
+def test_sizes_are_as_before_afterwards() -> None:
+    with drawn(1):
+        redraw(1, 1)
+    assert all(size.value == size.default for size in all_sizes().values())
+
+
+def test_what_clients_and_peers_notice_stays() -> None:
+    """In a comparison with Redis; and while a region starts again among others."""
+    with drawn(2, clients=False):
+        told = [size for size in all_sizes().values() if size.scope is Scope.CLIENTS]
+        assert all(size.value == size.default for size in told)
+    with drawn(2):
+        agreed = [size for size in all_sizes().values() if size.scope is Scope.REGIONS]
+        before = [size.value for size in agreed]
+        redraw(2, 1)
+        assert [size.value for size in agreed] == before
+
+
+@pytest.mark.parametrize("seed", [0, 4711])
+def test_a_seed_draws_the_same_in_every_process(seed: int) -> None:
+    program = (
+        "from crdtstream.sim.making import Maker; from crdtstream.sim.sizes import *\n"
+        f"with drawn({seed}): print([(n, s.value) for n, s in all_sizes().items()])"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(told) == 1
