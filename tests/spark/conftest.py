@@ -51,6 +51,7 @@ LONG_FILES: dict[str, frozenset[str]] = {
     "test_failures.py": frozenset(),
     "test_flights.py": frozenset(),
     "test_kills.py": frozenset(),
+    "test_other_readers.py": frozenset(),
     "test_read_back.py": frozenset(),
     "test_replay.py": frozenset(),
     "test_report.py": frozenset(),
