@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import redis
 
+from crdtstream.region.checkpointing import REPLAY_US_QUIET
 from crdtstream.store.failpoints import EXIT_STATUS
 from tests.live.cluster import Node, cluster_of, wait_until
 
@@ -33,6 +34,11 @@ STEPS: Final = (
     "log.vacuum",
 )
 IN_EVERY_RUN: Final = {"checkpoint.committed"}
+# What a restart has to replay until a checkpoint is worth it though nothing is written.
+REPLAYED: Final = REPLAY_US_QUIET.default * 6 // 5
+PAGE: Final = 5_000
+# A while of quiet is part of it.
+CHECKPOINT_SECONDS: Final = 90.0
 
 
 @pytest.fixture
@@ -171,3 +177,25 @@ def test_writes_that_the_disk_refuses_are_made_when_it_takes_them(
     monkeypatch.delenv("CRDTSTREAM_DRILL__FAILPOINT")
     node.start()
     assert {*acknowledged} <= {entry_id for entry_id, _ in node.client.xrange("s")}
+
+
+@pytest.mark.long
+def test_a_start_that_replayed_much_is_followed_by_a_checkpoint(node: Node) -> None:
+    """Else each start after it replays the same again, as nothing is written."""
+    node.start()
+    for _ in range(0, REPLAYED, PAGE):
+        pipe = node.client.pipeline(transaction=False)
+        for _ in range(PAGE):
+            pipe.xadd("s", {"f": "v"})
+        pipe.execute()
+    assert node.client.info("persistence")["rdb_saves"] == 0
+    node.end(signal.SIGKILL)
+
+    node.start()
+
+    wait_until(
+        lambda: node.client.info("persistence")["rdb_saves"],
+        "a checkpoint",
+        seconds=CHECKPOINT_SECONDS,
+    )
+    assert node.client.xlen("s") == REPLAYED
