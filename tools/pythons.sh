@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs `make test-python` on each supported Python of this machine, but one.
+# Runs `make test-python` and `make test-wheel` on each supported Python of this machine, but one.
 #
 # Usage: tools/pythons.sh BUT
 #
@@ -38,6 +38,7 @@ for ((minor = 11; minor <= NEWEST; minor++)); do
         found+=("3.$minor")
         echo "--- Python 3.$minor: $python"
         make test-python VENV=".venv-3.$minor" PYTHON="$python"
+        make test-wheel VENV=".venv-3.$minor" PYTHON="$python"
     else
         echo "--- Python 3.$minor is not found in the PATH, nor among pyenv's versions"
     fi
