@@ -7,8 +7,7 @@ from tests.mutations.mutation import Mutation
 TESTS: Final = "tests/resp/test_xadd_runs.py::"
 STOPS: Final = TESTS + "test_what_stops_a_run"
 MIXED: Final = TESTS + "test_commands_that_stop_a_mixed_run_are_called_by_themselves"
-XACKS: Final = "tests/resp/test_xack_runs.py::"
-XDELS: Final = "tests/resp/test_xdel_runs.py::"
+IDS: Final = "tests/resp/test_id_runs.py::"
 BYTES: Final = TESTS + "test_a_run_reads_as_it_does_byte_by_byte"
 
 RUNS: Final = (
@@ -139,7 +138,7 @@ RUNS: Final = (
         "crdtstream/commands/groups/xack_run.py",
         "counts.pop(entry_id, 0)",
         "counts[entry_id]",
-        (XACKS + "test_an_id_that_is_named_twice_is_acknowledged_once",),
+        (IDS + "test_an_id_that_is_named_twice_counts_once",),
         "a pipeline that names an ID twice is told that it was acknowledged twice",
     ),
     Mutation(
@@ -147,7 +146,7 @@ RUNS: Final = (
         "crdtstream/database/runs.py",
         "return replica.stream(key) is not None and not",
         "return not",
-        (XACKS + "test_what_stops_a_run",),
+        (IDS + "test_what_stops_a_run",),
         "WRONGTYPE of a pipeline ends the node",
     ),
     Mutation(
@@ -155,7 +154,7 @@ RUNS: Final = (
         "crdtstream/resp/wire/id_runs.py",
         "COMMANDS_MAX: Final = Size(512, least=2)",
         "COMMANDS_MAX: Final = Size(1 << 12, least=2)",
-        (XACKS + "test_a_run_is_not_longer_than_what_others_can_wait_for",),
+        (IDS + "test_a_run_is_not_longer_than_what_others_can_wait_for",),
         "one pipeline of XACKs holds up all other clients",
     ),
     Mutation(
@@ -163,7 +162,7 @@ RUNS: Final = (
         "crdtstream/resp/wire/id_runs.py",
         " or len(head) != _HEAD_WORDS.get(head[0])",
         " or head[0] not in _NAMES",
-        (XACKS + "test_what_is_a_run",),
+        (IDS + "test_what_is_a_run",),
         "XACKs that share all IDs but the last end the connection",
     ),
     Mutation(
@@ -171,7 +170,7 @@ RUNS: Final = (
         "crdtstream/commands/streams/xdel_run.py",
         "counts.pop(entry_id, 0)",
         "counts[entry_id]",
-        (XDELS + "test_an_id_that_is_named_twice_is_removed_once",),
+        (IDS + "test_an_id_that_is_named_twice_counts_once",),
         "a pipeline that names an ID twice is told that two entries were removed",
     ),
     Mutation(
@@ -179,7 +178,7 @@ RUNS: Final = (
         "crdtstream/commands/streams/xdel_run.py",
         "run.ids if run.ids.ascend() else IdColumns.of(sorted(set(run.ids)))",
         "run.ids",
-        (XDELS + "test_random_pipelines_remove_what_single_commands_do",),
+        (IDS + "test_random_pipelines_do_what_single_commands_do",),
         "entries of a pipeline that deletes in any order are left",
     ),
     Mutation(
@@ -187,7 +186,7 @@ RUNS: Final = (
         "crdtstream/database/runs.py",
         "            and not self._is_seen(run.key)\n",
         "",
-        (XDELS + "test_what_stops_a_run",),
+        (IDS + "test_what_stops_a_run",),
         "a client that watches the stream, or waits for it, sees several commands as one",
     ),
     Mutation(
@@ -195,7 +194,7 @@ RUNS: Final = (
         "crdtstream/resp/wire/id_runs.py",
         "XDELS_MAX if head and head[0] in _XDELS else COMMANDS_MAX",
         "COMMANDS_MAX",
-        (XDELS + "test_a_run_is_not_longer_than_what_others_can_wait_for",),
+        (IDS + "test_a_run_is_not_longer_than_what_others_can_wait_for",),
         "one pipeline of XDELs holds up all other clients",
     ),
     Mutation(
@@ -203,7 +202,7 @@ RUNS: Final = (
         "crdtstream/database/runs.py",
         "            and self._host.has_room_in_batch(run.batch_bytes)\n",
         "",
-        (XDELS + "test_a_run_that_the_batch_has_no_room_for_is_called_one_by_one",),
+        (IDS + "test_a_run_that_the_batch_has_no_room_for_is_called_one_by_one",),
         "a batch is larger than what peers take",
     ),
     Mutation(
@@ -227,7 +226,31 @@ RUNS: Final = (
         "crdtstream/database/runs.py",
         " is not None and not replica.residency.absent_count",
         " is not None",
-        (XACKS + "test_entries_on_disk_only_stop_a_run",),
+        (IDS + "test_entries_on_disk_only_stop_a_run",),
         "a pipeline of XACKs finds entries that are not in memory, and the node ends",
+    ),
+    Mutation(
+        "run-without-the-password",
+        "crdtstream/database/runs.py",
+        "            session.authenticated\n            and not session.subscriptions\n",
+        "            not session.subscriptions\n",
+        (IDS + "test_a_run_behind_a_reset_wants_the_password_again",),
+        "a client that has not authenticated deletes entries by a pipeline",
+    ),
+    Mutation(
+        "run-on-a-full-disk",
+        "crdtstream/database/runs.py",
+        "            and host.fault is None\n",
+        "",
+        (TESTS + "test_what_is_refused_one_by_one_is_refused_in_a_run",),
+        "a pipeline is written where single commands are refused with MISCONF",
+    ),
+    Mutation(
+        "mixed-run-of-another-command",
+        "crdtstream/resp/wire/xadd_runs.py",
+        " and data.startswith(form.beginning):\n",
+        ":\n",
+        (TESTS + "test_another_command_behind_a_mixed_run_is_none",),
+        "a command that no region knows is carried out as XADD",
     ),
 )

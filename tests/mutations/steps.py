@@ -18,10 +18,8 @@ from tests.mutations.judging import judge_all
 from tests.mutations.mutation import Mutation
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_RUNS: Final = (
-    *("tests/resp/test_xadd_runs.py", "tests/resp/test_xack_runs.py"),
-    "tests/resp/test_xdel_runs.py",
-)
+_XADDS: Final = ("tests/resp/test_xadd_runs.py",)
+_IDS: Final = ("tests/resp/test_id_runs.py",)
 _COLD: Final = (
     *("tests/core/test_residency.py", "tests/core/test_cold_nodes.py"),
     *("tests/core/test_cold_lane.py", "tests/region/test_cold_entries.py"),
@@ -30,13 +28,13 @@ _COLD: Final = (
 _IMAGES: Final = ("tests/core/test_packing.py", "tests/core/test_cold_nodes.py")
 # The modules of the fast paths, and the tests that are to notice what happens to them.
 FAST_PATHS: Final[dict[str, tuple[str, ...]]] = {
-    "crdtstream/resp/wire/xadd_runs.py": _RUNS,
-    "crdtstream/resp/wire/id_runs.py": _RUNS,
-    "crdtstream/commands/streams/xadd_run.py": _RUNS,
-    "crdtstream/commands/streams/mixed_run.py": _RUNS,
-    "crdtstream/commands/streams/xdel_run.py": _RUNS,
-    "crdtstream/commands/groups/xack_run.py": _RUNS,
-    "crdtstream/database/runs.py": _RUNS,
+    "crdtstream/resp/wire/xadd_runs.py": _XADDS,
+    "crdtstream/resp/wire/id_runs.py": _IDS,
+    "crdtstream/commands/streams/xadd_run.py": _XADDS,
+    "crdtstream/commands/streams/mixed_run.py": _XADDS,
+    "crdtstream/commands/streams/xdel_run.py": _IDS,
+    "crdtstream/commands/groups/xack_run.py": _IDS,
+    "crdtstream/database/runs.py": (*_XADDS, *_IDS),
     "crdtstream/core/lanes/compaction.py": ("tests/core/test_compaction.py", *_COLD),
     "crdtstream/core/lanes/packing.py": _IMAGES,
     "crdtstream/core/lanes/header.py": _IMAGES,
@@ -48,6 +46,12 @@ FAST_PATHS: Final[dict[str, tuple[str, ...]]] = {
 UNNOTICED: Final = {
     "column.byteswap()": "it is for machines that begin with the highest byte",
     "None": "nothing, or an empty column: both say that there are no names",
+    "host.on_slow is not None": "a host that is not told of slow commands takes none for slow",
+    "ns >= host.slow_ns": "who is told looks at the duration, too",
+    "form is not None": "a run was mixed, so there is its form; mypy does not know",
+    "words % 2": "a name without a value is behind the last value, where nothing may be",
+    "len(requests) < 2": "speed alone: one request is no run",
+    "_NAMES.isdisjoint(map(_NAME_OF, requests))": "speed alone: without such a name is no run",
     "not arrivals": "a node has arrivals; without any there is nothing to compare",
 }
 

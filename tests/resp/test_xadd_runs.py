@@ -6,167 +6,32 @@ commands; the other one gets each command by itself, so that it never sees a run
 
 import asyncio
 import re
-import sys
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, count, pairwise
+from dataclasses import replace
+from itertools import chain, count
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crdtstream.commands.reply import Status
 from crdtstream.commands.streams.mixed_run import MixedRun
 from crdtstream.commands.streams.xadd_run import XaddRun, xadd_run
-from crdtstream.core.effects import Record
+from crdtstream.commands.table import COMMANDS
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis
-from crdtstream.engine import Engine
-from crdtstream.region.ready import Ready
+from crdtstream.region.room import OOM, Account
 from crdtstream.region.staleness import LagAction
-from crdtstream.resp.clients.connection import Connection
-from crdtstream.resp.server import RespServer
 from crdtstream.resp.wire.parser import ExactParser, RequestError, RequestLimits, RequestParser
 from crdtstream.resp.wire.xadd_runs import XaddRuns
-from crdtstream.store.log import MemoryLog
 from tests.conftest import examples
-from tests.harness.driven import make_region
 from tests.harness.regions import Node, sync
 from tests.harness.replies import list_of
 from tests.resp.node import request
-from tests.resp.node import settings as node_settings
-
-
-class Wire(asyncio.Transport):
-    """The client's end of a connection: it keeps what it gets."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__({"peername": ("127.0.0.1", port), "sockname": ("127.0.0.1", 6379)})
-        self.got = b""
-        self.is_closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.got += data
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    abort = close
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-
-class Side:
-    """A node without a socket and a disk; its clock stands still until it is moved."""
-
-    def __init__(self, peers: tuple[int, ...] = ()) -> None:
-        self.clock = 1_000
-        self.region = make_region(1, peers)
-        self.engine = Engine(self.region, MemoryLog(), now=lambda: Millis(self.clock))
-        self.server = RespServer(self.engine, node_settings())
-        self.database = self.region.database
-        self.database.clock = lambda: 0
-        self.records: list[Record] = []
-        self.wires = [Wire(40_000 + number) for number in range(4)]
-        self.connections = [self._connect(wire) for wire in self.wires]
-
-    def _connect(self, wire: Wire) -> Connection:
-        connection = Connection(self.server, self.region, self.engine.now)
-        connection.connection_made(wire)
-        return connection
-
-    def send(self, client: int, data: bytes) -> None:
-        self.connections[client].data_received(data)
-
-    async def end_tick(self) -> None:
-        """End ticks until nothing more happens."""
-        while self._commit().woken or self.region.tick.is_open:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-    def _commit(self) -> Ready:
-        ready = self.region.ready(self.engine.now())
-        self.records += ready.records
-        ready.tell()
-        for receiver in ready.woken:
-            receiver.resume()
-        if ready.records:
-            self.region.note_logged(len(self.records), self.engine.now(), durable=True)
-        return ready
-
-    async def pass_time(self, ms: int) -> None:
-        self.clock += ms
-        self.region.pass_time(self.engine.now())
-        await self.end_tick()
-
-    def state(self) -> dict[str, object]:
-        """All that somebody may learn of what was done."""
-        replica, statistics = self.region.replica, self.database.statistics
-        sessions = [connection.session for connection in self.connections]
-        return {
-            "replies": [untimed(wire.got) for wire in self.wires],
-            "closed": [wire.is_closed for wire in self.wires],
-            "records": self.records,
-            "digest": replica.digest(),
-            "vv": dict(replica.vv),
-            "nodes": {
-                key: [
-                    (node.key, list(node.n), list(node.lengths), bytes(node.fields))
-                    for lane in stream.lanes.values()
-                    for node in lane.macro_nodes()
-                ]
-                for key in replica
-                if (stream := replica.stream(key)) is not None
-            },
-            "calls": [
-                (name, one.calls, one.usec, one.rejected, one.failed)
-                for name, one in statistics.used()
-            ],
-            "errors": statistics.errors_by_kind(),
-            "commands": [connection.commands for connection in self.connections],
-            "bytes": [(one.bytes_in, one.bytes_out) for one in self.connections],
-            "sessions": [
-                (one.wrote_n, one.wrote_record, one.has_open_write, one.last_command, one.dirty)
-                for one in sessions
-            ],
-            "traffic": self.server.traffic.totals(),
-        }
-
-
-def untimed(replies: bytes) -> bytes:
-    """Without what MONITOR says of the time of day."""
-    return re.sub(rb"\+\d{10}\.\d{6} \[", b"+TIME [", replies)
-
+from tests.resp.piped import Side, Step, both_do, calls_of, lines
 
 # --- What clients send --------------------------------------------------------------------------
-
-
-@dataclass
-class Step:
-    """What one client sends in one tick, how it is cut, and how time goes on then."""
-
-    client: int
-    requests: list[bytes]
-    cuts: list[int] = field(default_factory=list)
-    ms: int = 0
-    ends_tick: bool = True
-
 
 # Some of these, too.
 KEYS = [b"s", b"t", b"\r\n*5\r\n$4\r\nXADD", b"u\r\n$1\r\n*\r\n$1\r\nf\r\n$1\r\na\r\n"]
@@ -272,38 +137,8 @@ def steps(draw: st.DrawFn) -> Step:
         sorted(cuts),
         draw(st.sampled_from([0, 0, 1, 5, 60, -10])),
         draw(st.booleans()),
+        draw(st.sampled_from([0, 0, 0, 5])),
     )
-
-
-async def do(steps: Sequence[Step], *, in_pieces: bool) -> Side:
-    """A side that got all that, as it comes over TCP or each command by itself."""
-    side = Side()
-    for step in steps:
-        requests = b"".join(step.requests)
-        pieces = (
-            [requests[start:stop] for start, stop in pairwise([0, *step.cuts, len(requests)])]
-            if in_pieces
-            else step.requests
-        )
-        for piece in filter(None, pieces):
-            side.send(step.client, piece)
-        if step.ends_tick:
-            await side.end_tick()
-        if step.ms:
-            await side.pass_time(step.ms)
-    side.send(3, request(b"CLIENT", b"UNPAUSE"))
-    await side.end_tick()
-    await side.pass_time(1_000)
-    return side
-
-
-def both_do(steps: Sequence[Step]) -> tuple[Side, Side]:
-    """Two sides that got the same, one of them each command by itself.
-
-    Each has a loop of its own: what one waits for must not let the other one's callbacks run.
-    """
-    piped, single = (asyncio.run(do(steps, in_pieces=one)) for one in (True, False))
-    return piped, single
 
 
 def check_same(steps: Sequence[Step]) -> int:
@@ -331,10 +166,6 @@ def mixed_pipeline(count: int, keys: Sequence[bytes] = (b"s", b"t", b"u")) -> li
         request(b"XADD", keys[number % len(keys)], b"*", b"f", b"value %d" % number)
         for number in range(count)
     ]
-
-
-def lines(*texts: str) -> list[bytes]:
-    return [request(*text.encode().split()) for text in texts]
 
 
 # Before the pipeline of client 0: what others and itself have sent; and how many runs it then is.
@@ -419,10 +250,84 @@ def test_a_run_is_behind_another_and_before_other_commands() -> None:
     assert check_same([first, Step(0, mixed)]) == 2
 
 
-def test_a_run_does_not_overfill_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pipelined", [pipeline, mixed_pipeline])
+def test_a_run_does_not_overfill_a_batch(
+    pipelined: Callable[[int], list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("crdtstream.database.database.BATCH_BYTES_TARGET.value", 1000)
-    steps = [Step(0, pipeline(15), ends_tick=at == 2) for at in range(3)]
-    assert check_same([Step(0, pipeline(1)), *steps]) > 0
+    steps = [Step(0, pipelined(15), ends_tick=at == 2) for at in range(3)]
+    assert check_same([Step(0, mixed_pipeline(3)), *steps]) > 0
+
+
+def test_a_run_finds_a_stream_ended_though_the_clock_was_not_looked_at() -> None:
+    begun = Step(1, lines("XADD s * f v", "PEXPIRE s 5"))
+    assert check_same([begun, Step(0, pipeline(20), ms_before=10)]) == 1
+
+
+def without_password(side: Side) -> None:
+    side.connections[0].session.authenticated = False
+
+
+def with_a_full_disk(side: Side) -> None:
+    side.database.fault = "the disk is full"
+
+
+def at_maxmemory(side: Side) -> None:
+    side.region.room.tune(maxmemory=1_000)
+    side.region.room.look(account=Account({"data": 1_001}, may_leave=0))
+
+
+# Who refuses each XADD of a pipeline, and how.
+REFUSED: dict[str, Callable[[Side], None]] = {
+    "NOAUTH Authentication required.": without_password,
+    "MISCONF the disk is full": with_a_full_disk,
+    OOM: at_maxmemory,
+}
+
+
+@pytest.mark.parametrize("pipelined", [pipeline, mixed_pipeline])
+@pytest.mark.parametrize("refusal", REFUSED)
+def test_what_is_refused_one_by_one_is_refused_in_a_run(
+    refusal: str, pipelined: Callable[[int], list[bytes]]
+) -> None:
+    async def told() -> bytes:
+        side = Side()
+        side.send(1, b"".join(mixed_pipeline(3)))
+        await side.end_tick()
+        REFUSED[refusal](side)
+        side.send(0, b"".join(pipelined(6)))
+        await side.end_tick()
+        return side.wires[0].got
+
+    assert asyncio.run(told()) == b"-%b\r\n" % refusal.encode() * 6
+
+
+@pytest.mark.parametrize("pipelined", [pipeline, mixed_pipeline])
+def test_a_run_does_not_pass_a_command_of_the_same_name(
+    pipelined: Callable[[int], list[bytes]],
+) -> None:
+    """Of two commands with one name the later counts, in a pipeline, too."""
+
+    async def told() -> bytes:
+        side = Side()
+        side.send(1, b"".join(mixed_pipeline(3)))
+        side.database.register([replace(COMMANDS[b"xadd"], run=lambda *_: Status(b"OURS"))])
+        side.send(0, b"".join(pipelined(6)))
+        await side.end_tick()
+        return side.wires[0].got
+
+    assert asyncio.run(told()) == b"+OURS\r\n" * 6
+
+
+def test_durations_of_runs_are_added_up_when_there_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("crdtstream.database.statistics.SAMPLES_MAX.value", 50)
+    side = Side()
+    for length in (1, 30, 30):
+        side.send(0, b"".join(pipeline(length)))
+    calls = side.database.statistics.of(b"xadd")
+    assert (calls.calls, len(calls.samples)) == (61, 0)
 
 
 def test_a_run_stops_at_the_bound_on_replication_lag() -> None:
@@ -513,23 +418,75 @@ def parse(*pieces: bytes) -> tuple[list[list[bytes]], str | None, int]:
 SLIPS = [b"", b"\r", b"\n", b"$", b"*", b"1", b"0", b"\r\n", b"x"]
 
 
+def check_reads(runs: XaddRuns, sent: bytes) -> int:
+    """A run at the beginning of the input reads as it does byte by byte; returns its length."""
+    taken = runs.take(sent)
+    if taken is None:
+        return 0
+    run, end = taken
+    exact = ExactParser(RequestLimits())
+    exact.feed(sent[:end])
+    assert list(run.requests()) == list(iter(exact.take, None))
+    assert exact.is_idle
+    assert run.fields == b"".join(encode_fields(one[3:]) for one in run.requests())
+    return len(run)
+
+
 @settings(max_examples=examples(2000))
-@given(st.lists(runs_of_xadds(), min_size=1, max_size=4), st.data())
-def test_a_run_reads_as_it_does_byte_by_byte(runs: list[list[bytes]], data: st.DataObject) -> None:
+@given(runs_of_xadds(), st.lists(runs_of_xadds(), min_size=1, max_size=4), st.data())
+def test_a_run_reads_as_it_does_byte_by_byte(
+    before: list[bytes], sent_runs: list[list[bytes]], data: st.DataObject
+) -> None:
     """Also with slips in it: what is malformed is in no run."""
-    sent = bytearray(b"".join(chain.from_iterable(runs)))
+    sent = bytearray(b"".join(chain.from_iterable(sent_runs)))
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, len(sent) - 1))
         slip = data.draw(st.sampled_from(SLIPS))
         sent[at : at + data.draw(st.integers(0, 2))] = slip
-    taken = XaddRuns().take(bytes(sent))
-    if taken is not None:
-        run, end = taken
-        exact = ExactParser(RequestLimits())
-        exact.feed(bytes(sent[:end]))
-        assert list(run.requests()) == list(iter(exact.take, None))
-        assert exact.is_idle
-        assert run.fields == b"".join(encode_fields(one[3:]) for one in run.requests())
+    runs = XaddRuns()
+    check_reads(runs, b"".join(before))
+    check_reads(runs, bytes(sent))
+
+
+# What a run of three XADDs becomes; and how many commands of it are in a run.
+MALFORMED: dict[str, tuple[list[bytes], bytes, bytes, int]] = {
+    "a value without its line end": (pipeline(3), b"value 1\r\n", b"value 1xx", 0),
+    "a value that is too long": (pipeline(3), b"value 1", b"value 11", 0),
+    "the last value without its line end": (pipeline(3), b"value 2\r\n", b"value 2xx", 0),
+    "a mixed run's value without its line end": (
+        *(mixed_pipeline(3), b"value 1\r\n", b"value 1xx"),
+        0,
+    ),
+    "a key that is too long": (mixed_pipeline(4), b"$1\r\nu", b"$1\r\nuu", 2),
+    "a key without its length": (mixed_pipeline(4), b"$1\r\nu", b"$x\r\nu", 2),
+    "the first key is too long": (mixed_pipeline(4), b"$1\r\ns", b"$1\r\nss", 0),
+}
+
+
+@pytest.mark.parametrize("slip", MALFORMED)
+def test_what_is_malformed_is_in_no_run(slip: str) -> None:
+    requests, right, wrong, in_run = MALFORMED[slip]
+    sent = b"".join(requests).replace(right, wrong, 1)
+    assert check_reads(XaddRuns(), sent) == in_run
+
+
+def test_another_command_behind_a_mixed_run_is_none() -> None:
+    """Though all but its name is as in an XADD of the form that was read before."""
+    runs = XaddRuns()
+    assert check_reads(runs, b"".join(mixed_pipeline(3))) == 3
+    other = mixed_pipeline(1)[0].replace(b"XADD", b"XNEW")
+    assert check_reads(runs, b"".join([other, *mixed_pipeline(3)[1:], other])) == 0
+
+
+def test_a_client_is_taken_to_go_on_as_it_did() -> None:
+    """After a mixed run, one that begins with two entries of one stream is looked for as mixed."""
+    alike, mixed = pipeline(3), [*pipeline(2), *mixed_pipeline(3)[1:]]
+    runs = XaddRuns()
+    lengths = [
+        check_reads(runs, b"".join(sent))
+        for sent in (mixed, mixed_pipeline(3), mixed, alike, mixed)
+    ]
+    assert lengths == [2, 3, 4, 3, 2]
 
 
 @pytest.mark.parametrize(
@@ -549,8 +506,13 @@ def test_a_run_reads_as_it_does_byte_by_byte(runs: list[list[bytes]], data: st.D
         (lines("XADD s * f a g b", "XADD s * f c g d"), 2),
         (lines("XADD s * f a g b", "XADD s * f c h d"), 0),
         (lines("xadd s * f a", "xadd s * f b"), 2),
+        (lines("XADD s *", "XADD s *"), 0),
         (lines("XADD s * f", "XADD s * f"), 0),
+        (lines("XADD s * f a g", "XADD s * f a g"), 0),
         (lines("XADD s 1 f v", "XADD s 2 f v"), 0),
+        (lines("XADD s 5 f v", "XADD s 5 f v"), 0),
+        # A command that is cut off, in a value like the beginning of another.
+        ([request(b"XADD", b"s", b"*", b"f", b"a", b"g", b"*7\r\n$4\r\nXADD-")[:-3]], 0),
         ([*pipeline(3), pipeline(1)[0][:-3]], 3),
         ([one.replace(b"$1\r\n*", b"$01\r\n*") for one in pipeline(2)], 0),
     ],
@@ -560,22 +522,6 @@ def test_what_is_a_run(sent: list[bytes], in_runs: int) -> None:
 
 
 # --- What it costs ------------------------------------------------------------------------------
-
-
-def calls_of(do: Callable[[], None]) -> int:
-    """How many functions of Python and of C are called."""
-    calls = 0
-
-    def note(_frame: object, event: str, _arg: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        do()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 @pytest.mark.parametrize("fields", [["f"], ["f", "g"]])
