@@ -26,9 +26,10 @@ def cells(path: Path) -> dict[str, str]:
 
 
 def shown(path: Path) -> dict[str, tuple[str, str]]:
-    """By heading what the page shows as code, and as what that prints."""
+    """By heading what the walk-through shows as code, and as what that prints."""
     found = {}
-    for part in re.split(r"^### ", path.read_text(), flags=re.MULTILINE)[1:]:
+    _, _, walkthrough = path.read_text().partition("\n## A walk-through\n")
+    for part in re.split(r"^### ", walkthrough.partition("\n## ")[0], flags=re.MULTILINE)[1:]:
         title, _, text = part.partition("\n")
         blocks = re.findall(r"^```(python|text)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         code = "\n".join(body.strip() for kind, body in blocks if kind == "python")
