@@ -1,21 +1,24 @@
 """Compaction: what becomes of small nodes, how often, and where the large ones end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, make_id
 from crdtstream.core.lanes.blocks import LONG, block_of
 from crdtstream.core.lanes.compaction import (
     FULL_BYTES,
     FULL_ENTRIES,
     LOOKED_AT_MAX,
+    STRETCH_NODES_MAX,
     Compaction,
     compact,
     small_bytes,
 )
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import digest_of
 from tests.cold_nodes import freeze, save
 
@@ -62,17 +65,21 @@ def test_large_nodes_end_between_blocks(size: int) -> None:
         assert node.fields_bytes > FULL_BYTES.value // 3 or len(node) > FULL_ENTRIES.value // 2
 
 
+@pytest.mark.parametrize(
+    ("nodes", "left"),
+    # Each is looked at by itself, and in its stretch.  Three alike are not put together.
+    [(1, 8), (3, 27)],
+)
 def test_a_step_looks_at_few_nodes_though_it_finds_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    nodes: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LOOKED_AT_MAX, "value", 4)
     limits = NodeLimits(entries_max=2)
     for _ in range(10):
-        filled(limits, 3)
-    assert len(limits.small) == 10
+        filled(limits, 2 * nodes + 1)
+    assert len(limits.small) == 10 * nodes
     assert compact(limits)
-    # Each is looked at by itself, and in its stretch.
-    assert len(limits.small) == 8
+    assert len(limits.small) == left
 
 
 def test_the_digest_of_cold_nodes_needs_no_entries() -> None:
@@ -178,3 +185,105 @@ def test_a_merged_node_reaches_as_far_as_its_last_one_did() -> None:
     (merged,) = [node for node in lane.macro_nodes() if node.last_id == make_id(15, 1)]
     assert len(merged) > 2
     assert merged.highest_id == make_id(16, 1)
+
+
+def sizes(lane: Lane) -> list[int]:
+    return [len(node) for node in lane.macro_nodes()]
+
+
+# Three nodes of 780 entries: the first 1,345 end with a block, the others end within one.
+REST = 191
+NODE_ENTRIES = 780
+
+
+@pytest.mark.parametrize(
+    ("behind", "halves"),
+    [(NODE_ENTRIES + 1, [498, 497, NODE_ENTRIES, 1]), (1, [995, 1]), (0, [995])],
+    ids=["a small node", "an open node", "nothing"],
+)
+def test_the_rest_of_a_stretch_is_halved_if_it_can_go_with_what_is_behind(
+    behind: int, halves: list[int]
+) -> None:
+    limits = NodeLimits(entries_max=NODE_ENTRIES, bytes_max=0)
+    lane = filled(limits, 3 * NODE_ENTRIES + behind, first_n=REST)
+    if not behind:
+        save(limits)
+    compact(limits)
+    assert sizes(lane) == [1345, *halves]
+
+
+def test_large_nodes_of_many_stretches_end_between_blocks() -> None:
+    """The rest of each stretch goes with what is behind it."""
+    limits = NodeLimits(entries_max=NODE_ENTRIES, bytes_max=0)
+    lane = filled(limits, 9 * NODE_ENTRIES + 1, first_n=REST)
+    compact_all(limits)
+    large = [one for one in lane.macro_nodes() if len(one) >= FULL_ENTRIES.value // 2]
+    assert len(large) == 4
+    assert all(block_of(one.last_n) != block_of(one.last_n + 1) for one in large)
+
+
+def test_of_very_many_small_nodes_some_are_put_together_in_a_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(STRETCH_NODES_MAX, "value", 4)
+    limits = NodeLimits(entries_max=2)
+    lane = filled(limits, 13)
+    assert compact(limits)
+    assert sizes(lane) == [8, 2, 2, 1]
+
+
+def test_a_step_that_leaves_nothing_small_is_the_last_one() -> None:
+    limits = NodeLimits(entries_max=FULL_ENTRIES.value // 5, bytes_max=0)
+    lane = filled(limits, 4 * limits.entries_max + 1)
+    assert not compact(limits)
+    assert sizes(lane) == [4 * limits.entries_max, 1]
+
+
+def test_what_is_on_disk_only_stays_there_however_small() -> None:
+    limits = NodeLimits(entries_max=2)
+    lane = filled(limits, 8)
+    freeze(limits)
+    append(lane, range(9, 18))
+    compact_all(limits)
+    assert sizes(lane) == [2, 2, 2, 2, 8, 1]
+    assert limits.residency.absent_count == 4
+
+
+def test_a_merged_node_is_restored_as_it_is() -> None:
+    limits = NodeLimits(entries_max=2)
+    lane = filled(limits, 9)
+    compact_all(limits)
+    merged = lane.head
+    assert merged is not None
+    restored = MacroNode.restored(1, merged.encode().head, lane)
+    assert (len(restored), restored.added) == (8, 8)
+
+
+def by_name(lane: Lane, first_n: int, count: int) -> None:
+    for n in range(first_n, first_n + count):
+        lane.mark_idempotent(make_id(n, 1), n, IdempotentId(b"p", b"%d" % n))
+
+
+def by_number(lane: Lane, first_n: int, count: int) -> None:
+    lane.mark_numbered(first_n, count, Numbered(b"p", 1, first_n))
+
+
+@pytest.mark.parametrize("mark", [by_name, by_number])
+def test_entries_keep_what_their_producers_call_them(
+    mark: Callable[[Lane, int, int], None],
+) -> None:
+    """Also at the seams.  With names, half as many entries are as much work."""
+    limits = NodeLimits(entries_max=50)
+    lane = Lane(RegionId(1), limits)
+    for n in range(1, 5_000, 70):
+        append(lane, range(n, n + 70))
+        mark(lane, n, 60)
+    before = names(lane)
+    assert len(set(before)) > 4_000
+    compact_all(limits)
+    assert names(lane) == before
+    assert FULL_ENTRIES.value // 4 < max(sizes(lane)) <= FULL_ENTRIES.value // 2
+
+
+def names(lane: Lane) -> list[IdempotentId | None]:
+    return [node.columns.idempotent_at(index) for _, node, index in lane.scan(ID_MIN, ID_MAX)]

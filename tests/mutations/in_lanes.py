@@ -89,4 +89,28 @@ LANES: Final[tuple[Mutation, ...]] = (
         (COMPACTION + "test_a_merged_node_reaches_as_far_as_its_last_one_did",),
         "I5: an ID below one that was there comes into a lane",
     ),
+    Mutation(
+        "compaction-forgets-what-producers-call-entries",
+        "crdtstream/core/lanes/compaction.py",
+        "        idempotent |= columns.idempotent or {}\n",
+        "",
+        (COMPACTION + "test_entries_keep_what_their_producers_call_them",),
+        "rule 20: after a restart, two regions no longer take retries of one message for one entry",
+    ),
+    Mutation(
+        "compaction-forgets-rows-at-a-seam",
+        "crdtstream/core/lanes/compaction.py",
+        "first.behind(begin - run_n)",
+        "first",
+        (COMPACTION + "test_entries_keep_what_their_producers_call_them",),
+        "rows of a numbered producer are called by the names of others",
+    ),
+    Mutation(
+        "compaction-reads-what-is-on-disk-only",
+        "crdtstream/core/lanes/compaction.py",
+        "        node.counted_as in (State.WARM, State.PACKED)\n        and node.is_closed\n",
+        "        node.is_closed\n",
+        (COMPACTION + "test_what_is_on_disk_only_stays_there_however_small",),
+        "a checkpoint reads small nodes from disk, and the node ends",
+    ),
 )
