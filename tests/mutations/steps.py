@@ -49,6 +49,7 @@ UNNOTICED: Final = {
     "host.on_slow is not None": "a host that is not told of slow commands takes none for slow",
     "ns >= host.slow_ns": "who is told looks at the duration, too",
     "form is not None": "a run was mixed, so there is its form; mypy does not know",
+    "self.streams = []": "nobody reads them before they are found",
     "words % 2": "a name without a value is behind the last value, where nothing may be",
     "len(requests) < 2": "speed alone: one request is no run",
     "_NAMES.isdisjoint(map(_NAME_OF, requests))": "speed alone: without such a name is no run",

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdtstream.commands.reply import Status
-from crdtstream.commands.streams.mixed_run import MixedRun
+from crdtstream.commands.streams.mixed_run import MixedRun, fitting, mixed_run
 from crdtstream.commands.streams.xadd_run import XaddRun, xadd_run
 from crdtstream.commands.table import COMMANDS
 from crdtstream.core.fields import encode_fields
@@ -347,21 +347,48 @@ def test_a_run_stops_at_the_bound_on_replication_lag() -> None:
     assert (got.count(b"\r\n1000-"), got.count(b"Try again when the others")) == (50, 351)
 
 
-def test_a_run_goes_on_above_the_floor_of_a_key_that_expired() -> None:
-    """Rule 7: a group elsewhere may have read that far."""
+def above_a_floor(seq: int = 1) -> Node:
+    """A region in which x has just begun again; it had this ID, and other regions may know it."""
     r1, r2 = Node(1), Node(2)
     r2.run("XADD y 1 f v")
-    r1.run("XADD x 5000 f v", "PEXPIRE x 10")
+    r1.run(f"XADD x 5000-{seq} f v", "PEXPIRE x 10")
     sync(r1, r2)
     r1.now += 20
     r1.expire()
     r1.run("XGROUP CREATE x g 0 MKSTREAM")
-    fields = encode_fields([b"f", b"v"])
-    run = XaddRun(b"XADD", b"x", array("I", [len(fields)] * 3), fields * 3)
+    return r1
+
+
+FIELDS = encode_fields([b"f", b"v"])
+
+
+def test_a_run_goes_on_above_the_floor_of_a_key_that_expired() -> None:
+    """Rule 7: a group elsewhere may have read that far."""
+    r1 = above_a_floor()
+    run = XaddRun(b"XADD", b"x", array("I", [len(FIELDS)] * 3), FIELDS * 3)
     replies = xadd_run(r1.replica, Millis(r1.now), run)
     assert [*re.findall(rb"\d+-\d+", replies)] == ids_in_x(r1)
     assert len(ids_in_x(r1)) == 3
     assert min(ids_in_x(r1)) > b"5000-0"
+
+
+def mixed_of(*keys: bytes) -> MixedRun:
+    return MixedRun(b"XADD", [*keys], array("I", [len(FIELDS)] * len(keys)), FIELDS * len(keys))
+
+
+def test_a_mixed_run_goes_on_above_the_floor_of_a_key_that_expired() -> None:
+    r1 = above_a_floor()
+    run = mixed_of(b"x", b"y", b"x")
+    run.streams = fitting(r1.replica, run, 0, None)
+    first, _, second = re.findall(rb"\d+-\d+", mixed_run(r1.replica, Millis(r1.now), run))
+    assert [first, second] == ids_in_x(r1)
+    assert first > b"5000-0"
+
+
+def test_a_mixed_run_ends_where_a_floor_leaves_too_few_ids() -> None:
+    run = mixed_of(b"y", b"x", b"y")
+    assert len(fitting(above_a_floor().replica, run, 0, None)) == 3
+    assert len(fitting(above_a_floor(2**64 - 100).replica, run, 0, None)) == 1
 
 
 def ids_in_x(node: Node) -> list[bytes]:
