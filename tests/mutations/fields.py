@@ -7,12 +7,15 @@ the images are read as if it had not been written, and the state that they make 
 must be another one, or be refused.  A field that this does not notice is one that a restart loses
 without a word, or one that no state here has; both are listed.
 
-PENDING and NODE images are columns; ``tests/core`` has their round trips.
+The columns of a PENDING image, and what its head says of them, are fields as well.  NODE images are
+columns, too; ``tests/core`` has their round trips, and ``steps.py`` plants away what reads them.
 """
 
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from itertools import accumulate, pairwise, starmap
+from struct import Struct
 from typing import Any, Final
 
 import msgspec
@@ -33,17 +36,23 @@ CONTENTS: Final[dict[Kind, type[msgspec.Struct]]] = {
     Kind.WINDOW: contents.ProducersContent,
     Kind.GROUP: contents.GroupContent,
 }
-# A struct, and its field.
+# A struct, or PENDING, and its field.
 Field = tuple[str, str]
+PENDING: Final = Kind.PENDING.name
+# How a PENDING image begins (``pel_chunk.py``): is_wide, base_ms, how many entries and stretches.
+PENDING_HEAD: Final = Struct("<BQII")
 
 
 def all_fields() -> list[Field]:
     """Every field that an image may have."""
     return sorted(
-        (name, field)
-        for name, struct in vars(contents).items()
-        if isinstance(struct, type) and issubclass(struct, msgspec.Struct)
-        for field in struct.__struct_fields__
+        [
+            (name, field)
+            for name, struct in vars(contents).items()
+            if isinstance(struct, type) and issubclass(struct, msgspec.Struct)
+            for field in struct.__struct_fields__
+        ]
+        + [(PENDING, column) for column in ("is_wide", "base_ms", *_columns(bytes(17)))]
     )
 
 
@@ -53,7 +62,39 @@ def said(images: list[Image]) -> set[Field]:
     for image in images:
         if image.kind in CONTENTS:
             found.update(_said(contents.unpacked(image.head, CONTENTS[image.kind])))
+        elif image.kind is Kind.PENDING:
+            found.update(
+                field for field in all_fields() if _pending_without(image.body, field) != image.body
+            )
     return found
+
+
+def _columns(body: bytes) -> dict[str, slice]:
+    """Where the columns of a PENDING image are."""
+    is_wide, _, entries, stretches = PENDING_HEAD.unpack_from(body)
+    sizes = {
+        "keys": (16 if is_wide else 8) * entries,
+        "stretches": 4 * stretches,
+        **dict.fromkeys(("owners", "turns", "counts"), 8 * stretches),
+    }
+    ends = accumulate(sizes.values(), initial=PENDING_HEAD.size)
+    return dict(zip(sizes, starmap(slice, pairwise(ends)), strict=True))
+
+
+def _pending_without(body: bytes, field: Field) -> bytes:
+    """A PENDING image as it is read if nobody had written the column."""
+    struct, name = field
+    if struct != PENDING:
+        return body
+    is_wide, base_ms, entries, stretches = PENDING_HEAD.unpack_from(body)
+    columns = bytearray(body)
+    if name in ("is_wide", "base_ms"):
+        kept = (0, base_ms) if name == "is_wide" else (is_wide, 0)
+        PENDING_HEAD.pack_into(columns, 0, *kept, entries, stretches)
+    else:
+        at = _columns(body)[name]
+        columns[at] = bytes(at.stop - at.start)
+    return bytes(columns)
 
 
 def _said(value: object) -> Iterator[Field]:
@@ -123,6 +164,12 @@ def restored(node: Node, images: list[Image]) -> list[Image]:
 
 def is_noticed(node: Node, images: list[Image], field: Field) -> bool:
     """Whether a region that is restored without the field is another one, or refuses to be."""
+    without = [
+        image._replace(body=_pending_without(image.body, field))
+        if image.kind is Kind.PENDING
+        else image
+        for image in images
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             restoring,
@@ -130,7 +177,7 @@ def is_noticed(node: Node, images: list[Image], field: Field) -> bool:
             lambda data, content: _without(contents.unpacked(data, content), field),
         )
         try:
-            again = restored(node, images)
+            again = restored(node, without)
         except (ContentError, AssertionError):
             return True
     return told(again) != told(images)

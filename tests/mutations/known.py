@@ -37,6 +37,10 @@ def known() -> Node:
     r1.run("XNACK x g FAIL IDS 1 23", "XGROUP SETID x g 21 ENTRIESREAD 7")
     r1.run("XREADGROUP GROUP g c COUNT 1 STREAMS x >")
     r1.run("CRDT.XGROUP SETMODE x g HOME 1")
+    # Pending entries with high IDs: far beyond the first day, and with a long sequence.
+    for key, entry_id in (("far", "3000000000-1"), ("long", "5-4294967296")):
+        r1.run(f"XADD {key} {entry_id} f v", f"XGROUP CREATE {key} g 0")
+        r1.run(f"XREADGROUP GROUP g c STREAMS {key} >")
     # One whose position says something, as its home is nowhere.
     r1.run("XGROUP CREATE x m 20 ENTRIESREAD 2", "XGROUP SETID x m 22 ENTRIESREAD 3")
     # One that begins lower elsewhere.
