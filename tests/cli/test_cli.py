@@ -513,8 +513,19 @@ def occupied(port: int) -> Iterator[None]:
         yield
 
 
+# One of the three is enough where people wait.
+EACH_PORT = pytest.mark.parametrize(
+    "shift",
+    [
+        pytest.param(0, id="RESP"),
+        pytest.param(1000, id="gRPC", marks=pytest.mark.long),
+        pytest.param(2000, id="HTTP", marks=pytest.mark.long),
+    ],
+)
+
+
 @pytest.mark.live
-@pytest.mark.parametrize("shift", [0, 1000, 2000], ids=["RESP", "gRPC", "HTTP"])
+@EACH_PORT
 def test_taken_port_is_named(start_up: Callable[[int], Up], base_port: int, shift: int) -> None:
     with occupied(base_port + shift + 2):
         up = start_up(2)
@@ -525,7 +536,7 @@ def test_taken_port_is_named(start_up: Callable[[int], Up], base_port: int, shif
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("shift", [0, 1000, 2000], ids=["RESP", "gRPC", "HTTP"])
+@EACH_PORT
 def test_node_names_a_taken_port(tmp_path: Path, base_port: int, shift: int) -> None:
     (own,) = layout(1, tmp_path, base_port=base_port)
     own.config.write_text(settings_text(own, [own], {}))
@@ -588,6 +599,7 @@ def test_the_version_is_told_without_loading_a_command() -> None:
     assert not set(loaded.split()) & set(start.COMMANDS.values())
 
 
+@pytest.mark.long
 def test_without_the_libraries_of_drills_all_else_goes_on() -> None:
     hidden = "import sys; sys.modules['redis'] = None\n"
     start = "from crdtstream.cli.start import main; main()"

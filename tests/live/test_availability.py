@@ -240,6 +240,7 @@ def test_a_lone_survivor_starts_and_knows_that_it_may_be_cut_off(regions: Region
     regions.cluster.converge()
 
 
+@pytest.mark.long
 def test_three_regions_that_start_at_once_wait_for_each_other_and_not_for_ever(
     regions: Regions,
 ) -> None:

@@ -167,6 +167,7 @@ def test_a_backup_is_the_state_of_a_moment_while_clients_write(
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_digest_of_a_backup_is_the_digest_of_its_node(
     two_regions: Cluster, tmp_path: Path
 ) -> None:
@@ -181,6 +182,7 @@ def test_the_digest_of_a_backup_is_the_digest_of_its_node(
     assert f"expected {'0' * 40}" in refused.output
 
 
+@pytest.mark.long
 def test_a_folder_in_use_is_neither_checked_nor_restored(
     two_regions: Cluster, tmp_path: Path
 ) -> None:
@@ -263,6 +265,7 @@ def test_a_node_that_dies_leaves_no_backup(tmp_path: Path) -> None:
         assert {path.name for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.long
 def test_a_region_whose_log_was_cut_comes_back_from_a_backup(
     three_regions: Cluster, tmp_path: Path
 ) -> None:
@@ -296,6 +299,7 @@ def test_a_region_whose_log_was_cut_comes_back_from_a_backup(
     assert len({node.status().digest for node in three_regions.nodes.values()}) == 1
 
 
+@pytest.mark.long
 def test_a_backup_of_a_cut_log_becomes_a_new_database(tmp_path: Path) -> None:
     with cluster_of(1, tmp_path) as cluster:
         cluster.configure()

@@ -154,6 +154,7 @@ def test_a_checkpoint_that_the_disk_refused_is_tried_again(
     assert told(node) == before
 
 
+@pytest.mark.long
 def test_writes_that_the_disk_refuses_are_made_when_it_takes_them(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

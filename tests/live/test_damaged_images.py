@@ -51,6 +51,7 @@ def error_of(client: redis.Redis, stream: str) -> str:
     return ""
 
 
+@pytest.mark.long
 def test_what_is_damaged_is_said_and_all_else_goes_on(tmp_path: Path) -> None:
     with cluster_of(1, tmp_path) as regions:
         regions.configure()

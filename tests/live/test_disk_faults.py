@@ -132,6 +132,7 @@ def take_all(ballast: Path) -> None:
             os.write(file.fileno(), bytes(512))
 
 
+@pytest.mark.long
 def test_a_full_file_system_is_used_again_when_there_is_room(tmp_path: Path) -> None:
     options = ("-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none")
     with mounted(tmp_path / "disk", *options) as disk, cluster_of(1, tmp_path) as regions:
@@ -158,9 +159,8 @@ def test_a_full_file_system_is_used_again_when_there_is_room(tmp_path: Path) -> 
         check_kept(node, acknowledged)
 
 
-@pytest.mark.parametrize(
-    "appendfsync", ["always", pytest.param("everysec", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("appendfsync", ["always", "everysec"])
 def test_a_node_that_is_killed_on_a_full_disk_starts_for_reading(
     tmp_path: Path, appendfsync: str
 ) -> None:

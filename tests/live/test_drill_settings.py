@@ -36,6 +36,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("CRDTSTREAM_DRILL__PLANT", name)
 
 
+@pytest.mark.long
 def test_a_clock_that_is_wrong_on_purpose(
     two_regions: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_planted_dot_lost_on_restart_takes_an_entry_of_one_region(
     assert one.client.execute_command("CRDT.DIGEST") != two.client.execute_command("CRDT.DIGEST")
 
 
+@pytest.mark.long
 def test_a_planted_health_says_yes_while_writes_are_refused(
     two_regions: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

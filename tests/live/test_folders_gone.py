@@ -108,6 +108,7 @@ def test_what_a_restart_would_not_find_is_not_acknowledged(
         assert "Traceback" not in node.log.read_text()
 
 
+@pytest.mark.long
 def test_a_folder_that_is_put_back_is_used_again(tmp_path: Path) -> None:
     with cluster_of(1, tmp_path) as cluster:
         cluster.configure()
@@ -125,6 +126,7 @@ def test_a_folder_that_is_put_back_is_used_again(tmp_path: Path) -> None:
         assert set(acknowledged) <= {entry_id for entry_id, _ in node.client.xrange("s")}
 
 
+@pytest.mark.long
 def test_the_files_of_a_deleted_folder_are_saved_from_the_process(tmp_path: Path) -> None:
     """As docs/storage.md says."""
     with cluster_of(1, tmp_path) as cluster:

@@ -155,7 +155,8 @@ def test_a_transaction_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert node.client.xlen("a") == node.client.xlen("b") == node.client.xlen("c") > 0
 
 
-@pytest.mark.parametrize("fsync", ["everysec", pytest.param("no", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("fsync", ["everysec", "no"])
 def test_a_node_killed_among_commits_at_once_has_all_it_acknowledged(
     tmp_path: Path, fsync: str
 ) -> None:
@@ -196,6 +197,7 @@ def test_without_fsync_a_kill_loses_no_dots_that_left(tmp_path: Path, fsync: str
         assert vv_of(status)[1] == len(entries(node)) == len(entries(cluster[2]))
 
 
+@pytest.mark.long
 def test_a_region_whose_folder_is_lost_takes_its_effects_back(tmp_path: Path) -> None:
     with cluster_of(2, tmp_path) as cluster:
         cluster.configure()

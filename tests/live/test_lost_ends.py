@@ -61,6 +61,7 @@ COPIES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @COPIES
 def test_a_copy_whose_end_is_lost_is_not_started_alone(
     tmp_path: Path, copy: Callable[[Node, Path], None], appendfsync: str, *, is_killed: bool

@@ -198,6 +198,7 @@ def numbers(client: Any) -> tuple[int, int, int]:
     return channel, shard, client.pubsub_numpat()
 
 
+@pytest.mark.long
 def test_a_region_that_is_gone_counts_no_more(two_regions: Cluster) -> None:
     first, second = two_regions[1], two_regions[2]
     with listening(second, "room"):

@@ -98,6 +98,7 @@ def test_a_restored_folder_takes_no_write_while_a_member_is_away(
     assert second.client.xlen("s") == 9
 
 
+@pytest.mark.long
 def test_a_wiped_folder_takes_no_write_while_a_member_is_away(two_regions: Cluster) -> None:
     first, second = two_regions.nodes.values()
     add(first, 5)

@@ -145,6 +145,7 @@ def test_maxdisk_stops_what_adds_until_it_is_raised(node: Node) -> None:
     wait_until(takes_data(node), "there is no bound any more")
 
 
+@pytest.mark.long
 def test_what_was_tuned_is_kept_over_a_kill(node: Node) -> None:
     wanted = {
         "appendfsync": "everysec",
@@ -164,6 +165,7 @@ def test_what_was_tuned_is_kept_over_a_kill(node: Node) -> None:
     assert node.client.config_get(*wanted) == told
 
 
+@pytest.mark.long
 def test_the_folder_says_at_any_time_whether_its_commits_are_synced(node: Node) -> None:
     """By that a node that was killed knows whether its log's end may be lost."""
     assert synced_as(node) == "always"

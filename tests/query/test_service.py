@@ -440,6 +440,7 @@ def test_rows_appended_in_two_regions_at_once_are_there_once(three: Cluster) -> 
     assert sorted(found) == sorted(rows)
 
 
+@pytest.mark.long
 def test_rows_beyond_the_bound_on_lag_are_refused(three: Cluster) -> None:
     for node in three.nodes.values():
         node.set_links(paused=True)
@@ -487,6 +488,7 @@ def test_only_what_is_read_acknowledged_and_old_is_trimmed(three: Cluster) -> No
     assert sorted(left) == sorted(mine[30:] + theirs[10:])
 
 
+@pytest.mark.long
 def test_what_a_trim_would_take_is_told_before(three: Cluster) -> None:
     """So that a program can look after its copy; the plan itself takes nothing."""
     ids = {

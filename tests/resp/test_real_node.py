@@ -30,6 +30,7 @@ def test_shutdown_ends_the_process_with_everything_acknowledged(tmp_path: Path) 
         assert [entry_id for entry_id, _ in node.connect().xrange("s")] == acknowledged
 
 
+@pytest.mark.long
 def test_what_rewrite_wrote_counts_after_the_next_start(tmp_path: Path) -> None:
     with cluster_of(1, tmp_path) as cluster:
         cluster.configure()

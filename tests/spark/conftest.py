@@ -45,7 +45,7 @@ LONG_FILES: dict[str, frozenset[str]] = {
     "test_archive_damage.py": frozenset(),
     "test_archive_files.py": frozenset(),
     "test_archive_publishing.py": frozenset(),
-    "test_audit.py": frozenset({"test_a_region_that_does_not_answer_is_named"}),
+    "test_audit.py": frozenset(),
     "test_cluster.py": frozenset(),
     "test_databases.py": frozenset(),
     "test_failures.py": frozenset(),
@@ -58,9 +58,6 @@ LONG_FILES: dict[str, frozenset[str]] = {
     "test_sink.py": frozenset(
         {
             "test_a_query_goes_on_from_its_checkpoint",
-            "test_a_write_with_its_id_adds_nothing_when_it_is_run_again",
-            "test_columns_are_fields_as_spark_casts_them",
-            "test_many_rows_in_many_partitions",
             "test_what_cannot_be_meant_is_refused",
         }
     ),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_whole_year_is_loaded() -> None:
     year = flights.load()
     assert year.count == 336_776
