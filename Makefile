@@ -22,6 +22,14 @@ COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands databa
 # On each other Python those that show what mypyc makes of the code; the rest has no reason to differ.
 PYTHONS_COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands database scenario)
 
+# PySpark as old as pyproject.toml allows, in an environment that has the rest of $(VENV), and the
+# tests that show what it makes of the data source and archives.
+SPARK_OLDEST := $(shell sed -n 's/.*"pyspark>=\([0-9.]*\)".*/\1/p' pyproject.toml)
+SPARK_OLDEST_VENV := $(VENV)-spark-$(SPARK_OLDEST)
+SPARK_OLDEST_STAMP := $(SPARK_OLDEST_VENV)/.installed
+SPARK_OLDEST_TESTS := $(addprefix tests/spark/test_,entries.py stream_offsets.py unlimited_reader.py \
+	stream_source.py archive.py)
+
 # A node starts in half the time if Python may keep what it made of the sources; tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -43,7 +51,7 @@ FORMATTED := $(wildcard crdtstream tests tools benchmarks)
 WORKERS := $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .DEFAULT_GOAL := help
-.PHONY: help up fast demo pipeline-demo drills test test-fast test-compiled test-long test-pythons test-python wheel test-wheel check format proto docs tools bench bench-storage bench-pipeline soak clean
+.PHONY: help up fast demo pipeline-demo drills test test-fast test-compiled test-long test-pythons test-python test-spark-oldest wheel test-wheel check format proto docs tools bench bench-storage bench-pipeline soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
@@ -85,6 +93,11 @@ test-python: $(DEV_STAMP) $(GENERATED) $(if $(shell command -v go),$(BIN)/toxipr
 	$(MAKE) test-fast
 	$(MAKE) test-compiled COMPILED_TESTS="$(PYTHONS_COMPILED_TESTS)"
 	$(BIN)/python -m pytest -m "not soak and not long" tests/live/test_nodes.py
+
+# Delta Lake is part of a session from its start, so its tests have one of their own.
+test-spark-oldest: $(SPARK_OLDEST_STAMP) $(GENERATED)  ## the data source, archives and Delta Lake with the oldest PySpark (wants Java 17, Maven's jars)
+	$(SPARK_OLDEST_VENV)/bin/python -m pytest -m "not soak" -k "not kills" --durations 10 $(SPARK_OLDEST_TESTS) $(ARGS)
+	$(SPARK_OLDEST_VENV)/bin/python -m pytest -m "not soak" tests/spark/test_delta.py $(ARGS)
 
 wheel: $(COMPILE_STAMP) $(GENERATED)  ## a compiled wheel for this Python, in dist/
 	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
@@ -134,7 +147,7 @@ soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000, of 
 	CRDTSTREAM_SEEDS=$(SEEDS) CRDTSTREAM_SIM_SEEDS=$(SIM_SEEDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
 clean:  ## remove what make made; data folders stay
-	rm -rf .fast $(VENV) $(VENV)-3.* $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .fast $(VENV) $(VENV)-* $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -155,6 +168,14 @@ $(DEV_STAMP): pyproject.toml | $(BIN)/python
 
 $(COMPILE_STAMP): pyproject.toml | $(RUN_STAMP)
 	$(PIP) install --quiet --only-binary :all: --editable '.[compile]'
+	@touch $@
+
+# What is not in this environment is taken from the other one.
+$(SPARK_OLDEST_STAMP): $(DEV_STAMP)
+	$(BIN)/python -m venv $(SPARK_OLDEST_VENV)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		> "$$($(SPARK_OLDEST_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/_others.pth"
+	$(SPARK_OLDEST_VENV)/bin/python -m pip --disable-pip-version-check install --quiet 'pyspark==$(SPARK_OLDEST)'
 	@touch $@
 
 # iredis wants an older redis-py than the tests do: an environment of its own.

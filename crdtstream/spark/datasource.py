@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from crdtstream.spark.sink import BatchWriter, StreamWriter
     from crdtstream.spark.source import EntriesReader
     from crdtstream.spark.stream_source import EntriesStreamReader
+    from crdtstream.spark.unlimited_reader import UnlimitedReader
 
 
 class CrdtStreamDataSource(DataSource):
@@ -31,10 +32,14 @@ class CrdtStreamDataSource(DataSource):
 
         return EntriesReader(schema, SourceOptions.parse(self.options))
 
-    def streamReader(self, schema: StructType) -> "EntriesStreamReader":  # noqa: N802
+    def streamReader(  # noqa: N802
+        self, schema: StructType
+    ) -> "EntriesStreamReader | UnlimitedReader":
         from crdtstream.spark.stream_source import EntriesStreamReader
+        from crdtstream.spark.unlimited_reader import as_asked_here
 
-        return EntriesStreamReader(schema, SourceOptions.parse(self.options))
+        options = SourceOptions.parse(self.options)
+        return as_asked_here(EntriesStreamReader(schema, options), options)
 
     def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":
         from crdtstream.spark.sink import batch_writer

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from crdtstream.spark.casting import Caster, UnsupportedTypeError, caster_of, to_text
 from crdtstream.spark.fields import Fields, FieldsError, decode_fields, without_repeats
 from crdtstream.spark.options import ParseMode, ValueFormat
+from crdtstream.spark.pyspark_versions import arrow_schema
 
 I64_MAX: Final = 2**63 - 1
 # Beyond this a time has no place in Spark's microseconds (the year 294247).
@@ -84,7 +84,7 @@ class Columns:
         Raises:
             SchemaError: naming every column whose type is not supported.
         """
-        self.arrow = to_arrow_schema(schema, timezone="UTC")
+        self.arrow = arrow_schema(schema)
         self._schema = schema
         self._mode = mode
         self._casters: dict[str, Caster | None] = {}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MASTER_DEFAULT: Final = "local[*]"
-VERSION_MIN: Final = (4, 3)
+VERSION_MIN: Final = (4, 1)
 
 # Who gives options of their own adds these, or Spark is not quiet, and hangs when memory is over:
 # the thread that noticed is gone, and those that wait for it are not.

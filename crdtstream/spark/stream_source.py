@@ -35,12 +35,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from crdtstream.spark.entries import Columns
@@ -52,6 +46,12 @@ from crdtstream.spark.nodes import (
     Scanning,
 )
 from crdtstream.spark.options import NodesOptions, OptionsError, SourceOptions
+from crdtstream.spark.pyspark_versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from crdtstream.spark.ranges import (
     RANGE_ENTRIES_MIN,
     EntryRange,
@@ -148,16 +148,40 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._let_nodes_catch_up(above)
         upto = self._newest if self._target is None else self._target
         if self._is_before_latest(start):
-            # With a zero, where there is nothing yet: it must not be taken for the empty one.
             self._planned = upto
-            regions = offset_of(upto) or {str(region): 0 for region in self._regions()}
-            return regions | self._database()
+            return self._named(upto)
         end = self._end(above, upto, limit)
         if end is None:
             self._planned = above
             return start if not above or DATABASE in start else start | self._database()
         self._planned = join([above, end])
         return self._offset(self._planned) | self._cuts(above, self._planned)
+
+    def all_durable(self) -> dict[str, Any]:
+        """Where a query's first micro-batch ends, if it is to have all that a node has durably.
+
+        Of several nodes it is one that has what all others have, if there is such a node.  It is
+        never before ``startingOffsets``.  Unlike :meth:`latestOffset` it does not stay where it
+        was if there is no entry to read.
+
+        Raises:
+            NodesError: all answer, and for too long none had what ``startingOffsets`` says.
+        """
+        starting = self._options.starting_offsets
+        above = starting if isinstance(starting, dict) else {}
+        nodes = self._connected()
+        positions = nodes.positions()
+        vectors = {address: vector_of(one.durable_vv) for address, one in positions.items()}
+        ahead = [one for one in vectors if not beyond(join(vectors.values()), vectors[one])]
+        if ahead:
+            nodes.prefer(ahead[0])
+        self._durable(above)
+        self._let_nodes_catch_up(above)
+        upto = join([above, self._durable(above)])
+        if starting == "latest":
+            return self._named(upto)
+        cuts = self._cuts(above, upto) if self._selection.moving(above, upto) else {}
+        return offset_of(upto) | self._database() | cuts
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = vector_of(self._connected().position().durable_vv)
@@ -404,6 +428,12 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 own,
             )
         return vector
+
+    def _named(self, vector: Vector) -> dict[str, Any]:
+        """The offset of a vector; with a zero if that is empty, lest it is taken for the one
+        before all."""
+        regions = offset_of(vector) or {str(region): 0 for region in self._regions()}
+        return regions | self._database()
 
     def _database(self) -> dict[str, str]:
         """What an offset says beside its vector, lest it is taken for one of another database."""

@@ -46,13 +46,14 @@ def main() -> None:
 
 def run_archive(spark: "SparkSession", nodes: "NodesOptions", given: argparse.Namespace) -> None:
     from crdtstream.spark.jobs import archive
+    from crdtstream.spark.pyspark_versions import HAS_READ_LIMITS
 
     archive.UNPUBLISHED_FILES_MAX = UNPUBLISHED_FILES_MAX
     options = archive.ArchiveOptions(
         nodes=nodes,
         path=given.path,
         streams=(given.streams.encode(),),
-        entries_per_batch_max=ENTRIES_PER_BATCH,
+        entries_per_batch_max=ENTRIES_PER_BATCH if HAS_READ_LIMITS else None,
         file_bytes=FILE_BYTES,
         small_files_max=SMALL_FILES_MAX,
     )

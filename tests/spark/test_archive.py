@@ -25,6 +25,7 @@ from crdtstream.spark.jobs.archive_reader import read_archive
 from crdtstream.spark.jobs.archive_state import commit, load
 from crdtstream.spark.jobs.folder import LocalFolder
 from crdtstream.spark.options import NodesOptions, Security
+from crdtstream.spark.pyspark_versions import HAS_READ_LIMITS
 from tests.live.cluster import Cluster, wait_until
 from tests.spark.archiving import SMALL_FILES_MAX, Archiving
 from tests.spark.conftest import nodes_of, require_spark
@@ -82,6 +83,7 @@ def test_runs_go_on_where_the_last_one_was(
     assert read_archive(spark, options.path, streams=[b"on:a"]).count() == 350
 
 
+@pytest.mark.skipif(not HAS_READ_LIMITS, reason="this PySpark does not limit batches")
 def test_batches_are_bounded(
     spark: "SparkSession", shared_regions: Cluster, tmp_path: Path
 ) -> None:
@@ -94,6 +96,16 @@ def test_batches_are_bounded(
     assert (outcome.entries, outcome.batches) == (500, 5)
     assert outcome.files == 1
     assert ids_of(spark, tmp_path) == sorted(ids)
+
+
+@pytest.mark.skipif(HAS_READ_LIMITS, reason="this PySpark limits batches")
+def test_a_bound_that_cannot_be_kept_is_refused(
+    spark: "SparkSession", shared_regions: Cluster, tmp_path: Path
+) -> None:
+    options = options_of(shared_regions, tmp_path, b"bounded")
+    with pytest.raises(ArchiveError, match=r"--entries-per-batch wants PySpark 4\.2 or newer"):
+        archive(spark, replace(options, entries_per_batch_max=100))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_entry_is_archived_as_it_is(
@@ -345,7 +357,7 @@ def test_a_lost_checkpoint_is_made_anew_from_the_end_of_the_archive(
     options = options_of(shared_regions, tmp_path, b"anew")
     ids = add(shared_regions, 1, b"anew", range(10))
     shared_regions.converge()
-    archive(spark, replace(options, entries_per_batch_max=4))
+    archive(spark, replace(options, entries_per_batch_max=4 if HAS_READ_LIMITS else None))
     shutil.rmtree(tmp_path / "_archive" / "checkpoint")
     ids += add(shared_regions, 1, b"anew", range(10))
     shared_regions.converge()

@@ -238,13 +238,13 @@ def test_producers_are_shown_where_there_are_any() -> None:
 
 
 def test_a_batch_has_just_the_schema_that_spark_expects() -> None:
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from crdtstream.spark.pyspark_versions import arrow_schema
 
     for value_format in ValueFormat:
         wanted = default_schema(value_format)
         batch = Columns(wanted, ParseMode.PERMISSIVE).batch(wire([[(b"a", b"b")]]), LANE)
         batch.validate(full=True)
-        assert batch.schema.equals(to_arrow_schema(wanted, timezone="UTC"))
+        assert batch.schema.equals(arrow_schema(wanted))
 
 
 def test_a_column_is_the_entrys_own_by_name_and_type() -> None:

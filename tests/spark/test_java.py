@@ -121,8 +121,8 @@ def test_without_pyspark_one_line_names_the_package(
 
 def test_old_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pyspark = pytest.importorskip("pyspark")
-    monkeypatch.setattr(pyspark, "__version__", "4.1.2.dev0")
-    with pytest.raises(PySparkMissingError, match=r"PySpark 4\.1\.2\.dev0 is older than 4\.3: pip"):
+    monkeypatch.setattr(pyspark, "__version__", "4.0.2.dev0")
+    with pytest.raises(PySparkMissingError, match=r"PySpark 4\.0\.2\.dev0 is older than 4\.1: pip"):
         check_pyspark()
 
 

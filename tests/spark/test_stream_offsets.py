@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 pytest.importorskip("pyspark")
 
@@ -16,6 +15,7 @@ pytest.importorskip("pyspark")
 from crdtstream.spark.entries import default_schema
 from crdtstream.spark.nodes import DataLossError, NodesError, OtherDatabaseError
 from crdtstream.spark.options import OptionsError, SourceOptions, ValueFormat
+from crdtstream.spark.pyspark_versions import ReadAllAvailable, ReadMaxRows
 from crdtstream.spark.ranges import RangesPartition
 from crdtstream.spark.stream_source import EntriesStreamReader
 from crdtstream.spark.vectors import CUTS, cut_at, cut_by_dots, cuts_by_entries, parse_vector

@@ -7,6 +7,7 @@ from typing import Final
 
 from crdtstream.spark.jobs.folder import ArchiveError
 from crdtstream.spark.options import NodesOptions
+from crdtstream.spark.pyspark_versions import HAS_READ_LIMITS, without_limits
 
 FILE_BYTES_DEFAULT: Final = 64 << 20
 ENTRIES_PER_BATCH_DEFAULT: Final = 1_000_000
@@ -32,7 +33,8 @@ class ArchiveOptions:
         follow: go on until stopped; else archive what there is, and end.
         batch_seconds: of following, how often entries are read.
         publish_seconds: of following, how often what was read becomes visible.
-        entries_per_batch_max: bounds the memory and time of a micro-batch, in entries.
+        entries_per_batch_max: bounds the memory and time of a micro-batch, in entries; None: by
+            ``ENTRIES_PER_BATCH_DEFAULT``, where PySpark can bound one (4.2 and newer).
         file_bytes: how large files shall become.
         small_files_max: how many files of less than half of that a stream's day may keep; when
             there would be more, they are merged into one (which may be small, so 0 is as 1).
@@ -49,7 +51,7 @@ class ArchiveOptions:
     follow: bool = False
     batch_seconds: float = 10.0
     publish_seconds: float = 300.0
-    entries_per_batch_max: int = ENTRIES_PER_BATCH_DEFAULT
+    entries_per_batch_max: int | None = None
     file_bytes: int = FILE_BYTES_DEFAULT
     small_files_max: int = 4
     compact: bool = False
@@ -90,12 +92,21 @@ def check_options(options: ArchiveOptions) -> None:
     problems = [
         f"{name} must be above 0"
         for name in ("batch_seconds", "publish_seconds", "entries_per_batch_max", "file_bytes")
-        if getattr(options, name) <= 0
+        if (value := getattr(options, name)) is not None and value <= 0
     ]
     problems += [
         f"{name} must not be negative"
         for name in ("small_files_max", "trim_older_than_seconds")
         if (getattr(options, name) or 0) < 0
     ]
+    if options.entries_per_batch_max is not None and not HAS_READ_LIMITS:
+        problems.append(without_limits("--entries-per-batch"))
     if problems:
         raise ArchiveError("; ".join(problems))
+
+
+def entries_per_batch(options: ArchiveOptions) -> int | None:
+    """At most so many entries has a micro-batch; None where PySpark cannot bound it."""
+    if not HAS_READ_LIMITS:
+        return None
+    return options.entries_per_batch_max or ENTRIES_PER_BATCH_DEFAULT

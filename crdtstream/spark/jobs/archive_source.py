@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from crdtstream.spark.casting import to_text
@@ -23,7 +22,9 @@ from crdtstream.spark.entries import Columns, Lane
 from crdtstream.spark.fields import Fields, FieldsError, decode_fields, without_repeats
 from crdtstream.spark.jobs.archive_layout import FILE_SCHEMA
 from crdtstream.spark.options import NodesOptions, ParseMode, SourceOptions
+from crdtstream.spark.pyspark_versions import arrow_schema
 from crdtstream.spark.stream_source import EntriesStreamReader
+from crdtstream.spark.unlimited_reader import UnlimitedReader, as_asked_here
 from crdtstream.spark.vectors import Vector, offset_of
 
 if TYPE_CHECKING:
@@ -46,13 +47,16 @@ class ArchiveDataSource(DataSource):
     def schema(self) -> StructType:
         return FILE_SCHEMA
 
-    def streamReader(self, schema: StructType) -> EntriesStreamReader:  # noqa: N802
+    def streamReader(  # noqa: N802
+        self, schema: StructType
+    ) -> EntriesStreamReader | UnlimitedReader:
         options = dict(self.options)
         patterns = tuple(base64.b64decode(one) for one in json.loads(options.pop(_PATTERNS)))
         database_uid = options.pop(_DATABASE)
         parsed = SourceOptions.parse(options)
         nodes = replace(parsed.nodes, database_uid=database_uid)
-        return _ArchiveReader(schema, replace(parsed, streams=patterns, nodes=nodes))
+        wanted = replace(parsed, streams=patterns, nodes=nodes)
+        return as_asked_here(_ArchiveReader(schema, wanted), wanted)
 
 
 class _ArchiveReader(EntriesStreamReader):
@@ -67,7 +71,7 @@ class ArchiveColumns(Columns):
 
     def __init__(self, schema: StructType, plain: StructType) -> None:
         super().__init__(plain, ParseMode.PERMISSIVE)
-        self._archive = to_arrow_schema(schema, timezone="UTC")
+        self._archive = arrow_schema(schema)
 
     def batch(self, wire: pa.RecordBatch, lane: Lane) -> pa.RecordBatch:
         plain = super().batch(wire, lane)
@@ -123,13 +127,14 @@ def read_stream(
     streams: Sequence[bytes],
     *,
     starting: Vector,
-    entries_per_batch_max: int,
+    entries_per_batch_max: int | None,
     fail_on_data_loss: bool,
 ) -> DataFrame:
     """Entries beyond ``starting``; of a query that has a checkpoint, beyond that.
 
     Args:
         options: with the identity of the database that is meant.
+        entries_per_batch_max: of a micro-batch; None: as many as there are.
     """
     assert options.database_uid, "any database would do"
     known: Any = spark._jsparkSession.sessionState().dataSourceManager()
@@ -146,7 +151,7 @@ def read_stream(
         "tlsKeyFile": security.tls_key_file,
         "failoverSeconds": f"{options.failover_seconds:f}",
         "startingOffsets": json.dumps(offset_of(starting)) if starting else "earliest",
-        "maxEntriesPerTrigger": str(entries_per_batch_max),
+        "maxEntriesPerTrigger": str(entries_per_batch_max or ""),
         "failOnDataLoss": "true" if fail_on_data_loss else "false",
         _DATABASE: options.database_uid,
         _PATTERNS: json.dumps([base64.b64encode(pattern).decode() for pattern in streams]),
