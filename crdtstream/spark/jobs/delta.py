@@ -7,7 +7,7 @@ the batch's number.  It merges small files when told to (OPTIMIZE), and keeps ol
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs call it
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StringType
@@ -21,7 +21,6 @@ from crdtstream.spark.jobs.read_back import NotReadBackError, microseconds
 from crdtstream.spark.vectors import Vector
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import SparkSession
 
 _CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -76,9 +75,8 @@ def write_delta(
     Raises:
         ArchiveError: the table was not written, or does not hold what the segment does.
     """
-    label: Any = pandas_udf(_labels, StringType())  # type: ignore[call-overload]
     rows = spark.read.schema(FILE_SCHEMA).parquet(folder.url(segment.path))
-    rows = rows.withColumns({"stream": label("key"), "date": date_of(F.col("ms"))})
+    rows = rows.withColumns({"stream": _label(F.col("key")), "date": date_of(F.col("ms"))})
     writer = (
         rows.repartition("stream", "date")
         .write.format("delta")
@@ -124,5 +122,13 @@ def content_between(table: DataFrame, above: Vector, upto: Vector) -> Content:
     return content_of(table.where(between).select(*FILE_SCHEMA.fieldNames()))
 
 
-def _labels(keys: "pd.Series[bytes]") -> "pd.Series[str]":
-    return keys.map({key: label_of(key) for key in keys.unique()})
+def _label(keys: Column) -> Column:
+    """Names of streams as their folders say them; each is worked out once a batch."""
+    import pandas as pd
+
+    # PySpark goes by the annotations, so it must be able to look them up.
+    def labels(keys: pd.Series) -> pd.Series:
+        return keys.map({key: label_of(key) for key in keys.unique()})
+
+    make: Any = pandas_udf(labels, StringType())  # type: ignore[call-overload]
+    return make(keys)  # type: ignore[no-any-return]
