@@ -145,6 +145,25 @@ def test_a_round_ends_though_writers_are_quicker() -> None:
     assert [one for one, _ in entries(lane)] == [make_id(one, 1) for one in range(1, n + 1)]
 
 
+def test_a_round_goes_on_until_it_is_to_stop() -> None:
+    limits = NodeLimits(entries_max=FULL_ENTRIES.value // 5, bytes_max=0)
+    lane = filled(limits, 40 * limits.entries_max + 1)
+    compaction = Compaction(limits)
+    assert not compaction.go_on(lambda: True)
+    assert len(sizes(lane)) > 30
+    assert compaction.go_on(lambda: False)
+    assert len(sizes(lane)) < 20
+
+
+def test_a_round_ends_with_the_nodes_that_it_began_with() -> None:
+    limits = NodeLimits(entries_max=2)
+    lane = filled(limits, 21)
+    compaction = Compaction(limits)
+    for n in range(1, 21):
+        lane.remove(make_id(n, 1), n_max=21)
+    assert compaction.go_on(lambda: True)
+
+
 def test_nothing_is_appended_to_a_merged_node() -> None:
     limits = NodeLimits(entries_max=0, bytes_max=0)
     lane = Lane(RegionId(1), limits)
@@ -177,14 +196,33 @@ def test_entries_keep_when_they_came(together: int) -> None:
 
 
 def test_a_merged_node_reaches_as_far_as_its_last_one_did() -> None:
-    """A lane has no ID below the highest that was ever in it."""
+    """A lane has no ID below the highest that was ever in it; the same of times of arrival.  And
+    its key is still below all that ever came in."""
     limits = NodeLimits(entries_max=2)
     lane = filled(limits, 17)
+    lane.remove(make_id(1, 1), n_max=17)
     lane.remove(make_id(16, 1), n_max=17)
     compact_all(limits)
     (merged,) = [node for node in lane.macro_nodes() if node.last_id == make_id(15, 1)]
     assert len(merged) > 2
     assert merged.highest_id == make_id(16, 1)
+    assert (merged.first_arrival, merged.last_arrival) == (1, 16)
+    assert merged.key_id == make_id(1, 1)
+
+
+def test_entries_keep_their_dots_though_some_between_are_gone() -> None:
+    limits = NodeLimits(entries_max=50)
+    lane = filled(limits, 2_000)
+    for n in range(5, 2_000, 10):
+        lane.remove(make_id(n, 1), n_max=2_000)
+    before = dots(lane)
+    assert len(before) == 1_800
+    compact_all(limits)
+    assert dots(lane) == before
+
+
+def dots(lane: Lane) -> list[int]:
+    return [node.columns.n[index] for _, node, index in lane.scan(ID_MIN, ID_MAX)]
 
 
 def sizes(lane: Lane) -> list[int]:
@@ -283,6 +321,10 @@ def test_entries_keep_what_their_producers_call_them(
     compact_all(limits)
     assert names(lane) == before
     assert FULL_ENTRIES.value // 4 < max(sizes(lane)) <= FULL_ENTRIES.value // 2
+    for node in lane.macro_nodes():
+        # Nothing is kept of entries and rows of other nodes.
+        assert set(node.idempotent or ()) <= {*node.n}
+        assert all(count > 0 for _, count, _ in node.numbered or [])
 
 
 def names(lane: Lane) -> list[IdempotentId | None]:

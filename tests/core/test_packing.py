@@ -25,6 +25,10 @@ def test_a_body_comes_out_as_it_was_packed(body: bytes) -> None:
     assert unpack(pack(body)) == unpack(pack(body), size=len(body)) == body
 
 
+def test_nothing_takes_nothing() -> None:
+    assert pack(b"") == b""
+
+
 @pytest.mark.parametrize("body", BODIES)
 def test_a_body_of_another_size_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"in place of|no zstandard frame"):
@@ -191,6 +195,34 @@ def test_a_body_without_names_is_read_as_it_was_written() -> None:
     plain.idempotent = plain.numbered = None
     read = decode_body(encode_body(plain), body_header())
     assert shown(read) == shown(plain)
+
+
+def test_a_body_with_names_of_one_kind_is_read_as_it_was_written() -> None:
+    for missing in ("idempotent", "numbered"):
+        some = columns()
+        setattr(some, missing, None)
+        assert shown(decode_body(encode_body(some), body_header())) == shown(some), missing
+
+
+def test_a_body_without_times_of_arrival_is_read_as_it_was_written() -> None:
+    timeless = columns()
+    timeless.arrivals = array("Q")
+    assert shown(decode_body(encode_body(timeless), body_header())) == shown(timeless)
+
+
+@pytest.mark.parametrize("high", [(1 << bits) - 2 for bits in (8, 16, 32)])
+def test_numbers_of_each_width_are_read_as_they_were_written(high: int) -> None:
+    """Those just below the last one of a width, and just above it."""
+    ids = [make_id(7, seq) for seq in range(high, high + 4)]
+    wide = columns(ids=ids)
+    header = body_header(first_id=ids[0], last_id=ids[-1])
+    assert shown(decode_body(encode_body(wide), header)) == shown(wide)
+
+
+def test_dot_numbers_beyond_64_bits_are_refused() -> None:
+    changed = body_header(first_n=U64_MAX - 1, last_n=U64_MAX + 5)
+    with pytest.raises(ValueError, match="dot numbers beyond 64 bits"):
+        decode_body(encode_body(columns()), changed)
 
 
 @pytest.mark.parametrize("count", [4, 8])

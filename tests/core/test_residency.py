@@ -1,6 +1,7 @@
 """Which macro nodes may leave memory, which stay, and what they count for."""
 
 from array import array
+from sys import getsizeof
 
 import pytest
 
@@ -343,3 +344,22 @@ def test_what_is_counted_is_what_the_nodes_take(
     freeze(limits)
     assert residency.total_bytes == sum(map(memory_of, lane.macro_nodes()))
     assert residency.total_bytes == residency.absent_bytes
+
+
+def test_what_is_packed_is_not_read_ahead(
+    lane: Lane, limits: NodeLimits, residency: Residency
+) -> None:
+    images = freeze(limits)
+    first, second, *others = images_for(lane, 1)
+    residency.arrive(second, images[second])
+    assert images_for(lane, 1) == [first, *others]
+
+
+def test_a_packed_node_takes_what_is_packed(lane: Lane, limits: NodeLimits) -> None:
+    images = freeze(limits)
+    first, *_ = images_for(lane, 1)
+    node = lane.head
+    assert node is not None
+    before = memory_of(node)
+    limits.residency.arrive(first, images[first])
+    assert memory_of(node) == before + getsizeof(images[first])

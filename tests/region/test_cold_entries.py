@@ -538,3 +538,22 @@ def test_who_asks_again_while_it_waits_has_no_more_read() -> None:
     assert fetching.note_fetched([7], 1) == [client.set]
     assert fetching.ask([8], client.set) is None
     assert fetching.take() == [(8,)]
+
+
+def test_nothing_is_asked_for_twice() -> None:
+    fetching = Fetching()
+    fetching.ask([7, 8], lambda: None)
+    fetching.ask([8, 7], lambda: None)
+    assert fetching.take() == [(7, 8)]
+
+
+def test_who_waits_no_more_is_told_why_it_could_not_be_read() -> None:
+    fetching = Fetching()
+
+    def go_on() -> None:
+        raise AssertionError("it is only asked for")
+
+    fetching.ask([7], go_on)
+    assert fetching.note_failed([7], "the disk is gone") == [go_on]
+    assert fetching.end(go_on) == "the disk is gone"
+    assert fetching.end(go_on) is None

@@ -452,6 +452,11 @@ def test_an_id_of_several_lanes_is_acknowledged_in_all_of_them(
     assert r1("XPENDING x g - + 10") == [] if 6 in times else [["6-1", "c", 0, 1]]
 
 
+def test_a_run_of_xdels_finds_nothing_without_a_stream() -> None:
+    run = XdelRun(b"XDEL", b"x", *texts_and_ids((5, 7)))
+    assert xdel_run(Node(1).replica, run) == b":0\r\n:0\r\n"
+
+
 # --- Out of requests ----------------------------------------------------------------------------
 
 

@@ -484,6 +484,15 @@ MALFORMED: dict[str, tuple[list[bytes], bytes, bytes, int]] = {
         *(mixed_pipeline(3), b"value 1\r\n", b"value 1xx"),
         0,
     ),
+    "a mixed run's first value without its line end": (
+        *(mixed_pipeline(3), b"value 0\r\n", b"value 0xx"),
+        0,
+    ),
+    "a field's name without its length": (pipeline(3), b"$1\r\nf", b"$x\r\nf", 0),
+    "the first of two values is too long": (
+        *(lines(*[f"XADD s * f {value} g b" for value in "acd"]), b"$1\r\nc", b"$1\r\ncc"),
+        0,
+    ),
     "a key that is too long": (mixed_pipeline(4), b"$1\r\nu", b"$1\r\nuu", 2),
     "a key without its length": (mixed_pipeline(4), b"$1\r\nu", b"$x\r\nu", 2),
     "the first key is too long": (mixed_pipeline(4), b"$1\r\ns", b"$1\r\nss", 0),
@@ -495,6 +504,10 @@ def test_what_is_malformed_is_in_no_run(slip: str) -> None:
     requests, right, wrong, in_run = MALFORMED[slip]
     sent = b"".join(requests).replace(right, wrong, 1)
     assert check_reads(XaddRuns(), sent) == in_run
+    # The form is known, then.
+    runs = XaddRuns()
+    assert check_reads(runs, b"".join(mixed_pipeline(3))) == 3
+    assert check_reads(runs, sent) == in_run
 
 
 def test_another_command_behind_a_mixed_run_is_none() -> None:
@@ -532,6 +545,8 @@ def test_a_client_is_taken_to_go_on_as_it_did() -> None:
         ([*pipeline(3), *lines("PING")], 3),
         (lines("XADD s * f a g b", "XADD s * f c g d"), 2),
         (lines("XADD s * f a g b", "XADD s * f c h d"), 0),
+        ([*lines(*["XADD s * f a g b"] * 2), lines("XADD s * f a g b")[0][:-14]], 2),
+        ([request(b"XADD", b"s", b"*", b"f", one) for one in (b"a", b"b\r\n*c", b"d")], 3),
         (lines("xadd s * f a", "xadd s * f b"), 2),
         (lines("XADD s *", "XADD s *"), 0),
         (lines("XADD s * f", "XADD s * f"), 0),

@@ -72,8 +72,6 @@ def xdel_run(replica: Replica, run: XdelRun) -> bytes:
         return b":0\r\n" * len(run)
     named = run.ids if run.ids.ascend() else IdColumns.of(sorted(set(run.ids)))
     removed = remove_observed(replica, run.key, stream, named)
-    if not removed:
-        return b":0\r\n" * len(run)
     if len(removed) == 1 and sum(map(len, removed.values())) == len(run):
         # Each was there, in the same lane: then none is named twice.
         return b":1\r\n" * len(run)
