@@ -2,10 +2,12 @@
 
     python -m tests.mutations.steps [FILE ...]
 
-A *step* is a statement that changes something, or one condition of several.  A statement is left
-out; of conditions joined by ``and`` each is taken for true once, by ``or`` for false.  What differs
-then is not always wrong: a step may be there for speed or memory alone.  Those stand in
-``UNNOTICED`` with the reason, and are not planted; whatever is listed wants a test.
+A *step* is a statement that changes something, or a condition.  A statement is left out; of
+conditions joined by ``and`` each is taken for true once, by ``or`` for false.  One that stands
+alone is taken for false where a ``return`` or the like depends on it, else for true; that of a
+choice between two values, for each once.  What differs then is not always wrong: a step may be
+there for speed or memory alone.  Those stand in ``UNNOTICED`` with the reason, and are not planted;
+whatever is listed wants a test.
 """
 
 import ast
@@ -42,18 +44,31 @@ FAST_PATHS: Final[dict[str, tuple[str, ...]]] = {
     "crdtstream/core/lanes/residency.py": _COLD,
     "crdtstream/region/fetching.py": (*_COLD, "tests/region/test_unreadable.py"),
 }
+_LEAVING: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 # Steps without which a test cannot tell a difference, and why.
 UNNOTICED: Final = {
     "column.byteswap()": "it is for machines that begin with the highest byte",
-    "None": "nothing, or an empty column: both say that there are no names",
-    "host.on_slow is not None": "a host that is not told of slow commands takes none for slow",
-    "ns >= host.slow_ns": "who is told looks at the duration, too",
-    "form is not None": "a run was mixed, so there is its form; mypy does not know",
+    "None -> False": "nothing, or an empty column: both say that there are no names",
+    "host.on_slow is not None -> True": "without it no command counts as slow",
+    "ns >= host.slow_ns -> True": "who is told looks at the duration, too",
+    "form is not None -> True": "a run was mixed, so there is its form; mypy does not know",
+    "now != host.replica.now -> True": "speed alone: it says the same again",
+    "len(handler.samples) >= SAMPLES_MAX.value -> True": "speed alone: they are added up sooner",
+    "is_any_seen -> True": "speed alone: then no key is seen",
+    "run.ids.ascend() -> False": "speed alone: they are sorted again",
+    "stop - start == len(self) -> False": "memory alone: all of the run is copied",
+    "data.find(data[:_SAME_BYTES], _SAME_BYTES) < 0 -> False": "speed alone",
+    "len(body) != claimed -> False": "the library refuses such a frame; what follows relies on it",
+    "not self._requests -> False": "memory alone: an empty list takes the place of another",
+    "node.is_encoded -> True": "speed alone: a node that no image has is not there",
+    "state is State.ABSENT -> True": "speed alone: of others no image is wanted",
+    "node is not None -> True": "memory alone: one more place is remembered",
+    "state is not before -> True": "speed alone: what is counted then is 0",
     "self.streams = []": "nobody reads them before they are found",
-    "words % 2": "a name without a value is behind the last value, where nothing may be",
-    "len(requests) < 2": "speed alone: one request is no run",
-    "_NAMES.isdisjoint(map(_NAME_OF, requests))": "speed alone: without such a name is no run",
-    "not arrivals": "a node has arrivals; without any there is nothing to compare",
+    "words % 2 -> False": "a name without a value is behind the last value, where nothing may be",
+    "len(requests) < 2 -> False": "speed alone: one request is no run",
+    "_NAMES.isdisjoint(map(_NAME_OF, requests)) -> False": "speed alone",
+    "not arrivals -> False": "a node has arrivals; without any there is nothing to compare",
 }
 
 
@@ -62,11 +77,9 @@ def steps_of(file: str, source: str, tests: tuple[str, ...]) -> Iterator[Mutatio
     for node in ast.walk(ast.parse(source, file)):
         for field in ("body", "orelse", "finalbody"):
             for statement in _statements(getattr(node, field, None)):
-                yield _without(file, source, statement, "pass", tests)
-        if isinstance(node, ast.BoolOp):
-            instead = str(isinstance(node.op, ast.And))
-            for condition in node.values:
-                yield _without(file, source, condition, instead, tests)
+                yield _without(file, source, statement, None, tests)
+        for condition, instead in _conditions(node):
+            yield _without(file, source, condition, instead, tests)
 
 
 def _statements(body: object) -> Iterator[ast.stmt]:
@@ -80,9 +93,29 @@ def _statements(body: object) -> Iterator[ast.stmt]:
                 pass
 
 
+def _conditions(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """The conditions of a node, and what each is taken for."""
+    match node:
+        case ast.BoolOp(op=op, values=values):
+            for value in values:
+                yield value, isinstance(op, ast.And)
+        case ast.If(test=test, body=body) if not isinstance(test, ast.BoolOp):
+            yield test, not isinstance(body[-1], _LEAVING)
+        case ast.IfExp(test=test) if not isinstance(test, ast.BoolOp):
+            yield test, True
+            yield test, False
+        case ast.comprehension(ifs=ifs):
+            for one in ifs:
+                if not isinstance(one, ast.BoolOp):
+                    yield one, True
+        case _:
+            pass
+
+
 def _without(
-    file: str, source: str, node: ast.stmt | ast.expr, instead: str, tests: tuple[str, ...]
+    file: str, source: str, node: ast.stmt | ast.expr, instead: bool | None, tests: tuple[str, ...]
 ) -> Mutation:
+    """The step planted away: a condition taken for ``instead``, a statement left out."""
     data = source.encode()
     lines = data.splitlines(keepends=True)
     assert node.end_lineno is not None
@@ -90,8 +123,10 @@ def _without(
     start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
     end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
     text = " ".join(data[start:end].decode().split())
-    planted = (data[:start] + instead.encode() + data[end:]).decode()
-    name = f"{file.removeprefix('crdtstream/')}:{node.lineno}:{node.col_offset} {text}"
+    new = "pass" if instead is None else str(instead)
+    planted = (data[:start] + new.encode() + data[end:]).decode()
+    place = f"{file.removeprefix('crdtstream/')}:{node.lineno}:{node.col_offset}"
+    name = f"{place} {text}" if instead is None else f"{place} {text} -> {instead}"
     return Mutation(name, file, source, planted, tests, "no test notices that it is missing")
 
 
