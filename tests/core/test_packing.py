@@ -9,7 +9,7 @@ from zstandard import ZstdCompressor
 
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, StreamId, make_id
-from crdtstream.core.lanes.body import decode_body, encode_body
+from crdtstream.core.lanes.body import decode_body, encode_body, narrow
 from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.header import HEAD_BYTES, Head, Header, decode_head, encode_head
 from crdtstream.core.lanes.packing import BODY_BYTES_MAX, pack, unpack
@@ -217,6 +217,14 @@ def test_numbers_of_each_width_are_read_as_they_were_written(high: int) -> None:
     wide = columns(ids=ids)
     header = body_header(first_id=ids[0], last_id=ids[-1])
     assert shown(decode_body(encode_body(wide), header)) == shown(wide)
+
+
+@pytest.mark.parametrize(
+    ("highest", "width"),
+    [(0xFF, 1), (0x100, 2), (0xFFFF, 2), (1 << 16, 4), ((1 << 32) - 1, 4), (1 << 32, 8)],
+)
+def test_numbers_take_no_more_bytes_than_the_highest_needs(highest: int, width: int) -> None:
+    assert narrow([0, highest]).itemsize == width
 
 
 def test_dot_numbers_beyond_64_bits_are_refused() -> None:
