@@ -14,6 +14,7 @@ from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.header import decode_head
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.lanes.residency import SCANS_REMEMBERED
 from crdtstream.core.lanes.slices import Within
 from tests.cold_nodes import freeze, save
 
@@ -105,6 +106,28 @@ def test_who_reads_on_is_read_more_and_more_ahead() -> None:
             for image in cold.images:
                 limits.residency.arrive(image, images[image])
     assert asked == [16, 32, 64, 128, 160]
+
+
+@pytest.mark.parametrize(("length", "images_asked"), [(2, [16, 2, 32]), (100, [16, 16, 16])])
+def test_only_who_may_read_on_takes_the_place_of_others(
+    length: int, images_asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few places that are remembered; the other lane is read to its end, or is not."""
+    monkeypatch.setattr(SCANS_REMEMBERED, "value", 1)
+    limits = NodeLimits(entries_max=1)
+    long, other = lanes = Lane(RegionId(1), limits), Lane(RegionId(2), limits)
+    for n in range(1, 101):
+        for lane in lanes if n <= length else (long,):
+            lane.append(make_id(n, 1), n, b"x" * 4096, Millis(n))
+    images = freeze(limits)
+    asked: list[int] = []
+    for lane, first in ((long, 1), (other, 1), (long, 17)):
+        with pytest.raises(ColdError) as raised:
+            list(lane.scan(make_id(first, 1), ID_MAX))
+        asked.append(len(raised.value.images))
+        for image in raised.value.images:
+            limits.residency.arrive(image, images[image])
+    assert asked == images_asked
 
 
 def test_whole_nodes_are_trimmed_without_being_read(lane: Lane, limits: NodeLimits) -> None:

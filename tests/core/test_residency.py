@@ -346,6 +346,20 @@ def test_what_is_counted_is_what_the_nodes_take(
     assert residency.total_bytes == residency.absent_bytes
 
 
+@pytest.mark.parametrize("has_names", [False, True])
+def test_a_node_that_is_closed_counts_about_what_it_takes(has_names: bool) -> None:
+    """Each entry came at a time of its own, which takes as much as a third of the rest."""
+    limits = NodeLimits(entries_max=500)
+    lane = Lane(RegionId(1), limits)
+    for n in range(1, 502):
+        lane.append(make_id(n, 1), n, b"x", Millis(n))
+        if has_names:
+            lane.mark_idempotent(make_id(n, 1), n, IdempotentId(b"p", b"%d" % n))
+    closed = lane.head
+    assert closed is not None
+    assert closed.bytes_counted == pytest.approx(memory_of(closed), rel=0.1)
+
+
 def test_what_is_packed_is_not_read_ahead(
     lane: Lane, limits: NodeLimits, residency: Residency
 ) -> None:

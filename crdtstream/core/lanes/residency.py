@@ -249,10 +249,9 @@ class Residency:
             return
         size = OPENED_BYTES + 33 * len(columns.ms) + getsizeof(columns.fields)
         size += 8 * len(columns.arrivals)
-        self._bytes[node.counted_as] -= node.bytes_counted
-        self._bytes[_WARM] += size
+        assert node.counted_as is _WARM
+        self._bytes[_WARM] += size - node.bytes_counted
         node.bytes_counted = size
-        node.counted_as = _WARM
 
     def note_warm(self, node: MacroNode) -> None:
         """Its columns are here again."""
@@ -272,8 +271,7 @@ class Residency:
         state = node.counted_as
         self._count(node, State.NOT, 0)
         if state is State.WARM:
-            if node.is_encoded:
-                self._warm.pop(node, None)
+            self._warm.pop(node, None)
         elif state is State.PACKED:
             self._packed.pop(node, None)
         elif state is State.ABSENT:
