@@ -6,6 +6,7 @@ the database checks and does for each of them is then the same for all, and done
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Final, Protocol, TypeAlias
 
 from crdtstream.commands.groups.pending import xack
@@ -18,6 +19,7 @@ from crdtstream.commands.streams.xdel_run import XdelRun, xdel_run
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
+from crdtstream.core.stream import Stream
 from crdtstream.database.admission import Fullness, Pause, WriteLimit
 from crdtstream.database.dispatch import Dispatch
 from crdtstream.database.serving import Serving
@@ -31,6 +33,9 @@ Run: TypeAlias = XaddRun | MixedRun | XackRun | XdelRun
 # A run takes a millisecond or two.  Who wants to be told of commands that take no longer than this
 # has each of them measured.
 SLOW_NS_MIN: Final = Size(5_000_000, least=0)
+# Macro nodes that a run of XDELs may unpack, some 0.5 ms each; of one that would unpack more the
+# commands are called, so that other clients come between.
+UNPACKED_MAX: Final = Size(8, least=0)
 
 
 class Host(Protocol):
@@ -162,27 +167,23 @@ class Runs:
         )
 
     def _takes_xacks(self, handler: Handler, run: XackRun) -> bool:
-        """Nobody waits for an acknowledgement, or watches one, and it takes no room."""
-        # It may need entries that are on disk only, to tell how far all is acknowledged.
-        return handler.on_replica is xack and self._is_here(run.key)
+        """Nobody waits for an acknowledgement, or watches one; it takes no room, and no entry is
+        read for it."""
+        return handler.on_replica is xack and self._host.replica.stream(run.key) is not None
 
     def _takes_xdels(self, handler: Handler, run: XdelRun) -> bool:
         """Nobody watches the stream or waits for it, and there is room: a run is one effect."""
+        stream = self._host.replica.stream(run.key)
         return (
             handler.on_replica is xdel
-            and self._is_here(run.key)
+            and stream is not None
             and not self._is_seen(run.key)
             and self._host.has_room_in_batch(run.batch_bytes)
+            and _is_warm(stream, run)
         )
-
-    def _is_here(self, key: bytes) -> bool:
-        """True if the key is a stream, and all entries are in memory."""
-        replica = self._host.replica
-        return replica.stream(key) is not None and not replica.residency.absent_count
 
     def call(self, session: Session, now: Millis, run: Run) -> bytes:
         """Call a run that is taken; its replies, one behind the other.
-
         What it took is shared out evenly.  If it was as long as a slow command takes, then for
         something that came in between, and one of its commands would have been told of, too.
         """
@@ -210,3 +211,9 @@ class Runs:
         if ns >= host.slow_ns and host.on_slow is not None:
             host.on_slow(session, handler, next(run.requests()), ns)
         return replies
+
+
+def _is_warm(stream: Stream, run: XdelRun) -> bool:
+    """Whether a run finds nearly all that it needs in memory, unpacked: it is not interrupted."""
+    cold = list(chain.from_iterable(lane.cold_nodes_of(run.ids) for lane in stream.lanes.values()))
+    return len(cold) <= UNPACKED_MAX.value and not any(node.is_absent for node in cold)

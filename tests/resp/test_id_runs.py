@@ -341,21 +341,64 @@ def test_a_run_does_not_pass_a_command_of_the_same_name(kind: Kind) -> None:
     assert asyncio.run(told()) == b"+OURS\r\n" * 2
 
 
-@of_each_kind
-def test_entries_on_disk_only_stop_a_run(kind: Kind) -> None:
-    """How far all is acknowledged may need them; a single command waits until they are read."""
+async def without_entries() -> Side:
+    """A region whose entries have left memory."""
+    side = await begun()
+    replica, checkpoints = side.region.replica, Checkpoints()
+    checkpoints.begin(replica, len(side.records))
+    checkpoints.finish(replica)
+    replica.residency.drop_all()
+    assert replica.residency.absent_count
+    return side
+
+
+def test_entries_on_disk_only_stop_a_run_that_deletes_them() -> None:
+    """A single command waits until they are read."""
 
     async def runs_called() -> int:
-        side = await begun()
-        replica, checkpoints = side.region.replica, Checkpoints()
-        checkpoints.begin(replica, len(side.records))
-        checkpoints.finish(replica)
-        replica.residency.drop_all()
-        assert replica.residency.absent_count
-        side.send(0, b"".join(kind.pipeline(*range(1, 9))))
-        return kind.count(side.database.runs)
+        side = await without_entries()
+        side.send(0, b"".join(XDEL.pipeline(*range(1, 9))))
+        return XDEL.count(side.database.runs)
 
     assert asyncio.run(runs_called()) == 0
+
+
+def test_a_run_acknowledges_entries_that_are_on_disk_only() -> None:
+    """No entry is read for that."""
+
+    async def state_after(parts: Sequence[slice]) -> tuple[int, object]:
+        side = await without_entries()
+        sent = XACK.pipeline(*range(1, 9))
+        for part in parts:
+            side.send(0, b"".join(sent[part]))
+        assert side.region.replica.residency.loaded_inline == 0
+        return XACK.count(side.database.runs), (
+            pending_of(side),
+            side.region.replica.acknowledged_count,
+        )
+
+    at_once = asyncio.run(state_after([slice(None)]))
+    one_by_one = asyncio.run(state_after([slice(at, at + 1) for at in range(8)]))
+    assert (at_once[0], one_by_one[0]) == (1, 0)
+    assert at_once[1] == one_by_one[1]
+
+
+@of_each_kind
+def test_entries_of_another_stream_may_be_on_disk_only(kind: Kind) -> None:
+    """With default settings there are some in nearly every node."""
+
+    async def runs_called() -> int:
+        side = await without_entries()
+        side.send(0, b"".join(lines("XGROUP CREATE u g 0 MKSTREAM", *["XADD u * f v"] * 8)))
+        side.send(0, b"".join(lines("XREADGROUP GROUP g c STREAMS u >")))
+        stream = side.region.replica.stream(b"u")
+        assert stream is not None
+        ids = [format_id(entry_id).decode() for entry_id, *_ in stream.scan()]
+        assert len(ids) == 8
+        side.send(0, b"".join(lines(*[kind.line(entry_id, key="u") for entry_id in ids])))
+        return kind.count(side.database.runs)
+
+    assert asyncio.run(runs_called()) == 1
 
 
 def test_a_run_that_the_batch_has_no_room_for_is_called_one_by_one(

@@ -56,7 +56,7 @@ class XackRun:
 
 
 def xack_run(replica: Replica, run: XackRun) -> bytes:
-    """XACK key group id for each of a run; nothing that it needs is on disk only.
+    """XACK key group id for each of a run.
 
     Returns:
         The replies, one behind the other: in how many lanes each ID was pending.

@@ -62,7 +62,7 @@ class XdelRun:
 
 
 def xdel_run(replica: Replica, run: XdelRun) -> bytes:
-    """XDEL key id for each of a run; nothing of the stream is on disk only.
+    """XDEL key id for each of a run; nothing that it deletes is on disk only.
 
     Returns:
         The replies, one behind the other: in how many lanes each ID stood.

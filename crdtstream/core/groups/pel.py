@@ -42,8 +42,6 @@ from crdtstream.core.size import Size
 # A chunk that is not full to this part is joined with a neighbour, if both together are at most
 # twice that, and fit into one.
 JOINED_BELOW: Final = Size(4, least=2)
-# What removing one row costs, in entries of a chunk that are looked at.
-_ROW_ENTRIES: Final = Size(32, least=1)
 
 
 class Pel:
@@ -233,6 +231,9 @@ class Pel:
             matching = chunk.matching(start, ids, at)
             if matching == stop - at:
                 chunk.assign(start, start + matching, owner, turn, count)
+            elif chunk.are_few(stop - at):
+                for _, some, first, end in lane.spans(ids[at:stop]):
+                    some.assign(first, end, owner, turn, count)
             else:
                 chunk.assign_those(ids[at:stop], owner, turn, count)
             if self._claims:
@@ -361,7 +362,7 @@ class Pel:
             count = chunk.matching(start, ids, at)
             if count == stop - at:
                 self._remove(lane, chunk, start, start + count)
-            elif _ROW_ENTRIES.value * (stop - at) < len(chunk):
+            elif chunk.are_few(stop - at):
                 for _, some, first, end in lane.spans(ids[at:stop]):
                     self._remove(lane, some, first, end)
             else:

@@ -52,6 +52,8 @@ from crdtstream.core.wire.codec import pack, unpack
 
 ENTRIES_MAX: Final = Size(1024, least=2)
 
+# What looking up one entry costs, in entries that are gone over one after the other.
+ROW_ENTRIES: Final = Size(32, least=1)
 # Stretches without an entry are dropped when there are this many more than entries.
 _EMPTY_STRETCHES: Final = Size(32, least=0)
 # How an image begins: whether keys are IDs, base_ms, how many entries and stretches.
@@ -275,6 +277,10 @@ class PelChunk(Part):
             key = ((entry_id >> SEQ_BITS) - base_ms << KEY_SEQ_BITS) + seq
         return bisect_left(self._keys, key)
 
+    def are_few(self, count: int) -> bool:
+        """Whether looking up so many entries one by one costs less than going over all."""
+        return ROW_ENTRIES.value * count < len(self._keys)
+
     def index_of(self, entry_id: StreamId) -> int | None:
         """Index of the entry with this ID."""
         keys = self._keys
@@ -303,7 +309,7 @@ class PelChunk(Part):
     def which(self, ids: IdColumns) -> Iterable[bool]:
         """Of IDs that ascend, which are here."""
         base_ms = self._base_ms
-        if not fit(ids, base_ms):
+        if self.are_few(len(ids)) or not fit(ids, base_ms):
             return [self.index_of(entry_id) is not None for entry_id in ids]
         return map(set(self._keys).__contains__, keys_of(ids, base_ms))
 
@@ -493,6 +499,13 @@ class PelChunk(Part):
         of the IDs is the first of them, and behind which is the last."""
         keys = keys_of(ids, self._base_ms)
         at = 0
+        if self.are_few(len(ids)):
+            while at < len(keys):
+                alike = next(self.alike(bisect_left(self._keys, keys[at]), len(self)))
+                stop = bisect_right(keys, self._keys[alike.stop - 1], at)
+                yield alike, at, stop
+                at = stop
+            return
         for alike in self.alike(0, len(self)):
             stop = bisect_right(keys, self._keys[alike.stop - 1], at)
             if at < stop:

@@ -58,6 +58,8 @@ from crdtstream.core.size import Size
 
 # What looking up one ID costs, in entries of a macro node that are put into a table.
 TABLE_ENTRIES_MIN: Final = Size(16, least=0)
+# What cutting out one entry costs, in entries whose columns are made anew.
+ROW_ENTRIES: Final = Size(32, least=1)
 
 
 class Removed(NamedTuple):
@@ -322,6 +324,9 @@ class Lane(NodeChain):
         last = Removed(StreamId(columns.ms[row] << SEQ_BITS | columns.seq[row]), n[row])
         if rows[-1] - rows[0] + 1 == len(rows):
             self._cut_out(node, rows[0], rows[-1] + 1)
+        elif ROW_ENTRIES.value * len(rows) < len(columns.ms):
+            for row in reversed(rows):
+                self._cut_out(node, row, row + 1)
         else:
             self.length -= len(rows)
             self._count_less(node, len(rows))
@@ -409,13 +414,21 @@ class Lane(NodeChain):
         """Images that :meth:`remove` of these IDs needs and that are on disk only."""
         if not self.limits.residency.absent_count:
             return []
-        nodes = dict.fromkeys(
+        return self._wanted(self._nodes_of(ids))
+
+    def cold_nodes_of(self, ids: Ids) -> list[MacroNode]:
+        """Those in which entries with these IDs may be, and that are packed or on disk only."""
+        if not self.limits.residency.cold_count:
+            return []
+        return [node for node in self._nodes_of(ids) if node.here is None]
+
+    def _nodes_of(self, ids: Ids) -> dict[MacroNode, None]:
+        return dict.fromkeys(
             node
             for entry_id in ids
             if (node := self._floor(entry_id)) is not None
             and node.first_id <= entry_id <= node.last_id
         )
-        return self._wanted(nodes)
 
     def needs_for_prefix(self, *, up_to: StreamId, n_max: int) -> list[int]:
         """Images that :meth:`remove_prefix` needs and that are on disk only: one at most."""
