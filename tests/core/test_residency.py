@@ -219,6 +219,8 @@ def test_without_a_loader_nothing_is_demanded_in_place(
 ) -> None:
     freeze(limits)
     needed = lane.needs_for_remove([make_id(6, 1)])
+    with residency.in_place():
+        assert not residency.reads_in_place
     with residency.in_place(), pytest.raises(ColdError):
         residency.demand(needed)
     with residency.in_place(), pytest.raises(ColdError):
@@ -346,15 +348,17 @@ def test_what_is_counted_is_what_the_nodes_take(
     assert residency.total_bytes == residency.absent_bytes
 
 
-@pytest.mark.parametrize("has_names", [False, True])
-def test_a_node_that_is_closed_counts_about_what_it_takes(has_names: bool) -> None:
+@pytest.mark.parametrize("names", ["none", "idempotent ids", "numbers"])
+def test_a_node_that_is_closed_counts_about_what_it_takes(names: str) -> None:
     """Each entry came at a time of its own, which takes as much as a third of the rest."""
     limits = NodeLimits(entries_max=500)
     lane = Lane(RegionId(1), limits)
     for n in range(1, 502):
         lane.append(make_id(n, 1), n, b"x", Millis(n))
-        if has_names:
+        if names == "idempotent ids":
             lane.mark_idempotent(make_id(n, 1), n, IdempotentId(b"p", b"%d" % n))
+        elif names == "numbers":
+            lane.mark_numbered(n, 1, Numbered(b"p", 1, n))
     closed = lane.head
     assert closed is not None
     assert closed.bytes_counted == pytest.approx(memory_of(closed), rel=0.1)

@@ -52,6 +52,8 @@ UNNOTICED: Final = {
     "host.on_slow is not None -> True": "without it no command counts as slow",
     "ns >= host.slow_ns -> True": "who is told looks at the duration, too",
     "form is not None -> True": "a run was mixed, so there is its form; mypy does not know",
+    "self.loader is None -> False": "`reads_in_place` says so, too; mypy does not know",
+    "loader is None -> False": "`reads_in_place` says so, too; mypy does not know",
     "now != host.replica.now -> True": "speed alone: it says the same again",
     "len(handler.samples) >= SAMPLES_MAX.value -> True": "speed alone: they are added up sooner",
     "is_any_seen -> True": "speed alone: then no key is seen",
