@@ -364,6 +364,18 @@ def test_a_node_that_is_closed_counts_about_what_it_takes(names: str) -> None:
     assert closed.bytes_counted == pytest.approx(memory_of(closed), rel=0.1)
 
 
+def test_a_round_looks_at_each_packed_node_though_none_is_warm(
+    lane: Lane, limits: NodeLimits, residency: Residency
+) -> None:
+    images = freeze(limits)
+    for image in images_for(lane, 1):
+        residency.arrive(image, images[image])
+    residency.unpin(images)
+    assert not any(absent(lane))
+    turns = [residency.leave_idle(Millis(IDLE_MS.value), lambda: True) for _ in range(6)]
+    assert turns == [True] * 5 + [False]
+
+
 def test_what_is_packed_is_not_read_ahead(
     lane: Lane, limits: NodeLimits, residency: Residency
 ) -> None:
