@@ -25,6 +25,7 @@ ENTRIES: Final = 300_000
 NAMED: Final = 50_000
 KEYS: Final = 100_000
 FIELDS: Final = 10_000
+SPARSE: Final = 500
 # A command that takes less than the hundredths of a second that the system counts in is repeated.
 REPEATED: Final = 50
 VALUE_BYTES: Final = 880
@@ -106,6 +107,19 @@ def acknowledge(system: System, options: Options) -> list[bytes]:
     return [command(b"XACK", NAME, GROUP, *ids)]
 
 
+def acknowledge_few(system: System, options: Options) -> list[bytes]:
+    """Each chunk of the PEL has one or two of what a command names, or a pipeline."""
+    ids = some_at_random(filled(system, options, pending=True), options)
+    return [
+        command(b"XACK", NAME, GROUP, *ids[at : at + SPARSE]) for at in range(0, len(ids), SPARSE)
+    ]
+
+
+def acknowledge_one_by_one(system: System, options: Options) -> list[bytes]:
+    ids = some_at_random(filled(system, options, pending=True), options)
+    return [command(b"XACK", NAME, GROUP, entry_id) for entry_id in ids]
+
+
 def delete(system: System, options: Options) -> list[bytes]:
     return [command(b"XDEL", NAME, *some_at_random(filled(system, options), options))]
 
@@ -137,6 +151,8 @@ CASES: Final[dict[str, Case]] = {
     "XDEL of 50,000 at random": Case(delete),
     "50,000 XDELs at random, pipelined": Case(delete_one_by_one),
     "XACK of 50,000 at random": Case(acknowledge),
+    "100 XACKs of 500 at random": Case(acknowledge_few),
+    "50,000 XACKs at random, pipelined": Case(acknowledge_one_by_one),
     "COPY of 300,000": Case(copy),
     "XADD with 10,000 fields": Case(append_wide),
     "XRANGE of 270 MB, slow client": Case(range_of_much, is_slow=True),

@@ -2,7 +2,7 @@
 
 import random
 import tracemalloc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ from crdtstream.core.effects import Release
 from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.pel_chunk import ENTRIES_MAX, Nack, Owner, PelChunk
 from crdtstream.core.groups.progress import LaneProgress
-from crdtstream.core.id_columns import IdColumns, Ids
+from crdtstream.core.id_columns import FEW, IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, StreamId, make_id
 from tests.conftest import examples
 from tests.harness.sizes import SIZES, SizedMachine
@@ -584,3 +584,32 @@ def test_chunks_stay_small_and_are_few(fill: object) -> None:
         chunks: list[PelChunk] = list(pel.chunks())
         assert len(chunks) <= 1 + 2 * len(ids) / 512 + 1
     assert not chunks
+
+
+def taken_by(do: Callable[[], object]) -> int:
+    """The most bytes that were held at once for it, besides what was there."""
+    do()  # what is made only once
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        do()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_few_ids_in_each_chunk_do_not_go_over_all_of_it() -> None:
+    """Its keys as a set, or its columns made anew, are some ten thousand bytes."""
+    pel, lanes = new_pel(Changes())
+    ids = appended(ENTRIES)
+    in_rows(pel, ids)
+    sparse = IdColumns.of(ids[:: ENTRIES // 40])
+    assert len(sparse) >= FEW.default
+    lane, bob = lanes[LANES[0]].pel, pel.consumer(b"bob", Millis(1))
+
+    def claim() -> None:
+        pel.deliver(LANES[0], sparse, bob, delivered_ms=Millis(5), count=2)
+
+    assert taken_by(lambda: lane.among(sparse)) < 6_000
+    assert taken_by(claim) < 6_000
+    assert [nack.id for nack in pel if nack.consumer is bob] == list(sparse)
