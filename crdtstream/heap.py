@@ -34,7 +34,7 @@ def give_back_memory() -> None:
 def free_bytes() -> int:
     """What Python's allocator has from the system and has not given to any object; 0: not known.
 
-    Cost: a walk over its pools of 16 KiB, 1 ms for each GiB.
+    Cost: a walk over its pools of 16 KiB, 1 to 1.5 ms for each GiB.
     """
     text = _allocator_text()
     found = [pattern.search(text) for pattern in (_AVAILABLE, _UNUSED_POOLS)]

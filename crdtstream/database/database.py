@@ -95,7 +95,7 @@ class Database:
             of them is there, and tells why not, if that was just tried for him and failed.
         slow_ns, on_slow: told of each command that took at least this long.
         on_call: told of each command just before it runs (MONITOR), and of EXEC after it.
-        runs: calls runs of XADDs.
+        runs: calls runs of XADDs, of XACKs and of XDELs.
         channels: who listens to what; the shell says there how to tell them.
     """
 

@@ -317,6 +317,9 @@ class Connection(asyncio.Protocol):
 
     def _end_turn(self) -> None:
         """Let others run; who sends much at once would hold them up."""
+        if self._turn_is_over:
+            # The next one is to begin already.
+            return
         self._turn_is_over = True
         asyncio.get_running_loop().call_soon(self._begin_turn)
 
