@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Final
 
 import pytest
 from toxiproxy import Toxiproxy
@@ -11,6 +13,8 @@ from toxiproxy.api import APIConsumer
 
 from tests.conftest import free_base_port, program
 from tests.live.cluster import Cluster, cluster_of, wait_until
+
+TOLD_MAX: Final = 5_000
 
 
 @pytest.fixture
@@ -39,11 +43,14 @@ def toxiproxy_running() -> Iterator[Toxiproxy]:
     """
     path = program("toxiproxy-server")
     port = free_base_port(1)
-    with subprocess.Popen(
-        [path, "-host", "127.0.0.1", "-port", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
+    with (
+        TemporaryFile("w+") as told,
+        subprocess.Popen(
+            [path, "-host", "127.0.0.1", "-port", str(port)],
+            stdout=subprocess.DEVNULL,
+            stderr=told,
+        ) as process,
+    ):
         outer = APIConsumer.host, APIConsumer.port
         APIConsumer.host, APIConsumer.port = "127.0.0.1", port
         try:
@@ -52,12 +59,16 @@ def toxiproxy_running() -> Iterator[Toxiproxy]:
             yield server
         finally:
             APIConsumer.host, APIConsumer.port = outer
+            if process.poll() is not None:
+                # Shown with the tests that could not reach it.
+                told.seek(0)
+                print(f"toxiproxy-server ended with {process.returncode}:", told.read()[-TOLD_MAX:])
             process.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def toxiproxy_server() -> Iterator[Toxiproxy]:
-    """A toxiproxy-server of this test run's own."""
+    """A toxiproxy-server of this file's own: the end of one is no other file's."""
     with toxiproxy_running() as server:
         yield server
 
