@@ -19,9 +19,9 @@ from crdtstream.commands.reply import Status
 from crdtstream.commands.streams.xdel_run import XdelRun, xdel_run
 from crdtstream.commands.table import COMMANDS
 from crdtstream.core.id_columns import IdColumns
-from crdtstream.core.ids import IdMode, format_id, make_id
+from crdtstream.core.ids import IdMode, RegionId, format_id, make_id
 from crdtstream.database.database import BATCH_BYTES_TARGET
-from crdtstream.database.runs import Runs
+from crdtstream.database.runs import UNPACKED_MAX, Runs
 from crdtstream.resp.wire.id_runs import with_id_runs
 from crdtstream.resp.wire.parser import RequestLimits, RequestParser
 from tests.conftest import examples
@@ -358,9 +358,37 @@ def test_entries_on_disk_only_stop_a_run_that_deletes_them() -> None:
     async def runs_called() -> int:
         side = await without_entries()
         side.send(0, b"".join(XDEL.pipeline(*range(1, 9))))
+        # A run that was taken, and broke, would be in the log.
+        await side.end_tick()
         return XDEL.count(side.database.runs)
 
     assert asyncio.run(runs_called()) == 0
+
+
+@pytest.mark.parametrize(("unpacked_max", "expected"), [(0, False), (1, True)])
+def test_packed_entries_stop_a_run_that_would_unpack_many(
+    monkeypatch: pytest.MonkeyPatch, unpacked_max: int, expected: bool
+) -> None:
+    """Others would wait for it, and come between single commands."""
+    monkeypatch.setattr(UNPACKED_MAX, "value", unpacked_max)
+
+    async def is_taken() -> bool:
+        side = await begun()
+        replica, checkpoints = side.region.replica, Checkpoints()
+        checkpoints.begin(replica, len(side.records))
+        checkpoints.finish(replica)
+        stream = replica.stream(b"s")
+        assert stream is not None
+        while not (cold := stream.lanes[RegionId(1)].cold_nodes_of([make_id(1000, 1)])):
+            assert replica.residency.evict(1)
+        assert not cold[0].is_absent
+        texts = [id_of(number) for number in range(1, 9)]
+        run = XdelRun(
+            b"XDEL", b"s", texts, IdColumns.of([make_id(999 + number, 1) for number in range(1, 9)])
+        )
+        return side.database.runs.takes(side.connections[0].session, side.engine.now(), run)
+
+    assert asyncio.run(is_taken()) == expected
 
 
 def test_a_run_acknowledges_entries_that_are_on_disk_only() -> None:
