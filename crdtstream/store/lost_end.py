@@ -8,8 +8,9 @@ log may end earlier than it did, without any error.  Two things show it:
     frames    the WAL's own checksums: whole commits stand behind a frame that is not whole
 
 Rows count if they cannot have gone in any other way: without fsync a power cut may take what was
-written since the last sync.  Frames count where rows cannot: in a copy without that file, and
-behind a power cut.  The same rules hold in every folder, the original and any copy of it.
+written since the last sync, and any part of it, as nothing orders blocks between two syncs.  So
+frames count only where nothing says how many rows there were: in a copy without that file.  The
+same rules hold in every folder, the original and any copy of it.
 
 This is found out by a connection that cannot write, before any other one: the last one that closes
 the database moves its WAL and deletes it, and with it what stands behind the damage.
@@ -53,7 +54,8 @@ class Expected:
 
     Attributes:
         seq: its last row; 0 if nothing says so.
-        is_all: nothing else was acknowledged, so with this row nothing is lost.
+        is_all: nothing behind it was acknowledged, or it may be lost without damage, in a power
+            cut; False: nothing says so, and the frames of the WAL are asked.
     """
 
     seq: int
@@ -71,8 +73,8 @@ def expected_of(folder: Path, meta: Mapping[str, str]) -> Expected:
         return Expected(seq, is_all=False)
     if was_clean or was_synced or told.is_same_boot:
         return Expected(max(seq, told.seq), is_all=True)
-    # A power cut may have taken what was written since the last sync.
-    return Expected(max(seq, told.synced_seq), is_all=False)
+    # A power cut may have taken what was written since the last sync: all of it, or the middle.
+    return Expected(max(seq, told.synced_seq), is_all=True)
 
 
 @dataclass(frozen=True, slots=True)

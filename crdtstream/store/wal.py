@@ -9,7 +9,10 @@ beginning, and the rest of it stays behind.
     header   magic, version, page size, sequence, salt, salt, checksum, checksum     32 bytes
     frame    page, pages after commit (0: none), salt, salt, checksum, checksum      24 bytes
              then the page
-    ...      frames of an earlier round may follow, with other salts
+    ...      frames of an earlier round may follow, with other salts, or zeros
+
+A lost block of the disk may take the header of a frame, and its salts with it.  So all of the file
+is looked at: frames of an earlier round have other salts for certain, whatever comes before them.
 
 A checksum goes on from that of the frame before it, over the first 8 bytes of the frame's header
 and the page.  Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
@@ -108,9 +111,9 @@ def _check_frames(
     while len(frame := wal.read(size)) == size:
         number += 1
         _, pages, salt, other_salt, *told = struct.unpack(">6I", frame[:FRAME_HEADER_BYTES])
-        summed = _sum(frame[:8] + frame[FRAME_HEADER_BYTES:], checksum, order)
-        is_whole = (salt, other_salt) == salts and summed == tuple(told)
         if not bad_at:
+            summed = _sum(frame[:8] + frame[FRAME_HEADER_BYTES:], checksum, order)
+            is_whole = (salt, other_salt) == salts and summed == tuple(told)
             if is_whole:
                 frames = number
                 checksum = summed
@@ -130,7 +133,9 @@ def _check_frames(
                 )
             candidates = [*sums, (told[0], told[1])][-3:]
         else:
-            break
+            # Of an earlier round, or a hole, which frames of this round may follow.  It is not
+            # summed up: a file may hold 16 MiB of earlier rounds.
+            candidates = []
     return WalState(frames, committed, unfinished=is_of_this_round or committed < frames)
 
 

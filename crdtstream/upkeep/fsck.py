@@ -28,7 +28,7 @@ from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, meta_checksum, parse_vv
 from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
-from crdtstream.store.lost_end import LAST_KEY, expected_of
+from crdtstream.store.lost_end import LAST_KEY, expected_of, find_loss
 from crdtstream.store.presence import FIRST_KEY
 from crdtstream.store.sqlite import BEGINS_KEY
 from crdtstream.store.wal import check_wal_of
@@ -160,7 +160,14 @@ def _check_files(path: Path, report: Report) -> None:
     state = check_wal_of(path)
     with path.open("rb") as log:
         head = log.read(100)
-    if state.damage:
+    if state.damage and _is_left_by_power_cut(path):
+        report.note(
+            "WAL",
+            Verdict.NOTE,
+            f"{wal.name}: {state.damage}; every row that must be there is, and a power cut may "
+            "leave such a rest of what was not synced",
+        )
+    elif state.damage:
         report.note("WAL", Verdict.DAMAGE, f"{wal.name}: {state.damage}")
     elif state.unfinished:
         report.note(
@@ -178,6 +185,14 @@ def _check_files(path: Path, report: Report) -> None:
         report.note("file", Verdict.DAMAGE, f"{bytes_count} bytes are no whole number of pages")
     else:
         report.note("file", Verdict.SOUND, f"{bytes_count} bytes")
+
+
+def _is_left_by_power_cut(path: Path) -> bool:
+    """Whether a start, too, would find that nothing is lost with what stands behind the damage."""
+    try:
+        return find_loss(path) is None
+    except (OSError, sqlite3.Error):
+        return False
 
 
 def check_sqlite(

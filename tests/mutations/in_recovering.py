@@ -125,6 +125,22 @@ RECOVERIES: Final = (
         "a node that went on is refused at its next start after a kill",
     ),
     Mutation(
+        "a-hole-ends-the-look-at-frames",
+        "crdtstream/store/wal.py",
+        "            candidates = []\n",
+        "            break\n",
+        (LOST + "test_a_lost_block_of_the_disk_is_noticed_wherever_it_is",),
+        "one lost block of 4 KiB takes all commits behind it without a word",
+    ),
+    Mutation(
+        "a-power-cut-orders-what-was-not-synced",
+        "crdtstream/store/lost_end.py",
+        "return Expected(max(seq, told.synced_seq), is_all=True)",
+        "return Expected(max(seq, told.synced_seq), is_all=False)",
+        (LOST + "test_a_power_cut_may_take_the_middle_of_what_was_not_synced",),
+        "a node is refused as damaged after an ordinary power cut with everysec",
+    ),
+    Mutation(
         "a-rest-of-a-transaction-is-damage",
         "crdtstream/store/wal.py",
         "if tuple(told) in sums and pages:",
