@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from crdtstream.core.checkpoint.contents import RootContent, packed
 from crdtstream.core.checkpoint.key_parts import KeyPart, KeyParts, ProducersPart, RootPart
 from crdtstream.core.checkpoint.parts import Cut
-from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector
 from crdtstream.core.effects import Numbered
 from crdtstream.core.groups.group import Group
+from crdtstream.core.groups.settings import UnstableSettings
 from crdtstream.core.ids import ID_MIN, RegionId, StreamId
 from crdtstream.core.issuing.grown_runs import GrownRuns
 from crdtstream.core.keyspace.encoding import encode_key
@@ -32,8 +33,8 @@ class State:
         region: whose state it is.
         vv: what has been applied; one and the same dictionary for good.
         keys: streams, registers and deadlines.
-        tombstones, idempotency, numbered: remembered until causally stable.
-        floors: below which IDs this region must not append.
+        tombstones, idempotency, numbered, settings: remembered until causally stable.
+        floors: below which IDs each origin must not append to a key that has expired.
         groups_made: the number of the last group that was made; none is given again.
         changes, parts, root: what of this a checkpoint has yet to write (``checkpoint/parts.py``).
         residency: which macro nodes are in memory.
@@ -55,6 +56,7 @@ class State:
         "region",
         "residency",
         "root",
+        "settings",
         "tombstones",
         "vv",
     )
@@ -67,9 +69,10 @@ class State:
         self.vv: MutableVersionVector = {}
         self.residency = node_limits.residency
         self.tombstones = Tombstones()
-        self.floors = Floors()
+        self.floors = Floors(region)
         self.idempotency = IdempotencyRecords()
         self.numbered = NumberedRecords()
+        self.settings = UnstableSettings()
         self.groups_made = 0
         self.changes = node_limits.changes
         self.root = RootPart(self._encode_root)
@@ -191,7 +194,9 @@ class State:
     @property
     def kept_until_stable(self) -> bool:
         """Whether ``forget_stable`` may find something to drop."""
-        return bool(self.tombstones or self.floors or self.idempotency_record_count)
+        return bool(
+            self.tombstones or self.floors or self.settings or self.idempotency_record_count
+        )
 
     def forget_stable(self, stable: VersionVector) -> None:
         """Drop what is kept only for effects that can no longer arrive."""
@@ -208,6 +213,7 @@ class State:
         self.tombstones.forget_stable(stable, note)
         self.idempotency.forget_stable(stable, note_producers)
         self.numbered.forget_stable(stable, note_producers)
+        self.settings.forget_stable(stable, self._forget_setting)
         for key in self.floors.stable_keys(stable):
             stream = self.keys.streams.get(key)
             if stream is None or not stream.groups:
@@ -215,3 +221,9 @@ class State:
                 self.floors.forget(key)
         for key in changed:
             self.parts.settle(key)
+
+    def _forget_setting(self, dot: Dot, key: bytes, name: bytes) -> None:
+        stream = self.keys.streams.get(key)
+        group = None if stream is None else stream.groups.get(name)
+        if group is not None:
+            group.forget_setting(dot)

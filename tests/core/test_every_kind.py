@@ -128,7 +128,7 @@ FATES: Mapping[type[Effect], Fate] = {
     SetLastId: Fate(STREAM, "XSETID x 9-1", {"last IDs"}),
     SetExpiry: Fate(STREAM, "EXPIRE x 100", {"registers"}),
     SetStreamConfig: Fate(STREAM, "XCFGSET x IDMP-DURATION 7", {"registers"}),
-    SetGroupMode: Fate(GROUP, "CRDT.XGROUP SETMODE x g HOME 1", {"creates"}),
+    SetGroupMode: Fate(GROUP, "CRDT.XGROUP SETMODE x g HOME 1", {"creates", "settings"}),
     SetString: Fate(("SET x a PX 9",), "SET x b", {"strings"}),
     SetStringExpiry: Fate(("SET x a",), "EXPIRE x 100", {"strings"}),
     DeleteString: Fate(("SET x a PX 9",), "DEL x", {"strings"}),
@@ -168,6 +168,9 @@ def facts(replica: Replica) -> dict[str, Any]:
         "creates": [
             (key, name, list(group.creates.items()), group.mode, _intervals(group))
             for key, name, group in groups
+        ],
+        "settings": [
+            (key, name, sorted(group.settings)) for key, name, group in groups if group.settings
         ],
         "reading": [
             (key, name, region, progress.last_delivered, progress.run_from, list(progress.pel))
@@ -240,6 +243,6 @@ def _intervals(group: Group) -> list[tuple[int, Any]]:
 
 def test_no_fact_of_the_state_is_forgotten() -> None:
     """A new part of the state is told of in ``facts``, or says in ``BESIDES`` why not."""
-    told = {"keys", "tombstones", "floors", "idempotency", "numbered"}
+    told = {"keys", "tombstones", "floors", "idempotency", "numbered", "settings"}
     assert set(State.__slots__) == told | BESIDES
     assert set(FATES) == {Append, *EFFECTS}

@@ -107,6 +107,8 @@ def _said(value: object) -> Iterator[Field]:
     elif isinstance(value, list | tuple):
         for one in value:
             yield from _said(one)
+    elif isinstance(value, dict):
+        yield from _said(list(value.values()))
 
 
 def _nothing(value: Any) -> Any:
@@ -143,6 +145,8 @@ def _without(value: Any, field: Field) -> Any:
         return [_without(one, field) for one in value]
     if type(value) is tuple:
         return tuple(_without(one, field) for one in value)
+    if isinstance(value, dict):
+        return {key: _without(one, field) for key, one in value.items()}
     return value
 
 

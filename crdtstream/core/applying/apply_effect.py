@@ -2,7 +2,7 @@
 
 An effect is applied once in every region, in the region that issues it too.  What it may take and
 whom it beats, its *context* says: what its issuer had observed.  So nothing here asks in which
-region it runs, with one exception: ``floors`` are of the region's own lanes.
+region it runs.
 
 Appends are not here.  They come in columns and are applied in runs (``apply_batch.py``).
 """
@@ -175,10 +175,10 @@ def _expire_key(state: State, effect: ExpireKey, dot: Dot, context: VersionVecto
             del keys.registers[key]
     stream = keys.streams.get(key)
     if stream is not None:
-        own = stream.last_ids.get(state.region)
-        has_ended = own is not None and covers_dot(context, Dot(state.region, own.n))
-        if own is not None and has_ended and not state.is_alone:
-            state.floors.raise_to(key, own.id, dot)
+        if not state.is_alone:
+            for origin, last in stream.last_ids.items():
+                if covers_dot(context, Dot(origin, last.n)):
+                    state.floors.raise_to(key, origin, last.id, dot)
         stream.clear_covered_by(context)
         stream.drop_creates(context)
         keys.drop_if_gone(key, stream)
@@ -286,4 +286,5 @@ def _set_group_mode(state: State, effect: SetGroupMode, dot: Dot, context: Versi
     stream = state.keys.streams.get(effect.key)
     group = None if stream is None else stream.groups.get(effect.group)
     if group is not None and group.creates.covers_any(context):
-        group.set_mode(effect, dot.region, context)
+        group.set_mode(effect, dot, dict(context))
+        state.settings.note(dot, effect.key, effect.group)

@@ -77,7 +77,8 @@ class KeyContent(msgspec.Struct, array_like=True, frozen=True):
     stream: StreamContent | None
     registers: RegistersContent | None
     string: StringContent | None
-    floor: FloorContent | None
+    # By origin; of the region's own lane alone as earlier versions wrote it.
+    floors: dict[RegionId, FloorContent] | FloorContent | None
     tombstones: list[tuple[bytes | None, dict[RegionId, int]]]
     gone: GoneContent | None
 
@@ -115,12 +116,13 @@ class CollapsedContent(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RunContent(msgspec.Struct, array_like=True, frozen=True):
-    """Rows of a numbered producer that are not causally stable."""
+    """Rows of a numbered producer that are known, or not causally stable."""
 
     start: int
     stop: int
     first: Dot
     known: bool
+    is_stable: bool = False
 
 
 class BatchContent(msgspec.Struct, array_like=True, frozen=True):
@@ -170,6 +172,28 @@ class ProgressContent(msgspec.Struct, array_like=True, frozen=True):
     entries_read: int | None
 
 
+class HandoverContent(msgspec.Struct, array_like=True, frozen=True):
+    region: RegionId
+    run_from: Id
+    last_delivered: Id
+    handed_out: IntervalsContent
+    ignore_until: Id
+    pending: list[tuple[Id, int]]
+    entries_read: int | None
+
+
+class SettingContent(msgspec.Struct, array_like=True, frozen=True):
+    """A SetGroupMode that is not causally stable."""
+
+    dot: Dot
+    context: dict[RegionId, int]
+    epoch: int
+    mode: Mode
+    home: RegionId | None
+    forced: bool
+    handover: list[HandoverContent]
+
+
 class ConsumerContent(msgspec.Struct, array_like=True, frozen=True):
     number: int
     name: bytes
@@ -192,6 +216,7 @@ class GroupContent(msgspec.Struct, array_like=True, frozen=True):
     consumers: list[ConsumerContent]
     consumers_made: int
     turns_taken: int
+    settings: list[SettingContent] = []
 
 
 class RootContent(msgspec.Struct, array_like=True, frozen=True):

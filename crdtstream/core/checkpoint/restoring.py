@@ -7,13 +7,14 @@ that is a ``ContentError``, which says what.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from crdtstream.core.checkpoint.contents import (
     BatchContent,
     ContentError,
     CreateContent,
+    FloorContent,
     GroupContent,
     IntervalsContent,
     KeyContent,
@@ -22,6 +23,7 @@ from crdtstream.core.checkpoint.contents import (
     ProgressContent,
     RegistersContent,
     RootContent,
+    SettingContent,
     StartContent,
     StringContent,
     WindowContent,
@@ -31,13 +33,15 @@ from crdtstream.core.checkpoint.contents import (
 from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.clock import Dot
-from crdtstream.core.effects import IdempotentId
+from crdtstream.core.effects import IdempotentId, LaneHandover, SetGroupMode
 from crdtstream.core.groups.creates import Create, Start
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.progress import LaneProgress
+from crdtstream.core.groups.settings import Setting
 from crdtstream.core.ids import ID_MIN, RegionId
 from crdtstream.core.intervals import Intervals
+from crdtstream.core.keyspace.floors import Floor
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import LastId
@@ -88,6 +92,7 @@ class Restoring:
         state.tombstones.restore_order()
         state.idempotency.restore_order()
         state.numbered.restore_order()
+        state.settings.restore_order()
         keys.touched.clear()
         state.changes.images_made = max(
             (image.number for kind in images.values() for image in kind), default=0
@@ -146,9 +151,8 @@ class Restoring:
         if content.string is not None:
             part.string_order = content.string.order
             self._strings.append((content.string.order, key, _string(content.string)))
-        if content.floor is not None:
-            floor = content.floor
-            state.floors.restore(key, id_of(floor.last_id), floor.expiries)
+        for origin, floor in floors_of(content, state.region):
+            state.floors.restore(key, origin, Floor(id_of(floor.last_id), dict(floor.expiries)))
         state.tombstones.restore(key, ((group, dots) for group, dots in content.tombstones))
         if content.gone is not None:
             part.gone_order = content.gone.order
@@ -230,6 +234,9 @@ class Restoring:
                 seen_ms=consumer.seen_ms,
                 active_ms=consumer.active_ms,
             )
+        for setting in content.settings:
+            group.settings[setting.dot] = setting_of(key.key, content.name, setting)
+            state.settings.note(setting.dot, key.key, content.name)
         stream.groups[content.name] = group
         self._groups[content.number] = group
 
@@ -306,7 +313,7 @@ def _batch(content: BatchContent) -> Batch:
         batch.known.add(start, stop)
     for one in content.runs:
         run = Run(one.start, one.stop, one.first)
-        run.known = one.known
+        run.known, run.is_stable = one.known, one.is_stable
         batch.runs.setdefault(run.first.region, deque()).append(run)
     return batch
 
@@ -325,6 +332,41 @@ def _create(content: CreateContent) -> tuple[Dot, Create]:
             mode.home,
         )
     return content.dot, create
+
+
+def floors_of(content: KeyContent, own: RegionId) -> Iterator[tuple[RegionId, FloorContent]]:
+    """The floors of a key, by origin.
+
+    Args:
+        own: whose image it is.
+    """
+    if isinstance(content.floors, FloorContent):
+        yield own, content.floors
+    elif content.floors is not None:
+        yield from content.floors.items()
+
+
+def setting_of(key: bytes, group: bytes, content: SettingContent) -> Setting:
+    """A SetGroupMode as it was issued.
+
+    Raises:
+        ContentError: an ID has another length.
+    """
+    handover = {
+        one.region: LaneHandover(
+            run_from=id_of(one.run_from),
+            last_delivered=id_of(one.last_delivered),
+            handed_out=tuple((id_of(low), id_of(high)) for low, high in one.handed_out),
+            ignore_until=id_of(one.ignore_until),
+            pending=tuple((id_of(entry_id), count) for entry_id, count in one.pending),
+            entries_read=one.entries_read,
+        )
+        for one in content.handover
+    }
+    effect = SetGroupMode(
+        key, group, content.epoch, content.mode, content.home, content.forced, handover
+    )
+    return Setting(effect, dict(content.context))
 
 
 def _start(content: StartContent) -> Start:

@@ -1,25 +1,39 @@
 """What the GROUP part of a group says; what is pending of it are parts of their own."""
 
+from collections.abc import Mapping
+
 from crdtstream.core.checkpoint.contents import (
     ConsumerContent,
     CreateContent,
     GroupContent,
+    HandoverContent,
     IntervalsContent,
     ModeContent,
     ProgressContent,
+    SettingContent,
     StartContent,
     id_content,
     packed,
 )
+from crdtstream.core.clock import Dot
+from crdtstream.core.effects import LaneHandover
 from crdtstream.core.groups.creates import Creates, Start
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.reading import Reading
+from crdtstream.core.groups.settings import Setting
+from crdtstream.core.ids import RegionId
 from crdtstream.core.intervals import Intervals
 
 
 def encode_group(
-    name: bytes, number: int, *, creates: Creates, reading: Reading, pel: Pel
+    name: bytes,
+    number: int,
+    *,
+    creates: Creates,
+    reading: Reading,
+    pel: Pel,
+    settings: Mapping[Dot, Setting],
 ) -> bytes:
     """A group but for what is pending of it."""
     return packed(
@@ -54,6 +68,7 @@ def encode_group(
             ],
             consumers_made=pel.consumers_made,
             turns_taken=pel.turns_taken,
+            settings=[_setting(dot, setting) for dot, setting in settings.items()],
         )
     )
 
@@ -70,6 +85,31 @@ def _creates(creates: Creates) -> list[CreateContent]:
         )
         for dot, create in creates.all()
     ]
+
+
+def _setting(dot: Dot, setting: Setting) -> SettingContent:
+    effect = setting.effect
+    return SettingContent(
+        dot=dot,
+        context=dict(setting.context),
+        epoch=effect.epoch,
+        mode=effect.mode,
+        home=effect.home,
+        forced=effect.forced,
+        handover=[_handover(region, lane) for region, lane in effect.handover.items()],
+    )
+
+
+def _handover(region: RegionId, lane: LaneHandover) -> HandoverContent:
+    return HandoverContent(
+        region=region,
+        run_from=id_content(lane.run_from),
+        last_delivered=id_content(lane.last_delivered),
+        handed_out=[(id_content(low), id_content(high)) for low, high in lane.handed_out],
+        ignore_until=id_content(lane.ignore_until),
+        pending=[(id_content(entry_id), count) for entry_id, count in lane.pending],
+        entries_read=lane.entries_read,
+    )
 
 
 def _start(start: Start) -> StartContent:

@@ -32,6 +32,7 @@ from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.pel_chunk import Consumer, Nack, PelChunk, Span
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
+from crdtstream.core.groups.settings import Setting
 from crdtstream.core.groups.undelivered import (
     undelivered,
     undelivered_count,
@@ -52,6 +53,7 @@ class Group(Part):
         number: what its parts call it; no other group that this replica ever had has it.
         creates: what is replicated.
         lanes: by lane how far it was read here; lanes not read yet are not in it.
+        settings: the SetGroupModes that are not causally stable, by dot (``settings.py``).
         consumers: by name.
     """
 
@@ -66,6 +68,7 @@ class Group(Part):
         "owner",
         "pel",
         "reading",
+        "settings",
     )
 
     kind = Kind.GROUP
@@ -83,6 +86,7 @@ class Group(Part):
         self.reading = Reading(here, self.creates)
         self.lanes: dict[RegionId, LaneProgress] = self.reading.lanes
         self.pel = Pel(self.lanes, changes, number)
+        self.settings: dict[Dot, Setting] = {}
         self.consumers: SortedDict[bytes, Consumer] = self.pel.consumers
 
     # --- As parts -----------------------------------------------------------------------------
@@ -95,7 +99,12 @@ class Group(Part):
     def encode(self) -> Encoded:
         """All but the chunks."""
         head = encode_group(
-            self.name, self.number, creates=self.creates, reading=self.reading, pel=self.pel
+            self.name,
+            self.number,
+            creates=self.creates,
+            reading=self.reading,
+            pel=self.pel,
+            settings=self.settings,
         )
         return Encoded(self.owner.number, 0, head, b"")
 
@@ -167,10 +176,17 @@ class Group(Part):
             self.pel.drop_within(region, low, high, keep={})
         self.reading.skip_and_count(region, progress, lane, last_ids)
 
-    def set_mode(self, effect: SetGroupMode, issuer: RegionId, context: VersionVector) -> None:
+    def set_mode(self, effect: SetGroupMode, dot: Dot, context: VersionVector) -> None:
         """A SetGroupMode, whether it wins or not."""
         self._note()
-        takeover.change_mode(self.reading, self.pel, effect, issuer, context)
+        takeover.change_mode(self.reading, self.pel, effect, dot.region, context)
+        self.settings[dot] = Setting(effect, context)
+
+    def forget_setting(self, dot: Dot) -> None:
+        """A SetGroupMode is causally stable."""
+        if dot in self.settings:
+            self._note()
+            del self.settings[dot]
 
     # --- What the other regions are told ------------------------------------------------------
 

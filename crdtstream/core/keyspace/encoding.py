@@ -31,7 +31,6 @@ def encode_key(part: KeyPart, *, keys: Keyspace, tombstones: Tombstones, floors:
         keys.registers.get(key),
         keys.strings.get(key),
     )
-    floor = floors.facts_of(key)
     lost = None if stream is not None else keys.lost(key)
     return packed(
         KeyContent(
@@ -40,7 +39,11 @@ def encode_key(part: KeyPart, *, keys: Keyspace, tombstones: Tombstones, floors:
             stream=None if stream is None else _stream(part, stream),
             registers=None if registers is None else _registers(registers),
             string=None if string is None else _string(part, string),
-            floor=None if floor is None else FloorContent(id_content(floor[0]), dict(floor[1])),
+            floors={
+                origin: FloorContent(id_content(floor.last_id), dict(floor.expiries))
+                for origin, floor in floors.facts_of(key).items()
+            }
+            or None,
             tombstones=[(group, dict(dots)) for group, dots in tombstones.of(key).items()],
             gone=GoneContent(part.gone_order, dict(lost)) if lost else None,
         )

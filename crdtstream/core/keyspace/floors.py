@@ -1,4 +1,4 @@
-"""Below which IDs this region must not append to a key that has expired.
+"""Below which IDs an origin must not append to a key that has expired.
 
 Expiry takes the last-ID registers that it had observed, so the key may begin again at lower IDs, as
 in Redis.  Unlike a user's delete it spares groups that it had not observed.  Such a group may have
@@ -16,64 +16,111 @@ before the expiry came.
     R2 applies both, makes g, reads 100 and acknowledges it      (0, 100] of lane 1
     R1 lets x expire, hears of the delete, and appends 5         nobody would ever hand it out
 
-Always so: of two expiries that raised a floor the later had observed the earlier, as it took an
-entry that was appended behind it.  So a delete that covers all of them covers the latest, and one
-that does not leaves the highest floor.
+Every region keeps the floors of all origins: one that lost its folder takes its own back with the
+state of another region.
+
+    R1's x has 100-1, acknowledged at R2; x expires; R1's folder is lost, and R1 is rebuilt from R2
+    R1 appends 5                                         without a floor nobody would hand it out
+
+Always so: of two expiries that raised an origin's floor the later had observed the earlier, as it
+took an entry that was appended behind it.  So a delete that covers all of them covers the latest,
+and one that does not leaves the highest floor.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
 
-from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
-from crdtstream.core.ids import ID_MIN, StreamId
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, join
+from crdtstream.core.ids import ID_MIN, RegionId, StreamId
+
+
+class Floor(NamedTuple):
+    """One origin's floor in one key.
+
+    Attributes:
+        last_id: the origin's next ID in the key must be above this one.
+        expiries: by issuer the last ExpireKey that raised it.
+    """
+
+    last_id: StreamId
+    expiries: MutableVersionVector
+
+
+NO_FLOORS: Final[Mapping[RegionId, Floor]] = {}
 
 
 class Floors:
-    """The floors of one region's own lanes, by key; local, and the same after a replay."""
+    """The floors of all origins, by key, and which of them are of this region's own lanes."""
 
-    __slots__ = ("_by_key",)
+    __slots__ = ("_by_key", "_here", "_own")
 
-    def __init__(self) -> None:
-        self._by_key: dict[bytes, tuple[StreamId, MutableVersionVector]] = {}
+    def __init__(self, here: RegionId) -> None:
+        self._here = here
+        self._by_key: dict[bytes, dict[RegionId, Floor]] = {}
+        self._own: dict[bytes, StreamId] = {}
 
     def __len__(self) -> int:
+        """How many keys have one."""
         return len(self._by_key)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._by_key
 
     def keys(self) -> Collection[bytes]:
-        """The keys that have one."""
-        return self._by_key.keys()
+        """The keys in which this region's own lane has one."""
+        return self._own.keys()
 
     def of(self, key: bytes) -> StreamId:
-        """The next ID must be above this one; 0-0 where any will do."""
-        found = self._by_key.get(key)
-        return ID_MIN if found is None else found[0]
+        """This region's next ID must be above this one; 0-0 where any will do."""
+        return self._own.get(key, ID_MIN)
 
-    def raise_to(self, key: bytes, last_id: StreamId, expiry: Dot) -> None:
-        """An ExpireKey took this region's last ID of the key."""
-        before, dots = self._by_key.get(key, (ID_MIN, {}))
-        dots[expiry.region] = max(expiry.n, dots.get(expiry.region, 0))
-        self._by_key[key] = max(before, last_id), dots
+    def raise_to(self, key: bytes, origin: RegionId, last_id: StreamId, expiry: Dot) -> None:
+        """An ExpireKey took an origin's last ID of the key."""
+        self.unite(key, origin, Floor(last_id, {expiry.region: expiry.n}))
+
+    def unite(self, key: bytes, origin: RegionId, floor: Floor) -> None:
+        """The higher ID counts, until what either of them is for is over."""
+        floors = self._by_key.setdefault(key, {})
+        before = floors.get(origin)
+        expiries = dict(floor.expiries)
+        last_id = floor.last_id
+        if before is not None:
+            join(expiries, before.expiries)
+            last_id = max(last_id, before.last_id)
+        floors[origin] = Floor(last_id, expiries)
+        if origin == self._here:
+            self._own[key] = last_id
 
     def forget(self, key: bytes) -> None:
         """No group can be left that has read the key's lanes."""
         del self._by_key[key]
+        self._own.pop(key, None)
 
     def forget_covered_by(self, key: bytes, context: VersionVector) -> None:
-        """A user deleted the key: forget the floor if the delete had observed its expiries."""
-        found = self._by_key.get(key)
-        if found is not None and covers(context, found[1]):
-            self.forget(key)
+        """A user deleted the key: forget the floors of which the delete had observed all expiries."""
+        floors = self._by_key.get(key)
+        if floors is None:
+            return
+        for origin, floor in list(floors.items()):
+            if covers(context, floor.expiries):
+                del floors[origin]
+        if self._here not in floors:
+            self._own.pop(key, None)
+        if not floors:
+            del self._by_key[key]
 
-    def facts_of(self, key: bytes) -> tuple[StreamId, VersionVector] | None:
-        """The floor and the expiries that it is for."""
-        return self._by_key.get(key)
+    def facts_of(self, key: bytes) -> Mapping[RegionId, Floor]:
+        """By origin its floor in the key."""
+        return self._by_key.get(key, NO_FLOORS)
 
-    def restore(self, key: bytes, floor: StreamId, expiries: VersionVector) -> None:
+    def restore(self, key: bytes, origin: RegionId, floor: Floor) -> None:
         """Put back what ``facts_of`` told."""
-        self._by_key[key] = floor, dict(expiries)
+        self.unite(key, origin, floor)
 
     def stable_keys(self, stable: VersionVector) -> list[bytes]:
         """Keys all of whose expiries are causally stable."""
-        return [key for key, (_, dots) in self._by_key.items() if covers(stable, dots)]
+        return [
+            key
+            for key, floors in self._by_key.items()
+            if all(covers(stable, floor.expiries) for floor in floors.values())
+        ]

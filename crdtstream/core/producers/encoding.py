@@ -78,8 +78,7 @@ def _batch(number: int, batch: Batch) -> BatchContent:
         number=number,
         known=list(batch.known),
         runs=[
-            RunContent(run.start, run.stop, run.first, run.known)
-            for runs in batch.runs.values()
-            for run in runs
+            RunContent(run.start, run.stop, run.first, run.known, run.is_stable)
+            for run in batch.all_runs()
         ],
     )

@@ -4,14 +4,18 @@ A program like Spark writes the rows 0, 1, 2 … of its batch 7.  It writes all 
 when a task is tried again, when a copy of it runs elsewhere, when it starts from a checkpoint.
 Which rows a region has is then a few ranges, however many rows there are:
 
-    producer "q1:0"   batch 6   [0, 52000)                        everyone has them
-                      batch 7   [0, 8000)  region 1, dots 911…    not known to be everywhere
+    producer "q1:0"   batch 6   [0, 52000)    region 1, dots 311…   causally stable
+                      batch 7   [0, 8000)     region 1, dots 911…   not known to be everywhere
                                 [8000, 9000)  region 2, dots 17…
 
 So unlike the window of XADD's idempotent ids these have no size and no duration.  The rows of a
 batch are remembered until the producer appends for the batch after the next: for it to begin, the
 next one, a later batch, must have been committed - and until they are causally stable.  An append
 for an older batch is refused: which of its rows are there is forgotten.
+
+A run keeps its dots for as long as its batch is known, also when it is causally stable: by them two
+states are merged (``merge/``).  Rows without dots could not be told from rows that the other region
+has deleted.
 
 Rows that two regions appended without knowing of each other are settled as every idempotent append
 is: those with the smaller dot stay, in every region.  As they are of different origins, the smaller
@@ -59,15 +63,17 @@ class Run:
 
     Attributes:
         known: whether a retry is recognised; not after a DEL that had observed them.
+        is_stable: whether it is causally stable, and kept for its dots only.
     """
 
-    __slots__ = ("first", "known", "start", "stop")
+    __slots__ = ("first", "is_stable", "known", "start", "stop")
 
     def __init__(self, start: int, stop: int, first: Dot) -> None:
         self.start = start
         self.stop = stop
         self.first = first
         self.known = True
+        self.is_stable = False
 
     @property
     def last(self) -> Dot:
@@ -80,7 +86,7 @@ class Batch:
     Attributes:
         known: the rows that a retry need not bring; empty in a batch that is so old that its rows
             are forgotten.
-        runs: per origin, in the order of their dots, those that are not causally stable.
+        runs: per origin, in the order of their dots, those that are known or not causally stable.
     """
 
     __slots__ = ("known", "runs")
@@ -104,8 +110,30 @@ class Batch:
                     lambda rival: not covers_dot(context, rival.last), reversed(runs)
                 )
 
+    def all_runs(self) -> Iterator[Run]:
+        return chain.from_iterable(self.runs.values())
+
     def live_runs(self) -> list[Run]:
-        return [run for run in chain.from_iterable(self.runs.values()) if run.known]
+        return [run for run in self.all_runs() if run.known]
+
+    @property
+    def has_unstable_runs(self) -> bool:
+        return any(runs and not runs[-1].is_stable for runs in self.runs.values())
+
+    def know(self, *, forgets: bool) -> None:
+        """Rows are known by the runs that are; stable runs that are not known are of no use.
+
+        Args:
+            forgets: the batch is so old that none of its rows is known any more.
+        """
+        self.known = Ranges()
+        for region, runs in self.runs.items():
+            self.runs[region] = deque(
+                run for run in runs if not run.is_stable or (run.known and not forgets)
+            )
+        if not forgets:
+            for run in self.live_runs():
+                self.known.add(run.start, run.stop)
 
 
 class Producer:
@@ -127,8 +155,8 @@ class Producer:
         return self.newest - 1
 
     @property
-    def has_runs(self) -> bool:
-        return any(any(batch.runs.values()) for batch in self.batches.values())
+    def has_unstable_runs(self) -> bool:
+        return any(batch.has_unstable_runs for batch in self.batches.values())
 
     def add(self, number: int, run: Run) -> None:
         batch = self.batches.setdefault(number, Batch())
@@ -140,7 +168,7 @@ class Producer:
             # No others have known rows.
             for old in (before - 1, before):
                 if old < self.oldest_known and old in self.batches:
-                    self.batches[old].known = Ranges()
+                    self.batches[old].know(forgets=True)
                     self.drop_if_empty(old)
 
     def forget_covered_by(self, context: VersionVector) -> None:
@@ -151,14 +179,14 @@ class Producer:
         for batch in self.batches.values():
             for run in batch.live_runs():
                 run.known = not covers_dot(context, run.last)
-        live = {number: batch.live_runs() for number, batch in self.batches.items()}
-        self.newest = max((number for number, runs in live.items() if runs), default=-1)
-        for number, runs in live.items():
-            known: Ranges[int] = Ranges()
-            for run in runs if number >= self.oldest_known else ():
-                known.add(run.start, run.stop)
-            self.batches[number].known = known
-        for number in live:
+        self.follow_runs()
+
+    def follow_runs(self) -> None:
+        """Runs came, went or are known no more: what is known follows from those that are."""
+        live = (number for number, batch in self.batches.items() if batch.live_runs())
+        self.newest = max(live, default=-1)
+        for number in list(self.batches):
+            self.batches[number].know(forgets=number < self.oldest_known)
             self.drop_if_empty(number)
 
     def drop_if_empty(self, number: int) -> None:
@@ -236,7 +264,7 @@ class NumberedRecords:
     def _forget_the_silent(self, producers: OrderedDict[bytes, Producer]) -> None:
         while len(producers) > PRODUCERS_MAX.value:
             name = next(iter(producers))
-            if producers[name].has_runs:
+            if producers[name].has_unstable_runs:
                 return
             del producers[name]
 
@@ -248,7 +276,7 @@ class NumberedRecords:
             self._drop_if_empty(key, name)
 
     def forget_stable(self, stable: VersionVector, note: Callable[[bytes], object]) -> None:
-        """Keep only the numbers of the rows whose runs are causally stable.
+        """Runs that are causally stable are kept only while their batch is known.
 
         At most ``FORGOTTEN_RUNS_MAX`` runs of each origin; the next call goes on.
 
@@ -263,9 +291,10 @@ class NumberedRecords:
                 key, rows, run = queue.popleft()
                 note(key)
                 producer = self._by_key[key][rows.producer]
-                first = producer.batches[rows.batch].runs[region].popleft()
-                assert first is run, "an origin's runs become stable in the order of their dots"
-                producer.drop_if_empty(rows.batch)
+                run.is_stable = True
+                if not run.known or rows.batch < producer.oldest_known:
+                    producer.batches[rows.batch].runs[region].remove(run)
+                    producer.drop_if_empty(rows.batch)
                 self._drop_if_empty(key, rows.producer)
 
     def _drop_if_empty(self, key: bytes, name: bytes) -> None:
@@ -291,7 +320,11 @@ class NumberedRecords:
         for number, batch in producer.batches.items():
             for region, runs in batch.runs.items():
                 queue = self._queues.setdefault(region, deque())
-                queue.extend((key, Numbered(name, number, run.start), run) for run in runs)
+                queue.extend(
+                    (key, Numbered(name, number, run.start), run)
+                    for run in runs
+                    if not run.is_stable
+                )
 
     def restore_order(self) -> None:
         """All producers of all keys were put back."""
