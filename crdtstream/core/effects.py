@@ -569,6 +569,21 @@ REPLAY_RECORD_US: Final = 20
 REPLAY_LOCAL_BYTES_PER_US: Final = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Another region's state was merged into this one's; told in a record of its own.
+
+    Attributes:
+        cut_id: names the images, which are in the folder's staging.
+        source: the region whose state it is.
+        vv: its version vector at the cut.
+    """
+
+    cut_id: bytes
+    source: RegionId
+    vv: VersionVector
+
+
 @dataclass(slots=True)
 class Record:
     """What must be durable before anything that depends on it may leave the process.

@@ -18,7 +18,7 @@ Always so:
   * Nothing here looks at a clock, a file or a socket: ``advance`` says what time it is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from crdtstream.core.applying.append_runs import checked_runs
 from crdtstream.core.applying.apply_batch import ReplayedChanges, apply_batch
@@ -31,6 +31,7 @@ from crdtstream.core.effect_counts import EffectCounts
 from crdtstream.core.effects import (
     EffectBatch,
     IdempotentId,
+    Merged,
     Numbered,
     RareEffect,
     Record,
@@ -46,6 +47,8 @@ from crdtstream.core.lanes.limits import (
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
+from crdtstream.core.merge.merge import merge
+from crdtstream.core.merge.sent import SentKey
 from crdtstream.core.producers.idempotency import Collapsed, Tracked
 from crdtstream.core.producers.numbered import Rows
 from crdtstream.core.redis_version import DEFAULT, RedisVersion
@@ -83,6 +86,7 @@ class Replica:
         expired_count: keys that existed and were deleted from here because their time was over,
             since the process started.
         expiry_is_held: keys whose time is over wait for entries that are on disk.
+        staged: reads the state that a ``Merged`` names; None: none is staged here.
         issued_counts, applied_counts: by kind the effects issued here, and those applied that
             others issued, since the process started.
     """
@@ -116,6 +120,7 @@ class Replica:
         self._issuer = Issuer(self._state)
         self._section = self._issuer.section
         self.expiry_is_held = False
+        self.staged: Callable[[Merged], Iterable[SentKey]] | None = None
         self._is_on_trial = False
         self._call_issuer()
         self.issue_frontiers = self._issuer.issue_frontiers
@@ -543,6 +548,27 @@ class Replica:
         local = encode_local(Local(arrived=now))
         self._queue(Record(batch.origin, batch.first_n, batch.last_n, encoded, local))
 
+    def merge(self, merged: Merged, now: Millis) -> None:
+        """Merge the state of another region, which is staged; no batch may be half applied.
+
+        Raises:
+            ContentError: an image says what cannot be.  The state is of no use from then on.
+            UnreadableError: an image cannot be read.  Likewise.
+        """
+        self.seal(now)
+        self.advance(now)
+        with self.residency.in_place():
+            self._merge(merged, now)
+        local = encode_local(Local(arrived=now, merged=merged))
+        self._queue(Record(self.region, self.issued + 1, self.issued, None, local))
+
+    def _merge(self, merged: Merged, now: Millis) -> None:
+        assert self.staged is not None, "whoever runs the replica says where staged states are"
+        keys = self.staged(merged)
+        merge(self._state, keys, merged.vv, source=merged.source, arrived=now)
+        # Effects of this region that it had lost: numbering goes on behind them.
+        self._section.begin(self.issued + 1)
+
     def cut(self) -> Cut:
         """Begin a checkpoint of the state as it is now: everything that was taken as a record.
 
@@ -589,7 +615,9 @@ class Replica:
 
     def _replay(self, record: Record) -> None:
         local = Local() if record.local is None else decode_local(record.local)
-        if record.batch is None:
+        if local.merged is not None:
+            self._merge(local.merged, local.arrived)
+        elif record.batch is None:
             ReplayedChanges(self._state, local.changes).apply_upto(self.issued)
         else:
             batch = decode_batch(record.batch)

@@ -174,6 +174,11 @@ class Stream:
         if entry_id > self.last_id:
             self.last_id = entry_id
 
+    def replace_last_ids(self, registers: Mapping[RegionId, LastId]) -> None:
+        """Have these registers and no others."""
+        self.last_ids = dict(registers)
+        self.last_id = max((register.id for register in registers.values()), default=ID_MIN)
+
     def clear_covered_by(self, context: VersionVector) -> None:
         """What every delete does: entries and registers go whose dots the context covers.
 

@@ -8,14 +8,26 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LocalChanges(_message.Message):
-    __slots__ = ("changes", "arrived_ms", "appended_ms")
+    __slots__ = ("changes", "arrived_ms", "appended_ms", "merged")
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     ARRIVED_MS_FIELD_NUMBER: _ClassVar[int]
     APPENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    MERGED_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[LocalChange]
     arrived_ms: int
     appended_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, changes: _Optional[_Iterable[_Union[LocalChange, _Mapping]]] = ..., arrived_ms: _Optional[int] = ..., appended_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    merged: Merged
+    def __init__(self, changes: _Optional[_Iterable[_Union[LocalChange, _Mapping]]] = ..., arrived_ms: _Optional[int] = ..., appended_ms: _Optional[_Iterable[int]] = ..., merged: _Optional[_Union[Merged, _Mapping]] = ...) -> None: ...
+
+class Merged(_message.Message):
+    __slots__ = ("cut_id", "source", "vv")
+    CUT_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    VV_FIELD_NUMBER: _ClassVar[int]
+    cut_id: bytes
+    source: int
+    vv: _effects_pb2.VersionVector
+    def __init__(self, cut_id: _Optional[bytes] = ..., source: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
 
 class LocalChange(_message.Message):
     __slots__ = ("after_n", "key", "group", "consumer", "now_ms", "deliver", "redeliver", "ack", "claim", "create_consumer", "delete_consumer", "set_position", "release")

@@ -103,7 +103,7 @@ def test_a_head_that_no_node_can_have_is_refused(changed: dict[str, object], sai
 
 @pytest.mark.parametrize(
     ("at", "byte", "said"),
-    [(0, 2, "of version 2, not 1"), (1, 2, "of version 1"), (0, 0, "0, not")],
+    [(0, 2, "of version 2, not 1"), (1, 4, "of version 1"), (0, 0, "0, not")],
 )
 def test_a_head_of_another_version_is_refused(at: int, byte: int, said: str) -> None:
     data = bytearray(encode_head(head()))

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 import msgspec
 
 from crdtstream.core.checkpoint.contents import GroupContent, packed, unpacked
-from crdtstream.core.checkpoint.parts import Cut, Image, Kind, Part
+from crdtstream.core.checkpoint.parts import STAGED, Cut, Encoded, Image, Kind, Part
+from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import pack
+from crdtstream.core.merge.sent import SentKey, by_key, sent_key
 from crdtstream.core.replica import Replica
 
 # An image without its number.
@@ -31,6 +33,9 @@ class Checkpoints:
         self._nodes: list[tuple[MacroNode, int]] = []
         self._cut_records = 0
         self._expected: set[Content] = set()
+        # What was staged of other regions, by number and by cut; it is kept for good.
+        self.staged: dict[int, Image] = {}
+        self._states: dict[bytes, list[Image]] = {}
 
     @property
     def is_running(self) -> bool:
@@ -86,12 +91,32 @@ class Checkpoints:
             self._cut = None
 
     def load(self, number: int) -> bytes:
-        return pack(self.images[number].body)
+        image = self.staged[number] if number >= STAGED else self.images[number]
+        return image.body if image.is_packed else pack(image.body)
+
+    def stage(self, replica: Replica) -> Merged:
+        """Have the state of another region, as a checkpoint of it would be now."""
+        merged = Merged(len(self._states).to_bytes(16), replica.region, dict(replica.vv))
+        first = STAGED + len(self.staged)
+        images = []
+        for number, part in enumerate(parts_of(replica), first):
+            kind, *content = (part.kind, *_encoded(part))
+            if kind is not Kind.PENDING:
+                self.staged[number] = image = Image(number, kind, *content)
+                images.append(image._replace(number=number - STAGED, body=b"", is_packed=False))
+        self._states[merged.cut_id] = images
+        return merged
+
+    def staged_keys(self, merged: Merged) -> Iterator[SentKey]:
+        """The state that was staged, key by key."""
+        for images in by_key(self._states[merged.cut_id]):
+            yield sent_key(images, merged.source)
 
     def restore(self, replica: Replica) -> None:
         """The process ended; another one begins with the newest checkpoint."""
         self._cut = None
         replica.residency.loader = self.load
+        replica.staged = self.staged_keys
         if self.images:
             replica.restore(
                 image._replace(body=b"") if image.kind is Kind.NODE else image
@@ -104,7 +129,7 @@ class Checkpoints:
 
     def _content(self, part: Part) -> Content:
         if isinstance(part, MacroNode):
-            if part.cold is not None:
+            if part.cold is not None and part.image < STAGED:
                 return self.images[part.image][1:]
             was_encoded = part.is_encoded
             encoded = part.encode()
@@ -122,6 +147,17 @@ def _durable(content: Content) -> Content:
         consumers = [msgspec.structs.replace(one, seen_ms=Millis(0)) for one in group.consumers]
         head = packed(msgspec.structs.replace(group, consumers=consumers))
     return kind, owner, lane, head, body
+
+
+def _encoded(part: Part) -> Encoded:
+    """A part as it is now; a macro node that is not in memory is read."""
+    if isinstance(part, MacroNode):
+        was_encoded = part.is_encoded
+        part.warm()
+        encoded = part.encode()
+        part.is_encoded = was_encoded
+        return encoded
+    return part.encode()
 
 
 def parts_of(replica: Replica) -> Iterator[Part]:

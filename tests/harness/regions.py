@@ -48,6 +48,7 @@ class Node:
         self.replica = Replica(RegionId(self.region), id_mode=self.mode, implicit_mkstream=True)
         # What is on disk only is read in place: a region looks ahead, and these tests do not.
         self.replica.residency.loader = self.checkpoints.load
+        self.replica.staged = self.checkpoints.staged_keys
         self.reading = ExitStack()
         self.reading.enter_context(self.replica.residency.in_place())
         self._database = Database(self.replica)
@@ -108,6 +109,13 @@ class Node:
                     if self.replica.ready(batch):
                         self.take(record)
                         progress = True
+
+    def merge(self, other: "Node") -> None:
+        """Take over what another region has, by its state and not by its effects."""
+        self.end_tick()
+        other.end_tick()
+        self.replica.merge(self.checkpoints.stage(other.replica), Millis(self.now))
+        self.end_tick()
 
     def waits_for(self) -> int:
         """Up to which effect WAIT waits after what the client last wrote."""

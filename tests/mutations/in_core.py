@@ -59,8 +59,8 @@ CORE: Final = (
     Mutation(
         "batch-not-closed-before-a-remote-one",
         "crdtstream/core/replica.py",
-        "        self.seal(now)\n        self.advance(now)",
-        "        self.advance(now)",
+        "self._state.lane_end)\n        self.seal(now)\n",
+        "self._state.lane_end)\n",
         (OBSERVED + "test_what_was_done_before_a_batch_came_had_not_observed_it",),
         "rule 1: effects of a tick claim to have observed what came after them",
     ),
@@ -381,8 +381,8 @@ CORE: Final = (
     Mutation(
         "rows-of-the-greater-region-stay",
         "crdtstream/core/producers/numbered.py",
-        "loser = max(run, rival, key=lambda one: one.first)",
-        "loser = min(run, rival, key=lambda one: one.first)",
+        "loser = max(self, rival, key=lambda one: one.first)",
+        "loser = min(self, rival, key=lambda one: one.first)",
         (NUMBERED + "test_of_concurrent_rows_those_of_the_smaller_region_stay",),
         "rows settle otherwise than messages of XADD IDMP",
     ),

@@ -99,7 +99,7 @@ LANES: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "compaction-forgets-rows-at-a-seam",
-        "crdtstream/core/lanes/compaction.py",
+        "crdtstream/core/lanes/columns.py",
         "first.behind(begin - run_n)",
         "first",
         (COMPACTION + "test_entries_keep_what_their_producers_call_them",),

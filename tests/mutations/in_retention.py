@@ -138,7 +138,7 @@ RETAINING: Final = (
     Mutation(
         "new-parts-are-passed-over-in-one-step",
         "crdtstream/core/checkpoint/parts.py",
-        "        yield from self._before.values()\n",
+        "        yield from map(_number_in_checkpoints, self._before.values())\n",
         "        for number in self._before.values():\n"
         "            if number:\n"
         "                yield number\n",

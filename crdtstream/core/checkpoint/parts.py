@@ -30,6 +30,10 @@ from typing import ClassVar, Final, NamedTuple
 from mypy_extensions import mypyc_attr
 
 NO_IMAGE: Final = 0
+# Image numbers from here on are those of macro nodes that were taken over with another region's
+# state: STAGED + the number that the image has in that region's checkpoint.  Their bodies are in
+# the staging (``store/staging.py``) until a checkpoint of this region has them.
+STAGED: Final = 1 << 62
 
 
 class Kind(IntEnum):
@@ -51,12 +55,14 @@ class Encoded(NamedTuple):
         lane: of PENDING and NODE the origin region; else 0.
         head: what is read at start, also of a NODE.
         body: of a NODE its entries, read when they are first needed; else empty or read with it.
+        is_packed: whether the body is a packed frame already.
     """
 
     owner: int
     lane: int
     head: bytes
     body: bytes
+    is_packed: bool = False
 
 
 class Image(NamedTuple):
@@ -68,6 +74,7 @@ class Image(NamedTuple):
     lane: int
     head: bytes
     body: bytes
+    is_packed: bool = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -191,8 +198,8 @@ class Cut:
     def keep(self, part: Part) -> None:
         """The part is about to change: encode it as it is, if that has still to be done."""
         if part in self._waiting:
-            del self._waiting[part]
             self._kept.append((part, self._encode(part)))
+            del self._waiting[part]
 
     def take(self) -> tuple[Part, Image] | None:
         """The next part and its image; None when all were taken."""
@@ -200,24 +207,28 @@ class Cut:
             return self._kept.pop()
         if not self._waiting:
             return None
-        part, _ = self._waiting.popitem()
-        return part, self._encode(part)
+        part = next(reversed(self._waiting))
+        # It stays to be written if its body cannot be read.
+        image = self._encode(part)
+        del self._waiting[part]
+        return part, image
 
     def _encode(self, part: Part) -> Image:
-        owner, lane, head, body = part.encode()
+        owner, lane, head, body, is_packed = part.encode()
         self._before[part] = part.image
         part.image = self._changes.next_number()
-        return Image(part.image, part.kind, owner, lane, head, body)
+        return Image(part.image, part.kind, owner, lane, head, body, is_packed)
 
     def replaced(self) -> Iterator[int]:
         """All was taken: the earlier images that a checkpoint of this cut does not need.
 
-        Of a part without one it is NO_IMAGE, so that no step goes over many parts.  The cut stays
-        as it is from then on, and whoever goes through them may stop in between.
+        Of a part without one, or whose image is staged, it is NO_IMAGE, so that no step goes over
+        many parts.  The cut stays as it is from then on, and whoever goes through them may stop in
+        between.
         """
         assert not self.left
-        yield from self._before.values()
-        yield from self._dropped
+        yield from map(_number_in_checkpoints, self._before.values())
+        yield from map(_number_in_checkpoints, self._dropped)
 
     def finish(self) -> None:
         """The checkpoint is committed."""
@@ -229,3 +240,8 @@ class Cut:
         for part, number in self._before.items():
             part.image = number
         self._changes.put_back([*self._waiting, *self._before], self._dropped)
+
+
+def _number_in_checkpoints(image: int) -> int:
+    """Under which number checkpoints of this region have an image; NO_IMAGE: none has it."""
+    return image if image < STAGED else NO_IMAGE

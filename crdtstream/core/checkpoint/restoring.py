@@ -191,7 +191,7 @@ class Restoring:
             )
             state.idempotency.note_collapsed(key.key, id_of(row.entry_id), collapsed)
         for numbered in content.numbered:
-            state.numbered.restore(key.key, numbered.producer, _producer(numbered))
+            state.numbered.restore(key.key, numbered.producer, producer_of(numbered))
 
     # --- Groups -------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Restoring:
             raise ContentError(f"group {content.name!r} is there twice")
         group = state.new_group(key, content.name, content.number)
         group.image = image.number
-        group.creates.restore(_create(create) for create in content.creates)
+        group.creates.restore(map(create_of, content.creates))
         reading = group.reading
         for progress in content.lanes:
             reading.lanes[progress.region] = _progress(progress)
@@ -300,7 +300,8 @@ def _window(content: WindowContent) -> Window:
     return window
 
 
-def _producer(content: NumberedContent) -> Producer:
+def producer_of(content: NumberedContent) -> Producer:
+    """What is known of a numbered producer."""
     producer = Producer()
     producer.newest = content.newest
     producer.batches = {batch.number: _batch(batch) for batch in content.batches}
@@ -318,7 +319,12 @@ def _batch(content: BatchContent) -> Batch:
     return batch
 
 
-def _create(content: CreateContent) -> tuple[Dot, Create]:
+def create_of(content: CreateContent) -> tuple[Dot, Create]:
+    """A create, and what hangs on it.
+
+    Raises:
+        ContentError: an ID has another length.
+    """
     create = Create(_start(content.start))
     create.intervals = {
         region: _intervals(intervals) for region, intervals in content.intervals.items()

@@ -34,6 +34,22 @@ class Create:
         self.intervals: dict[RegionId, Intervals] = {}
         self.mode = ModeRegister()
 
+    def united(self, other: "Create") -> "Create":
+        """The same create as two regions know it, with what either of them knows."""
+        create = Create(self.start)
+        for one in (self, other):
+            for region, intervals in one.intervals.items():
+                for low, high in intervals:
+                    create.intervals.setdefault(region, Intervals()).add(low, high)
+        create.mode = other.mode if other.mode.beats(self.mode) else self.mode
+        return create
+
+    def without_intervals(self) -> "Create":
+        """The same create before anybody acknowledged anything."""
+        create = Create(self.start)
+        create.mode = self.mode
+        return create
+
 
 class Creates:
     """The live creates of one group, by dot.
@@ -100,6 +116,11 @@ class Creates:
             return
         for dot in gone:
             del self._by_dot[dot]
+        self._unite_all()
+
+    def replace(self, creates: Mapping[Dot, Create]) -> None:
+        """Have these creates and no others."""
+        self._by_dot = dict(creates)
         self._unite_all()
 
     def restore(self, creates: Iterable[tuple[Dot, Create]]) -> None:

@@ -24,7 +24,7 @@ from crdtstream.core.checkpoint.parts import Changes, Encoded, Kind, Part
 from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release, SetGroupMode
 from crdtstream.core.groups import takeover
-from crdtstream.core.groups.creates import Creates, Start
+from crdtstream.core.groups.creates import NO_INTERVALS, Create, Creates, Start
 from crdtstream.core.groups.encoding import encode_group
 from crdtstream.core.groups.entries_read import entries_read_after
 from crdtstream.core.groups.mode import ModeRegister
@@ -175,6 +175,43 @@ class Group(Part):
         for low, high in fresh:
             self.pel.drop_within(region, low, high, keep={})
         self.reading.skip_and_count(region, progress, lane, last_ids)
+
+    def merge_creates(
+        self,
+        creates: Mapping[Dot, Create],
+        lanes: Mapping[RegionId, Lane],
+        last_ids: Mapping[RegionId, LastId],
+    ) -> None:
+        """Have the creates of two states, each with what either of them knows.
+
+        Positions and what is pending follow: a lower start takes a lane back, then what is newly
+        acknowledged is pending no more, and skipped.  Modes are only shown: what a change of mode
+        does besides is up to the caller.
+        """
+        self._note()
+        starts = {region: self.start_of(region) for region in self.lanes}
+        before = dict(self.creates.all())
+        self.creates.replace(
+            {dot: before.get(dot) or one.without_intervals() for dot, one in creates.items()}
+        )
+        for region, start in starts.items():
+            if self.start_of(region) < start:
+                self.reading.go_back(region, self.start_of(region))
+        known = self.creates.intervals
+        self.creates.replace(creates)
+        for region, intervals in self.creates.intervals.items():
+            of_lane = known.get(region, NO_INTERVALS)
+            fresh = [part for low, high in intervals for part in of_lane.missing(low, high)]
+            if not fresh:
+                continue
+            progress = self.reading.keep(region)
+            for low, high in fresh:
+                self.pel.drop_within(region, low, high, keep={})
+            self.reading.skip_and_count(region, progress, lanes.get(region), last_ids)
+
+    def settle_who_hands_out(self) -> None:
+        """The mode may have changed: take up what was left to others if it falls to this region."""
+        takeover.settle_who_hands_out(self.reading)
 
     def set_mode(self, effect: SetGroupMode, dot: Dot, context: VersionVector) -> None:
         """A SetGroupMode, whether it wins or not."""

@@ -32,6 +32,10 @@ class GrownRuns:
     def note(self, key: bytes, group: bytes, lanes: Iterable[RegionId]) -> None:
         self.lanes.setdefault((key, group), set()).update(lanes)
 
+    def forget(self, name: GroupName) -> None:
+        """The group is gone: there is nothing to be told of it."""
+        self.lanes.pop(name, None)
+
     def clear(self) -> None:
         self.lanes.clear()
 

@@ -97,7 +97,7 @@ class Floors:
         self._own.pop(key, None)
 
     def forget_covered_by(self, key: bytes, context: VersionVector) -> None:
-        """A user deleted the key: forget the floors of which the delete had observed all expiries."""
+        """A user deleted the key: forget floors if the delete had observed all their expiries."""
         floors = self._by_key.get(key)
         if floors is None:
             return

@@ -214,6 +214,11 @@ class Keyspace:
         if forgotten is not None:
             self._parts.settle(forgotten)
 
+    def note_lost(self, key: bytes, lost: dict[RegionId, int]) -> None:
+        """Of a key without a stream: up to which dots it lost entries elsewhere."""
+        assert key not in self.streams
+        self._keep_lost(key, lost)
+
     def restore_stream(self, key: bytes, stream: Stream) -> None:
         """Put back a stream that a checkpoint has, the earliest first."""
         self.streams[key] = stream

@@ -88,6 +88,10 @@ class StringRegister:
                 dot: value for dot, value in self._values.items() if not covers_dot(context, dot)
             }
 
+    def replace_values(self, values: dict[Dot, StringValue]) -> None:
+        """Have these values and no others."""
+        self._values = values
+
     # --- What a checkpoint has ----------------------------------------------------------------
 
     def restore(self, dot: Dot, data: bytes, expiry: dict[Dot, Millis | None]) -> None:

@@ -46,6 +46,11 @@ class Tombstones:
         groups[group][dot.region] = dot.n
         self._queues.setdefault(dot.region, deque()).append((dot.n, key, group))
 
+    def unite(self, dot: Dot, key: bytes, group: bytes | None) -> None:
+        """Another region remembers a destroy.  ``restore_order`` once all are here."""
+        if self._by_key.get(key, {}).get(group, {}).get(dot.region, 0) < dot.n:
+            self.add(dot, key, group)
+
     def observed_by(self, context: VersionVector, key: bytes, group: bytes | None = None) -> bool:
         """Whether an effect with this context had observed every destroy of the key and group."""
         groups = self._by_key.get(key)

@@ -129,6 +129,8 @@ def decode_body(body: bytes, header: Header) -> NodeColumns:
     arrivals = array("Q", bytes(16 * reader.count()))
     for half in (0, 1):
         arrivals[half::2] = reader.ascending(len(arrivals) // 2, strictly=False)
+    if header.came_at_once:
+        arrivals = array("Q", (header.first_n, header.first_arrival))
     idempotent, numbered = reader.names()
     fields = bytearray(reader.rest())
     ends = list(accumulate(lengths, initial=0))

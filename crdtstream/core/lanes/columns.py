@@ -7,7 +7,7 @@ small as they can be: numbers of other types than an open node has, a range of d
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import compress, count
+from itertools import accumulate, compress, count
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -197,6 +197,36 @@ class NodeColumns:
         for index, length in enumerate(self.lengths):
             self.starts[index] = end
             end += length
+
+
+def part_of(columns: NodeColumns, start: int, stop: int) -> NodeColumns:
+    """Some of the entries, with their names, as columns of their own; no times of arrival."""
+    first_n, last_n = columns.n[start], columns.n[stop - 1]
+    lengths = columns.lengths[start:stop]
+    fields = bytearray().join([columns.fields_at(at) for at in range(start, stop)])
+    names = {n: one for n, one in (columns.idempotent or {}).items() if first_n <= n <= last_n}
+    starts = array("I", accumulate(lengths[:-1], initial=0))
+    return NodeColumns(
+        columns.ms[start:stop],
+        columns.seq[start:stop],
+        columns.n[start:stop],
+        starts,
+        lengths,
+        fields,
+        array("Q"),
+        names or None,
+        runs_within(columns.numbered or [], first_n, last_n) or None,
+    )
+
+
+def runs_within(runs: NumberedRuns, first_n: int, last_n: int) -> NumberedRuns:
+    """The parts of numbered runs whose dot numbers lie between two, both included."""
+    within = []
+    for run_n, length, first in runs:
+        begin, end = max(run_n, first_n), min(run_n + length, last_n + 1)
+        if begin < end:
+            within.append((begin, end - begin, first.behind(begin - run_n)))
+    return within
 
 
 def widened(typecode: str, column: Sequence[int]) -> "array[int]":

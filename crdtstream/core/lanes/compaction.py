@@ -23,7 +23,13 @@ from typing import Final
 from crdtstream.core.ids import SEQ_BITS, StreamId
 from crdtstream.core.lanes.blocks import LONG, block_of
 from crdtstream.core.lanes.body import narrow
-from crdtstream.core.lanes.columns import Names, NodeColumns, NumberedRuns, widened
+from crdtstream.core.lanes.columns import (
+    Names,
+    NodeColumns,
+    NumberedRuns,
+    runs_within,
+    widened,
+)
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import NO_EPOCH, MacroNode, State
 from crdtstream.core.lanes.rax import KEY_BYTES
@@ -232,17 +238,8 @@ def _piece(columns: NodeColumns, start: int, stop: int) -> NodeColumns:
         kept,
         {n: name for n, name in (columns.idempotent or {}).items() if first_n <= n <= last_n}
         or None,
-        _runs_within(columns.numbered or [], first_n, last_n) or None,
+        runs_within(columns.numbered or [], first_n, last_n) or None,
     )
-
-
-def _runs_within(runs: NumberedRuns, first_n: int, last_n: int) -> NumberedRuns:
-    within = []
-    for run_n, count, first in runs:
-        begin, end = max(run_n, first_n), min(run_n + count, last_n + 1)
-        if begin < end:
-            within.append((begin, end - begin, first.behind(begin - run_n)))
-    return within
 
 
 # --- Where nodes end ----------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 It is of one size, so that a restart reads those of a large database in no time:
 
     version                     1 byte
-    has_idempotent              1
+    flags                       1    1: has_idempotent, 2: came_at_once
     count, added                4 each
     fields_bytes, body_bytes    4 each
     key, first_id, last_id      16 each: ms, seq
@@ -40,6 +40,8 @@ class Header(NamedTuple):
             none; see ``blocks.py``.
         digest: the sum of its blocks' digests, as if no other node had a part in them.
         body_bytes: size of its body.
+        came_at_once: taken over with another region's state: the times of arrival in the body are
+            that region's, and all entries came here at ``first_arrival``.
     """
 
     first_id: StreamId
@@ -55,6 +57,7 @@ class Header(NamedTuple):
     last_short_n: int
     digest: int
     body_bytes: int
+    came_at_once: bool = False
 
 
 class Head(NamedTuple):
@@ -71,7 +74,7 @@ def encode_head(head: Head) -> bytes:
     header = head.header
     return _HEAD.pack(
         VERSION,
-        header.has_idempotent,
+        header.has_idempotent | header.came_at_once << 1,
         header.entries,
         head.added,
         header.fields_bytes,
@@ -104,7 +107,7 @@ def decode_head(data: bytes) -> Head:
         raise ValueError(f"a macro node's head has {len(data)} bytes, not {HEAD_BYTES}")
     (
         version,
-        has_idempotent,
+        flags,
         count,
         added,
         fields_bytes,
@@ -125,7 +128,7 @@ def decode_head(data: bytes) -> Head:
         last_short_n,
         digest,
     ) = _HEAD.unpack(data)
-    if version != VERSION or has_idempotent > 1:
+    if version != VERSION or flags > 3:
         raise ValueError(f"a macro node's head of version {version}, not {VERSION}")
     key = key_ms << SEQ_BITS | key_seq
     first_id = first_ms << SEQ_BITS | first_seq
@@ -149,11 +152,12 @@ def decode_head(data: bytes) -> Head:
         fields_bytes,
         Millis(first_arrival),
         Millis(last_arrival),
-        bool(has_idempotent),
+        bool(flags & 1),
         first_short_n,
         last_short_n,
         int.from_bytes(digest, "little"),
         body_bytes,
+        bool(flags & 2),
     )
     removed_id = StreamId(removed_ms << SEQ_BITS | removed_seq)
     return Head(key.to_bytes(KEY_BYTES, "big"), added, removed_id, header)

@@ -229,15 +229,18 @@ class Lane(NodeChain):
     def _open_node(self, entry_id: StreamId) -> MacroNode:
         limits = self.limits
         node = MacroNode.opened(entry_id.to_bytes(KEY_BYTES, "big"), self, limits.changes.epoch)
-        tail = self.tail
-        if tail is not None:
-            tail.open_in = NO_EPOCH
-            limits.small[tail] = None
-            limits.residency.note_closed(tail)
+        self._close_tail()
         self._link(node)
         limits.residency.note_opened(node)
         limits.changes.note(node)
         return node
+
+    def _close_tail(self) -> None:
+        tail = self.tail
+        if tail is not None:
+            tail.open_in = NO_EPOCH
+            self.limits.small[tail] = None
+            self.limits.residency.note_closed(tail)
 
     def restore(self, heads: Iterable[tuple[int, bytes]]) -> None:
         """Have the macro nodes that a checkpoint has of this lane, which must be empty.
@@ -261,6 +264,17 @@ class Lane(NodeChain):
             self._link(node)
             self.limits.residency.measure(node)
             self.length += len(node)
+
+    def take_over(self, node: MacroNode) -> None:
+        """Have a macro node of another region's state behind all others; no lane has it."""
+        last = self.tail
+        assert last is None or (last.last_id < node.key_id and last.last_n < node.first_n)  # I5
+        limits = self.limits
+        self._close_tail()
+        self._link(node)
+        limits.residency.measure(node)
+        limits.changes.note(node)
+        self.length += len(node)
 
     # --- Removing -----------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, Protocol
 
-from crdtstream.core.checkpoint.parts import NO_IMAGE, Encoded, Kind, Part
+from crdtstream.core.checkpoint.parts import NO_IMAGE, STAGED, Encoded, Kind, Part
 from crdtstream.core.effects import IdempotentId
 from crdtstream.core.ids import ID_MIN, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.lanes.blocks import short_ends, sum_of
@@ -144,11 +144,15 @@ class MacroNode(Part):
         Raises:
             ValueError: the head is none of a macro node.
         """
-        key, added, highest_removed_id, header = decode_head(head)
-        node = MacroNode(key, lane, NO_EPOCH)
-        node.added = added
-        node.highest_removed_id = highest_removed_id
-        node.cold = header
+        return MacroNode.absent(image, decode_head(head), lane)
+
+    @staticmethod
+    def absent(image: int, head: Head, lane: Home) -> "MacroNode":
+        """One whose entries are in an image."""
+        node = MacroNode(head.key, lane, NO_EPOCH)
+        node.added = head.added
+        node.highest_removed_id = head.highest_removed_id
+        node.cold = head.header
         node.image = image
         node.is_encoded = True
         return node
@@ -346,8 +350,18 @@ class MacroNode(Part):
     # --- Warm and cold ------------------------------------------------------------------------
 
     def encode(self) -> Encoded:
-        """As a checkpoint keeps it: the head says what ``Header`` does; the body, the entries."""
-        assert self.cold is None, "what is cold has not changed"
+        """As a checkpoint keeps it: the head says what ``Header`` does; the body, the entries.
+
+        A node that was taken over with another region's state (``merge/``) may be cold: its packed
+        body is kept in memory, and written as it is.
+
+        Raises:
+            ColdError: the body of such a one is to be read, and not in place.
+            UnreadableError: it cannot be read.
+        """
+        cold = self.cold
+        if cold is not None:
+            return self._encode_taken_over(cold)
         columns = self.columns
         if is_single(columns):
             header, body = encode_single(columns, self.digest)
@@ -361,6 +375,13 @@ class MacroNode(Part):
         if self.counted_as is not State.NOT:
             self.lane.measure(self)
         return Encoded(self.lane.owner, self.lane.region, head, body)
+
+    def _encode_taken_over(self, cold: Header) -> Encoded:
+        assert self.image >= STAGED, "what is cold has not changed"
+        packed = self.packed = self.lane.packed_of(self, back=False)
+        self.lane.measure(self)
+        head = encode_head(Head(self.key, self.added, self.highest_removed_id, cold))
+        return Encoded(self.lane.owner, self.lane.region, head, packed, is_packed=True)
 
     def header(self, *, body_bytes: int) -> Header:
         """What is to be known of it when its columns are not here any more."""

@@ -140,6 +140,16 @@ class Residency:
         self.loaded_inline += 1
         return self.loader(node.image)
 
+    def load(self, image: int) -> bytes:
+        """A packed body, read in place, of a macro node that is in no lane.
+
+        Raises:
+            UnreadableError: it cannot be read.
+        """
+        assert self.loader is not None
+        self.loaded_inline += 1
+        return self.loader(image)
+
     @property
     def reads_in_place(self) -> bool:
         """Whether what is needed now is read in place, as it must not fail."""
@@ -223,6 +233,16 @@ class Residency:
         node.used = True
         self._packed[node] = None
         self.measure(node)
+
+    def pin(self, image: int) -> None:
+        """An image is being written, and cannot be read yet: whoever has it in memory keeps it."""
+        self._pinned.add(image)
+
+    def note_written(self, node: MacroNode, image: int) -> None:
+        """The image can be read: a body that was kept in memory to be written may leave."""
+        self._pinned.discard(image)
+        if node.image == image and node.packed is not None and node not in self._packed:
+            self._drop(node)
 
     def unpin(self, images: Iterable[int]) -> None:
         """Whoever waited for these images is done: they may leave again."""

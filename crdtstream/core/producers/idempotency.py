@@ -258,6 +258,11 @@ class IdempotencyRecords:
                 return dot, entry_id
         return None
 
+    def knows(self, key: bytes, idempotent: IdempotentId) -> bool:
+        """Whether an append of this id may not be causally stable."""
+        records = self._by_key.get(key)
+        return records is not None and idempotent in records.by_name
+
     def note_deleted(self, key: bytes, context: VersionVector) -> None:
         """The key was deleted, by someone who had observed what the context covers."""
         records = self._by_key.get(key)

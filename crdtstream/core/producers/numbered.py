@@ -25,7 +25,7 @@ Source: ``rules`` 20 and 21.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Final, TypeAlias
@@ -78,6 +78,15 @@ class Run:
     @property
     def last(self) -> Dot:
         return Dot(self.first.region, self.first.n + self.stop - self.start - 1)
+
+    def loser(self, rival: "Run") -> Losing | None:
+        """Of two concurrent runs the part of the one with the greater dots that both have."""
+        start, stop = max(self.start, rival.start), min(self.stop, rival.stop)
+        if start >= stop:
+            return None
+        loser = max(self, rival, key=lambda one: one.first)
+        n = loser.first.n + start - loser.start
+        return Losing(Dot(loser.first.region, n), stop - start)
 
 
 class Batch:
@@ -189,6 +198,18 @@ class Producer:
             self.batches[number].know(forgets=number < self.oldest_known)
             self.drop_if_empty(number)
 
+    def runs_of(self, number: int) -> Iterator[Run]:
+        """The runs of a batch, those of each origin in the order of their dots."""
+        batch = self.batches.get(number)
+        return iter(()) if batch is None else batch.all_runs()
+
+    def set_runs(self, number: int, runs: Iterable[Run]) -> None:
+        """A batch has these runs, in the order of their dots; ``follow_runs`` when all have."""
+        batch = self.batches.setdefault(number, Batch())
+        batch.runs = {}
+        for run in runs:
+            batch.runs.setdefault(run.first.region, deque()).append(run)
+
     def drop_if_empty(self, number: int) -> None:
         if self.batches[number].is_empty:
             del self.batches[number]
@@ -256,9 +277,9 @@ class NumberedRecords:
             return []
         run = Run(rows.row, rows.row + count, first)
         return [
-            _loser(run, rival, shared)
+            lost
             for rival in batch.concurrent(run, context)
-            if (shared := _overlap(run, rival)) is not None
+            if (lost := run.loser(rival)) is not None
         ]
 
     def _forget_the_silent(self, producers: OrderedDict[bytes, Producer]) -> None:
@@ -304,6 +325,16 @@ class NumberedRecords:
             if not producers:
                 del self._by_key[key]
 
+    def producer_or_new(self, key: bytes, name: bytes) -> Producer:
+        """A producer of a key, whose runs are about to be replaced; ``follow_runs`` then."""
+        return self._by_key.setdefault(key, OrderedDict()).setdefault(name, Producer())
+
+    def follow_runs(self, key: bytes) -> None:
+        """Runs of a key's producers were replaced; ``restore_order`` once all were."""
+        for name in list(self._by_key.get(key, ())):
+            self._by_key[key][name].follow_runs()
+            self._drop_if_empty(key, name)
+
     # --- What a checkpoint has ----------------------------------------------------------------
 
     def __contains__(self, key: bytes) -> bool:
@@ -317,28 +348,18 @@ class NumberedRecords:
     def restore(self, key: bytes, name: bytes, producer: Producer) -> None:
         """Put back what ``of`` told, one producer after the other."""
         self._by_key.setdefault(key, OrderedDict())[name] = producer
-        for number, batch in producer.batches.items():
-            for region, runs in batch.runs.items():
-                queue = self._queues.setdefault(region, deque())
-                queue.extend(
-                    (key, Numbered(name, number, run.start), run)
-                    for run in runs
-                    if not run.is_stable
-                )
 
     def restore_order(self) -> None:
         """All producers of all keys were put back."""
-        for region, queue in self._queues.items():
-            self._queues[region] = deque(sorted(queue, key=lambda row: row[2].first.n))
-
-
-def _overlap(run: Run, other: Run) -> Rows | None:
-    start, stop = max(run.start, other.start), min(run.stop, other.stop)
-    return (start, stop) if start < stop else None
-
-
-def _loser(run: Run, rival: Run, rows: Rows) -> Losing:
-    """Of two concurrent runs the part of the one with the greater dots that both have."""
-    loser = max(run, rival, key=lambda one: one.first)
-    n = loser.first.n + rows[0] - loser.start
-    return Losing(Dot(loser.first.region, n), rows[1] - rows[0])
+        queues: dict[RegionId, list[tuple[bytes, Numbered, Run]]] = {}
+        for key, producers in self._by_key.items():
+            for name, producer in producers.items():
+                for number, batch in producer.batches.items():
+                    for run in batch.all_runs():
+                        if not run.is_stable:
+                            row = key, Numbered(name, number, run.start), run
+                            queues.setdefault(run.first.region, []).append(row)
+        self._queues = {
+            region: deque(sorted(rows, key=lambda row: row[2].first.n))
+            for region, rows in queues.items()
+        }

@@ -16,6 +16,7 @@ from crdtstream.core.effects import (
     DeleteConsumer,
     Deliver,
     LocalChange,
+    Merged,
     Redeliver,
     Release,
     SetPosition,
@@ -28,9 +29,11 @@ from crdtstream.core.wire.codec import (
     decode_id,
     decode_lane_ids,
     decode_positions,
+    decode_vv,
     encode_id,
     encode_lane_ids,
     encode_positions,
+    encode_vv,
 )
 from crdtstream.v1 import local_pb2
 
@@ -45,11 +48,13 @@ class Local:
         changes: each with the number of own effects issued before it.
         arrived: when a batch of another region came here; 0 in a record of this region's own.
         appended: when each idempotent append of a batch of this region was made.
+        merged: the record tells of no batch and no change, but of a state that was merged.
     """
 
     changes: Sequence[tuple[int, LocalChange]] = ()
     arrived: Millis = UNKNOWN
     appended: Sequence[Millis] = ()
+    merged: Merged | None = None
 
 
 def encode_local(local: Local) -> bytes:
@@ -59,6 +64,10 @@ def encode_local(local: Local) -> bytes:
         arrived_ms=local.arrived,
         appended_ms=local.appended,
     )
+    if local.merged is not None:
+        message.merged.cut_id = local.merged.cut_id
+        message.merged.source = local.merged.source
+        message.merged.vv.CopyFrom(encode_vv(local.merged.vv))
     return message.SerializeToString(deterministic=True)
 
 
@@ -123,7 +132,13 @@ def decode_local(data: bytes) -> Local:
         [(change.after_n, _decode_change(change)) for change in message.changes],
         Millis(message.arrived_ms),
         [Millis(ms) for ms in message.appended_ms],
+        _decode_merged(message.merged) if message.HasField("merged") else None,
     )
+
+
+def _decode_merged(message: local_pb2.Merged) -> Merged:
+    source = checked_region(message.source, field="merged.source")
+    return Merged(message.cut_id, source, decode_vv(message.vv))
 
 
 def _decode_change(message: local_pb2.LocalChange) -> LocalChange:

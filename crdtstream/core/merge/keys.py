@@ -1,0 +1,149 @@
+"""What is small of a key: tombstones, registers, strings, floors, last IDs, what was lost."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
+
+from crdtstream.core.checkpoint.contents import StringContent, id_of
+from crdtstream.core.checkpoint.restoring import floors_of
+from crdtstream.core.clock import Dot, VersionVector
+from crdtstream.core.ids import RegionId
+from crdtstream.core.keyspace.floors import Floor
+from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
+from crdtstream.core.keyspace.strings import StringValue
+from crdtstream.core.lanes.lane import LastId
+from crdtstream.core.merge.presence import Both
+from crdtstream.core.merge.sent import SentKey
+from crdtstream.core.state import State
+from crdtstream.core.stream import Stream
+
+
+def merge_tombstones(state: State, sent: SentKey) -> None:
+    """The union; what one region has forgotten is causally stable, and is forgotten again."""
+    for group, dots in sent.content.tombstones:
+        for region, n in dots.items():
+            state.tombstones.unite(Dot(region, n), sent.key, group)
+
+
+def merge_floors(state: State, sent: SentKey) -> None:
+    """The higher of both: it is kept longer than it need be, rather than too short."""
+    for origin, floor in floors_of(sent.content, sent.source):
+        state.floors.unite(sent.key, origin, Floor(id_of(floor.last_id), dict(floor.expiries)))
+
+
+def merge_registers(state: State, sent: SentKey, both: Both, destroys: "Destroys") -> None:
+    """Deadlines and the values of XCFGSET.  Call it before the stream is settled."""
+    keys, key, theirs = state.keys, sent.key, sent.registers
+    before = keys.idmp_duration_of(key), keys.idmp_maxsize_of(key)
+    registers = keys.registers.get(key) or KeyRegisters()
+    for register, values in (
+        (registers.expiry, theirs.expiry),
+        (registers.idmp_duration_s, theirs.idmp_duration_s),
+        (registers.idmp_maxsize, theirs.idmp_maxsize),
+    ):
+        _merge_values(register, values, both, destroys)
+    if registers.is_empty:
+        keys.drop_registers(key)
+        return
+    keys.registers[key] = registers
+    keys.judge_deadline(key, registers)
+    stream = keys.streams.get(key)
+    after = keys.idmp_duration_of(key), keys.idmp_maxsize_of(key)
+    if before != after and stream is not None and stream.window is not None:
+        # As the effect would have done: a bound that changes makes the stream forget its window.
+        state.parts.note_producers(key)
+        stream.window.clear()
+
+
+class Destroys:
+    """The deletes that each side remembers: of a key, and of one of its groups.
+
+    Attributes:
+        here, there: their dots.
+    """
+
+    __slots__ = ("here", "there")
+
+    def __init__(self, state: State, sent: SentKey, group: bytes | None = None) -> None:
+        """Before tombstones are merged."""
+        self.here = _dots_of(state.tombstones.of(sent.key), group)
+        self.there = _dots_of(dict(sent.content.tombstones), group)
+
+
+def _dots_of(tombstones: Mapping[bytes | None, VersionVector], group: bytes | None) -> list[Dot]:
+    return [
+        Dot(region, n) for name in {None, group} for region, n in tombstones.get(name, {}).items()
+    ]
+
+
+def _merge_values(
+    register: MultiValue, values: Iterable[tuple[Dot, object]], both: Both, destroys: Destroys
+) -> None:
+    united = both.united(register.values, dict(values))
+    register.values = both.without_destroyed(united, destroys.here, destroys.there)
+
+
+# --- Strings ------------------------------------------------------------------------------------
+
+
+def merge_string(state: State, sent: SentKey, both: Both) -> None:
+    """Values by dot, and of each its deadlines by dot."""
+    keys, key = state.keys, sent.key
+    theirs = dict(_string_values(sent.content.string))
+    string = keys.strings.get(key)
+    if string is None:
+        if not any(both.is_new_here(dot) for dot in theirs):
+            return
+        string = keys.string_or_new(key)
+    mine = dict(string.values())
+    string.replace_values(both.united(mine, theirs))
+    for dot, value in mine.items():
+        if dot in theirs:
+            value.expiry.values = both.united(value.expiry.values, theirs[dot].expiry.values)
+    keys.note_string(key, string)
+
+
+def _string_values(content: StringContent | None) -> Iterator[tuple[Dot, StringValue]]:
+    for one in () if content is None else content.values:
+        value = StringValue(one.data)
+        value.expiry.values = dict(one.expiry)
+        yield one.dot, value
+
+
+# --- The stream ---------------------------------------------------------------------------------
+
+
+def merge_last_ids(stream: Stream, sent: SentKey, both: Both) -> None:
+    """Of each origin the register that was set last, unless a delete on the other side took it."""
+    content = sent.content.stream
+    rows = () if content is None else content.last_ids
+    theirs = {region: LastId(id_of(entry_id), n) for region, entry_id, n in rows}
+    kept: dict[RegionId, LastId] = {}
+    for region in sorted({*stream.last_ids, *theirs}):
+        here, there = stream.last_ids.get(region), theirs.get(region)
+        if here is not None and there is not None:
+            kept[region] = max(here, there, key=attrgetter("n"))
+        elif here is not None and both.is_new_there(Dot(region, here.n)):
+            kept[region] = here
+        elif there is not None and both.is_new_here(Dot(region, there.n)):
+            kept[region] = there
+    stream.replace_last_ids(kept)
+
+
+def merge_lost(state: State, sent: SentKey, stream: Stream | None) -> None:
+    """Up to which dots something was lost: the maximum.  Call it before the stream is settled."""
+    content = sent.content
+    theirs = (
+        content.stream.lost
+        if content.stream is not None
+        else content.gone.lost
+        if content.gone is not None
+        else {}
+    )
+    if not theirs:
+        return
+    mine = dict(state.keys.lost(sent.key))
+    united = {region: max(n, mine.get(region, 0)) for region, n in theirs.items()}
+    if stream is not None:
+        stream.lost.update(united)
+    else:
+        state.keys.note_lost(sent.key, {**mine, **united})

@@ -1,0 +1,123 @@
+"""Another region's checkpoint merged into this region's state.
+
+    this region's state at ``here``  ┐
+                                     ├─ merge ─> the state of a region that has applied both
+    images, a cut at ``there``       ┘
+
+The result is what a region shows that reached the joined version vector by effects alone (I1); the
+tests hold that against every kind of effect.  How two states are told apart without tombstones of
+entries is in ``presence.py``; what is local - consumers, what is pending, positions - stays this
+region's own, and changes as the effects that it had not applied would have changed it
+(``groups.py``).
+
+Source: ``rules`` 16.
+"""
+
+from collections.abc import Iterable
+
+from crdtstream.core.checkpoint.contents import id_of
+from crdtstream.core.clock import VersionVector, join
+from crdtstream.core.ids import ID_MAX, Millis, RegionId
+from crdtstream.core.merge.groups import merge_groups
+from crdtstream.core.merge.keys import (
+    Destroys,
+    merge_floors,
+    merge_last_ids,
+    merge_lost,
+    merge_registers,
+    merge_string,
+    merge_tombstones,
+)
+from crdtstream.core.merge.lanes import merge_lane
+from crdtstream.core.merge.presence import Both
+from crdtstream.core.merge.producers import merge_producers
+from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey, nothing_of
+from crdtstream.core.state import State
+from crdtstream.core.stream import Stream
+
+
+def merge(
+    state: State,
+    keys: Iterable[SentKey],
+    there: VersionVector,
+    *,
+    source: RegionId,
+    arrived: Millis,
+) -> None:
+    """Merge all that another region has.
+
+    Args:
+        keys: each key that the other region knows something of, once.
+        there: its version vector.
+        source: which region it is.
+        arrived: when it came here.
+
+    Raises:
+        ContentError: an image says what cannot be.
+        UnreadableError: an entry that must be read cannot be.
+
+    Cost: O(keys + macro nodes of both).  Entries are read where the two sides differ.
+    """
+    both = Both(dict(state.vv), dict(there))
+    state.keys.arrival = max(state.keys.arrival, arrived)
+    mine = {part.key for part in state.parts}
+    for sent in keys:
+        mine.discard(sent.key)
+        _merge_key(state, sent, both)
+    for key in sorted(mine):
+        _merge_key(state, nothing_of(key, source), both)
+    state.tombstones.restore_order()
+    state.idempotency.restore_order()
+    state.numbered.restore_order()
+    state.settings.restore_order()
+    join(state.vv, there)
+
+
+def _merge_key(state: State, sent: SentKey, both: Both) -> None:
+    keys, key = state.keys, sent.key
+    state.parts.note(key)
+    destroys = Destroys(state, sent)
+    stream = keys.streams.get(key)
+    if stream is None and (_has_stream(sent) or state.keeps_producers(key)):
+        # It may turn out to have nothing that is new here, and is dropped again then.
+        stream = keys.stream_or_new(key)
+    merge_lost(state, sent, stream)
+    merge_registers(state, sent, both, destroys)
+    merge_string(state, sent, both)
+    merge_floors(state, sent)
+    if stream is not None:
+        _merge_lanes(stream, sent, both, arrived=keys.arrival)
+        merge_last_ids(stream, sent, both)
+        merge_groups(state, stream, sent, both)
+        if sent.producers is not NOTHING_OF_PRODUCERS or state.keeps_producers(key):
+            merge_producers(state, stream, sent, both, arrived=keys.arrival)
+    merge_tombstones(state, sent)
+    if stream is not None:
+        keys.drop_if_gone(key, stream)
+    keys.touched.add(key)
+    state.parts.settle(key)
+
+
+def _has_stream(sent: SentKey) -> bool:
+    return sent.content.stream is not None or sent.producers is not NOTHING_OF_PRODUCERS
+
+
+def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) -> None:
+    for region in sorted({*stream.lanes, *sent.lanes}):
+        there_n = both.there.get(region, 0)
+        if region not in stream.lanes and there_n <= both.here.get(region, 0):
+            continue
+        nodes = sent.lanes.get(region, [])
+        lane = stream.lane(region)
+        if nodes:
+            here_n = both.here.get(region, 0)
+            merge_lane(lane, nodes, here_n=here_n, there_n=there_n, arrived=arrived)
+        else:
+            lane.remove_prefix(up_to=ID_MAX, n_max=there_n)
+    content = sent.content.stream
+    for facts in () if content is None else content.lanes:
+        lane = stream.lanes.get(facts.region)
+        if lane is None:
+            continue
+        lane.entries_added = max(lane.entries_added, facts.entries_added)
+        lane.max_deleted_id = max(lane.max_deleted_id, id_of(facts.max_deleted_id))
