@@ -596,6 +596,8 @@ class Record:
         batch: the encoded EffectBatch, the very bytes that links send; None without effects.
         local: the encoded local changes, each with the own-dot count after which it came; of a
             batch received, when that was.
+        merged_vv: of a record that is made now and tells of a merged state its version vector; not
+            read from the log, where ``local`` has it.
     """
 
     origin: RegionId
@@ -603,6 +605,7 @@ class Record:
     last_n: int
     batch: bytes | None
     local: bytes | None
+    merged_vv: VersionVector | None = field(default=None, compare=False)
 
 
 def record_bytes(record: Record) -> int:

@@ -87,6 +87,7 @@ class Replica:
             since the process started.
         expiry_is_held: keys whose time is over wait for entries that are on disk.
         staged: reads the state that a ``Merged`` names; None: none is staged here.
+        merged_count: how many states were merged since the process started, replayed ones included.
         issued_counts, applied_counts: by kind the effects issued here, and those applied that
             others issued, since the process started.
     """
@@ -121,6 +122,7 @@ class Replica:
         self._section = self._issuer.section
         self.expiry_is_held = False
         self.staged: Callable[[Merged], Iterable[SentKey]] | None = None
+        self.merged_count = 0
         self._is_on_trial = False
         self._call_issuer()
         self.issue_frontiers = self._issuer.issue_frontiers
@@ -560,12 +562,13 @@ class Replica:
         with self.residency.in_place():
             self._merge(merged, now)
         local = encode_local(Local(arrived=now, merged=merged))
-        self._queue(Record(self.region, self.issued + 1, self.issued, None, local))
+        self._queue(Record(self.region, self.issued + 1, self.issued, None, local, merged.vv))
 
     def _merge(self, merged: Merged, now: Millis) -> None:
         assert self.staged is not None, "whoever runs the replica says where staged states are"
         keys = self.staged(merged)
         merge(self._state, keys, merged.vv, source=merged.source, arrived=now)
+        self.merged_count += 1
         # Effects of this region that it had lost: numbering goes on behind them.
         self._section.begin(self.issued + 1)
 

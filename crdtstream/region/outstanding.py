@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.size import Size
 from crdtstream.region.ready import Parcel
@@ -115,6 +115,8 @@ class Outstanding:
             record = unlogged.popleft()
             if record.batch is not None:
                 self.logged_vv[record.origin] = record.last_n
+            elif record.merged_vv is not None:
+                join(self.logged_vv, record.merged_vv)
         self.logged_seq = seq
         ticks = self._ticks
         told: list[Parcel] = []

@@ -27,7 +27,7 @@ from typing import Final, TypeVar
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import EffectBatch
+from crdtstream.core.effects import EffectBatch, Merged
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
@@ -35,6 +35,7 @@ from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
 from crdtstream.region.answering import AnswerTime
+from crdtstream.region.bootstrap import PATIENCE, Bootstrap
 from crdtstream.region.catching_up import CatchingUp
 from crdtstream.region.checkpointing import Checkpointing
 from crdtstream.region.clients import Client, Encode
@@ -93,6 +94,7 @@ class Region:
         staleness: what would be lost with this region (its ``lag``), and what bounds that.
         retention: whom the log is kept for.
         checkpointing: when a checkpoint is due, and what is known of the last one.
+        bootstrap: the state of another region that is taken over.
         durability: when a commit is to be on the disk for good.
         answer_time: how long requests wait for their answers.
         memory, disk, room: what may be taken of them, and what happens at these bounds.
@@ -154,6 +156,11 @@ class Region:
         self.staleness = Staleness(replica, lag, self.tick, now=now)
         self.retention = Retention(addresses, now=now)
         self.checkpointing = Checkpointing(self.tick, now=now)
+        self.bootstrap = Bootstrap(
+            self.tick,
+            lambda: replica.vv,
+            patience_ms=PATIENCE.value * self.limits.inbox_wait_ms_max,
+        )
         self.checkpointing.on_end = lambda: self._settle_acks(replica.now)
         self.durability = Durability()
         self.answer_time = AnswerTime(clock)
@@ -386,8 +393,38 @@ class Region:
         )
 
     def _holds_links(self) -> bool:
-        """Whether what peers sent waits for a checkpoint, or for what leaves memory."""
-        return self.memory.holds_links or self.checkpointing.holds_links
+        """Whether what peers sent waits for a checkpoint, for what leaves memory, or until a state
+        is taken over."""
+        return (
+            self.memory.holds_links
+            or self.checkpointing.holds_links
+            or self.bootstrap.holds_links
+        )
+
+    def bootstrap_wanted(self, now: Millis) -> RegionId | None:
+        """From whom to take a state over now, as effects lack that no peer brings; None: from
+        nobody."""
+        if self.fault is not None:
+            return None
+        lacking = {peer: pull.lacking for peer, pull in self.links.pulls.items()}
+        return self.bootstrap.wanted(lacking, self.links.heard, now)
+
+    def merge(self, merged: Merged, now: Millis) -> None:
+        """Take over the state of another region, which is staged.
+
+        The log must say already that it does not have the effects which come by it.
+
+        Raises:
+            ContentError: an image says what cannot be.  The region is of no use from then on.
+            UnreadableError: an entry cannot be read.  Likewise.
+        """
+        self.replica.merge(merged, now)
+        self.links.note_merged()
+        self._settle(now)
+        self._settle_acks(now)
+        self.opening.note_time(now)
+        self.opening.look()
+        self.tick.open()
 
     def _forget_stable(self) -> None:
         """Drop what is kept only for effects that can no longer arrive.

@@ -261,6 +261,13 @@ class Links:
             return False
         return True
 
+    def note_merged(self) -> None:
+        """Another region's state was merged: what is held here is perhaps known, and what pullers
+        were to be sent is perhaps not in the log.  All links begin again."""
+        self._reopen()
+        for serve in list(self.serves.values()):
+            serve.end()
+
     # --- What the log says --------------------------------------------------------------------
 
     def note_left(self, seq: int) -> None:

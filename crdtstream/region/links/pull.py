@@ -119,6 +119,8 @@ class Pull:
         self.stats = PullStats()
         self.origins = frozenset({peer})
         self.unserved: frozenset[RegionId] = frozenset()
+        # The same of the last call in which the peer said so.
+        self._left_out: frozenset[RegionId] = frozenset()
         self._begins: VersionVector = {}
         self.link = Link(
             uniform, backoff_ms_min=limits.backoff_ms_min, backoff_ms_max=limits.backoff_ms_max
@@ -167,6 +169,11 @@ class Pull:
 
     def resume(self, now: Millis) -> None:
         self._feed(Resume(), now)
+
+    @property
+    def lacking(self) -> frozenset[RegionId]:
+        """The origins whose effects lack here, and that the peer has cut from its log."""
+        return cut_off(self._left_out, self._own.replica.vv, self._begins)
 
     @property
     def lag_effects(self) -> int:
@@ -501,6 +508,7 @@ class Pull:
             opening.note_standing(self.peer, answer)
         self._begins = welcome.begins
         self.unserved = cut_off(self.origins, self._own.replica.vv, welcome.begins)
+        self._left_out = self.unserved
         is_cut_off = needs_bootstrap(self.peer, self.origins, self.unserved)
         reason = ""
         if is_cut_off:

@@ -1,0 +1,196 @@
+"""The bootstrapper: takes over another region's state when this one cannot catch up by logs.
+
+    wanted ─> copy ─> check ─> the log says what it will not have ─> merge ─> a checkpoint ─> discard
+              into the staging, which can be gone on with              └ one record of the log
+
+The region decides when and from whom (``region/bootstrap.py``), and is changed in one step: the
+record says that the staged state was merged, and a restart replays it with what is staged.  So
+before its commit the folder is as it was, and after it the merge is done.  Once a checkpoint has
+what came of it, the staging goes.
+
+Whatever fails leaves what there was.  A copy goes on where it ended, as long as its sender keeps
+the cut; else it begins again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import structlog
+
+from crdtstream.checkpointer import Ticks
+from crdtstream.core.checkpoint.contents import ContentError
+from crdtstream.core.effects import Merged
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.merge.sent import sent_key
+from crdtstream.core.size import Seconds
+from crdtstream.region.bootstrap import Phase
+from crdtstream.region.links.errors import PeerError
+from crdtstream.region.region import Region
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Log
+from crdtstream.store.staging import StagedCut, Staging
+from crdtstream.turns import Turn
+
+logger = structlog.get_logger(__name__)
+
+# How often it looks whether a state is wanted, or a checkpoint has what was merged.
+LOOK_SECONDS: Final = Seconds(0.25, least=0.001)
+
+
+class Copy(Protocol):
+    """Copies the state of a peer into the staging."""
+
+    async def __call__(self, source: RegionId, staging: Staging) -> None:
+        """Return when all is staged; what an earlier call staged is gone on with if it can be.
+
+        Raises:
+            PeerError: the peer refuses, is gone, or sends what cannot be used.
+            StoreError: this region's disk refuses.
+        """
+
+
+class Bootstrapper:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        region: Region,
+        log: Log,
+        staging: Staging,
+        ticks: Ticks,
+        copy: Copy,
+        *,
+        now: Callable[[], Millis],
+        timer_ns: Callable[[], int],
+        pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
+    ) -> None:
+        """A bootstrapper of a region.
+
+        Args:
+            timer_ns: tells how long a turn has taken.
+            pause: gives the event loop back between two turns.
+        """
+        self._region = region
+        self._log = log
+        self._staging = staging
+        self._ticks = ticks
+        self._copy = copy
+        self._now = now
+        self._timer_ns = timer_ns
+        self._pause = pause
+
+    async def run(self) -> None:
+        """Look now and then, until it is cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS.value)
+
+    async def begin(self, merged_seq: int) -> None:
+        """Go on with what the process before this one left.
+
+        Args:
+            merged_seq: the record that says that the staged state was merged, if it was replayed;
+                else 0.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        if merged_seq:
+            self._region.bootstrap.note_merged(merged_seq)
+            self._region.checkpointing.want()
+            return
+        found = self._staging.staged()
+        if found is not None and not self._region.bootstrap.is_of_use(_merged(found[0])):
+            await self._staging.discard()
+
+    async def look(self) -> None:
+        """Do what is due."""
+        region = self._region
+        bootstrap = region.bootstrap
+        if bootstrap.phase is Phase.SAVING:
+            await self._end_if_saved()
+            return
+        if bootstrap.phase is not Phase.IDLE or region.fault is not None:
+            return
+        if self._staging.is_complete:
+            await self._merge()
+            return
+        source = region.bootstrap_wanted(self._now())
+        if source is not None:
+            await self._take_over(source)
+
+    async def _take_over(self, source: RegionId) -> None:
+        bootstrap = self._region.bootstrap
+        bootstrap.note_begun(source, self._now())
+        try:
+            await self._copy(source, self._staging)
+        except (PeerError, StoreError) as error:
+            bootstrap.note_failed(str(error), self._now())
+            return
+        except BaseException:
+            bootstrap.note_failed("it was broken off", self._now())
+            raise
+        await self._merge()
+
+    async def _merge(self) -> None:
+        """Merge what is staged, all of it and durable."""
+        found = self._staging.staged()
+        assert found is not None
+        region, cut = self._region, found[0]
+        bootstrap, merged = region.bootstrap, _merged(cut)
+        bootstrap.note_staged(cut.source, cut.vv)
+        try:
+            if not bootstrap.is_of_use(merged):
+                await self._staging.discard()
+                bootstrap.note_failed("all of it had come by links", self._now())
+                return
+            await self._check(cut)
+            await self._log.raise_begins(lost_to_the_log(region.replica.vv, merged.vv))
+        except (ContentError, StoreError) as error:
+            await self._discard_if_bad(error)
+            bootstrap.note_failed(str(error), self._now())
+            return
+        # From here on in one turn of the loop, to the end of the tick.
+        region.note_beginning(self._log.first_seq, self._log.begins)
+        region.merge(merged, self._now())
+        seq = self._ticks.end_tick()
+        bootstrap.note_merged(seq)
+        logger.info("bootstrap: merged", source=cut.source, images=cut.images, record=seq)
+        await self._ticks.wait_logged(seq)
+        region.checkpointing.want()
+
+    async def _check(self, cut: StagedCut) -> None:
+        """See that all images say something that can be, before anything is changed.
+
+        Raises:
+            ContentError: one does not; the text names it.
+            StoreError: the staging cannot be read.
+        """
+        turn = Turn(self._timer_ns)
+        for images in self._staging.by_key():
+            sent_key(images, cut.source)
+            if turn.is_over():
+                await self._pause()
+                turn = Turn(self._timer_ns)
+
+    async def _discard_if_bad(self, error: ContentError | StoreError) -> None:
+        """What cannot be merged is of no use however often that is tried."""
+        if isinstance(error, ContentError):
+            await self._staging.discard()
+
+    async def _end_if_saved(self) -> None:
+        region = self._region
+        if region.checkpointing.seq < region.bootstrap.saved_seq:
+            region.checkpointing.want_an_end()
+            return
+        try:
+            await self._staging.discard()
+        except StoreError as error:
+            logger.error("what was staged cannot be deleted; it is tried again", reason=str(error))
+            return
+        region.bootstrap.note_saved()
+
+
+def _merged(cut: StagedCut) -> Merged:
+    return Merged(cut.id, cut.source, cut.vv)

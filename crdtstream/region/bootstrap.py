@@ -1,0 +1,191 @@
+"""Whether this region takes over another's state, from whom, and how far it is; without any IO.
+
+    IDLE ── a link needs it, and nobody else brings what lacks ──> COPYING ── all staged ──> MERGING
+      ^                                                               │ failed                 │
+      │<───────────── after a pause, perhaps from another peer ───────┘                        │
+      └──────────── SAVING: a checkpoint has what came of it <── merged, in one record ────────┘
+
+A peer's log may begin behind what this region lacks (``links/beginning.py``).  Other peers may
+still have that in their logs, so nothing is copied as long as what lacks comes, and not before they
+had their chance.
+
+While a state is copied, nothing of what peers send is applied, so the state that is merged into is
+one that only this region's own clients change.  They read and write on.
+
+Whoever copies and merges (``bootstrapper.py``) asks ``wanted`` and says what came of it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from crdtstream.core.clock import VersionVector, covers
+from crdtstream.core.effects import Merged
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.size import Size
+from crdtstream.region.tick import Tick
+
+# How long effects of an origin must not have come before a state is taken over for them: other
+# peers relay after ``inbox_wait_ms_max``, as a multiple of that.
+PATIENCE: Final = Size(2, least=1)
+# How long it waits after a failure before it tries again.
+RETRY_MS: Final = Size(2_000, least=1)
+
+
+class Phase(StrEnum):
+    """Where it stands; the words are in INFO and ``status``."""
+
+    IDLE = "idle"
+    COPYING = "copying"
+    MERGING = "merging"
+    SAVING = "saving"
+
+
+class Bootstrap:
+    """The state that this region takes over, if it does.
+
+    Attributes:
+        phase: see the module's text.
+        source: the region whose state it is; None while idle.
+        staged_vv: the version vector of that state, once it is known.
+        images, images_done, bytes, bytes_done: of the copy, how much there is and was written here.
+        bytes_per_s: how fast it came, since it began or went on.
+        began_ms: when it began.
+        count: how many states were taken over since the start.
+        failure: why the last attempt failed; empty if it did not.
+        saved_seq: a checkpoint that covers this record has all that was merged.
+    """
+
+    def __init__(self, tick: Tick, vv: Callable[[], VersionVector], *, patience_ms: int) -> None:
+        """A region that starts.
+
+        Args:
+            vv: what is applied here.
+            patience_ms: how long another peer may take to bring what one cannot.
+        """
+        self.phase = Phase.IDLE
+        self.source: RegionId | None = None
+        self.staged_vv: VersionVector = {}
+        self.images = self.images_done = self.bytes = self.bytes_done = 0
+        self.bytes_per_s = 0
+        self.began_ms = Millis(0)
+        self.count = 0
+        self.failure = ""
+        self.saved_seq = 0
+        self._tick = tick
+        self._vv = vv
+        self._patience_ms = patience_ms
+        # By origin that a peer has cut from its log: since when none of its effects came, and how
+        # many are applied here.
+        self._lacking: dict[RegionId, tuple[Millis, int]] = {}
+        self._retry_at: Millis | None = None
+        self._tried: list[RegionId] = []
+
+    @property
+    def holds_links(self) -> bool:
+        """Whether nothing is applied of what peers send."""
+        return self.phase in (Phase.COPYING, Phase.MERGING)
+
+    @property
+    def needs_staging(self) -> bool:
+        """Whether what is staged must be kept, and no backup can be made of this folder."""
+        return self.phase is not Phase.IDLE
+
+    @property
+    def announced_vv(self) -> VersionVector | None:
+        """What this region will have when it is done: nobody need keep log for it up to there."""
+        return self.staged_vv or None
+
+    # --- When ---------------------------------------------------------------------------------
+
+    def wanted(
+        self,
+        lacking: Mapping[RegionId, Collection[RegionId]],
+        linked: Iterable[RegionId],
+        now: Millis,
+    ) -> RegionId | None:
+        """From whom to take a state over now; None: from nobody.
+
+        Args:
+            lacking: by peer the origins whose effects lack here, and that it has cut from its log.
+            linked: peers that are up.
+        """
+        vv = self._vv()
+        before, self._lacking = self._lacking, {}
+        for origin in sorted({origin for origins in lacking.values() for origin in origins}):
+            n = vv.get(origin, 0)
+            since, n_then = before.get(origin, (now, n))
+            # A clock that is set back makes nobody wait for longer.
+            self._lacking[origin] = (since if n == n_then and since <= now else now, n)
+        if self.phase is not Phase.IDLE:
+            return None
+        if self._retry_at is not None and self._retry_at - RETRY_MS.value <= now < self._retry_at:
+            return None
+        if not any(now - since >= self._patience_ms for since, _ in self._lacking.values()):
+            return None
+        cut_off = sorted(peer for peer, origins in lacking.items() if origins)
+        return self._next_of([*cut_off, *(peer for peer in sorted(linked) if peer not in cut_off)])
+
+    def _next_of(self, candidates: Sequence[RegionId]) -> RegionId:
+        """Each in turn, so that one that refuses does not stand in the way of the others."""
+        left = [peer for peer in candidates if peer not in self._tried]
+        if not left:
+            self._tried.clear()
+            left = list(candidates)
+        return left[0]
+
+    # --- What became of it --------------------------------------------------------------------
+
+    def note_begun(self, source: RegionId, now: Millis) -> None:
+        """A copy begins, or goes on."""
+        assert self.phase is Phase.IDLE
+        self.phase = Phase.COPYING
+        self.source, self.began_ms = source, now
+        self.images = self.images_done = self.bytes = self.bytes_done = self.bytes_per_s = 0
+        self._tick.notice("info", "bootstrap: the state of a peer is copied", peer=source)
+        self._tick.open()
+
+    def note_cut(self, vv: VersionVector) -> None:
+        """The peer says which cut it sends."""
+        self.staged_vv = dict(vv)
+        self._tick.open()
+
+    def note_failed(self, reason: str, now: Millis) -> None:
+        """Nothing was merged; it is tried again after a pause."""
+        if self.source is not None:
+            self._tried.append(self.source)
+        if reason != self.failure:
+            self._tick.notice("warning", "bootstrap failed", peer=self.source, reason=reason)
+        self._end()
+        self.failure = reason
+        self._retry_at = Millis(now + RETRY_MS.value)
+
+    def note_staged(self, source: RegionId, vv: VersionVector) -> None:
+        """All is staged, read back and durable: it may be merged."""
+        self.phase, self.source, self.staged_vv = Phase.MERGING, source, dict(vv)
+        self._tick.open()
+
+    def note_merged(self, seq: int) -> None:
+        """Record ``seq`` says that the staged state was merged, now or before a restart."""
+        self.phase, self.saved_seq = Phase.SAVING, seq
+        self.staged_vv = {}
+        self.failure = ""
+        self.count += 1
+        self._tried.clear()
+        self._lacking.clear()
+        self._retry_at = None
+        self._tick.open()
+
+    def note_saved(self) -> None:
+        """A checkpoint has it, and the staging is gone."""
+        assert self.phase is Phase.SAVING
+        self._tick.notice("info", "bootstrap: done", peer=self.source)
+        self._end()
+
+    def _end(self) -> None:
+        self.phase, self.source, self.staged_vv = Phase.IDLE, None, {}
+        self._tick.open()
+
+    def is_of_use(self, merged: Merged) -> bool:
+        """Whether a staged state has anything that lacks here."""
+        return not covers(self._vv(), merged.vv)
