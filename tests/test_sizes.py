@@ -35,13 +35,15 @@ NO_SIZES = {
         commands.streams.idempotent_xadd.FIELDS_ID_BYTES commands.streams.xdel_run._ID_BYTES
         database.statistics.PRECISION_BITS
         store.acknowledged.SLOT_BYTES store.acknowledged.FILE_BYTES store.connections.PAGE_BYTES
+        store.sqlite_staging.VERSION_BYTES store.sqlite_staging.VERSION_OFFSET
+        store.staging.CUT_ID_BYTES
         store.connections.WAL_HEADER_BYTES store.wal.HEADER_BYTES
         store.wal.FRAME_HEADER_BYTES store.wal._U32 replication.puller.FRAMING_BYTES_MAX
         resp.wire.parser.STAR resp.wire.parser.ARGUMENT_BYTES_MIN
         resp.wire.xadd_runs._SAME_BYTES
     """,
     "the number of a format, a version or a mark": """
-        core.checkpoint.parts.NO_IMAGE core.groups.mode.NOBODY core.groups.pel_chunk.NOBODY
+        core.checkpoint.parts.NO_IMAGE core.checkpoint.parts.STAGED core.groups.mode.NOBODY core.groups.pel_chunk.NOBODY
         core.lanes.header.VERSION core.lanes.node.NO_EPOCH core.lanes.residency._WARM
         core.wire.local_codec.UNKNOWN commands.keys.dumping.VERSION
         commands.keys.dumping._ORIGIN commands.keys.dumping._NEVER commands.keys.expiry.NO_KEY
@@ -52,7 +54,7 @@ NO_SIZES = {
         region.links.messages.PROTOCOL_VERSION region.staleness.UNBOUNDED
         store.failpoints.EXIT_STATUS store.wal.MAGIC_BIG
         store.wal.MAGIC_LITTLE store.wal.VERSION store.log.FORMAT_VERSION
-        store.connections.INCREMENTAL
+        store.connections.INCREMENTAL store.sqlite_staging.COMPLETE store.staging.NOT_SENT
     """,
     "a unit, or a number of mathematics": """
         commands.keys.expiry._MS commands.keys.expiry._SECOND_MS

@@ -30,6 +30,10 @@ from typing import ClassVar, Final, NamedTuple
 from mypy_extensions import mypyc_attr
 
 NO_IMAGE: Final = 0
+# The number of the image of a macro node that is read from the staging: this, and its number there.
+# (A staging holds the images that another region sent; ``store/staging.py``.)  No table of this
+# region's checkpoints has such an image.
+STAGED: Final = 1 << 62
 
 
 class Kind(IntEnum):
@@ -51,12 +55,14 @@ class Encoded(NamedTuple):
         lane: of PENDING and NODE the origin region; else 0.
         head: what is read at start, also of a NODE.
         body: of a NODE its entries, read when they are first needed; else empty or read with it.
+        is_packed: the body is a packed frame already, as it came from a staging; of a NODE only.
     """
 
     owner: int
     lane: int
     head: bytes
     body: bytes
+    is_packed: bool = False
 
 
 class Image(NamedTuple):
@@ -68,6 +74,7 @@ class Image(NamedTuple):
     lane: int
     head: bytes
     body: bytes
+    is_packed: bool = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -204,20 +211,23 @@ class Cut:
         return part, self._encode(part)
 
     def _encode(self, part: Part) -> Image:
-        owner, lane, head, body = part.encode()
+        owner, lane, head, body, is_packed = part.encode()
         self._before[part] = part.image
         part.image = self._changes.next_number()
-        return Image(part.image, part.kind, owner, lane, head, body)
+        return Image(part.image, part.kind, owner, lane, head, body, is_packed)
 
     def replaced(self) -> Iterator[int]:
         """All was taken: the earlier images that a checkpoint of this cut does not need.
 
-        Of a part without one it is NO_IMAGE, so that no step goes over many parts.  The cut stays
-        as it is from then on, and whoever goes through them may stop in between.
+        Of a part without one, and of one that was in the staging, it is NO_IMAGE, so that no step
+        goes over many parts.  The cut stays as it is from then on, and whoever goes through them
+        may stop in between.
         """
         assert not self.left
-        yield from self._before.values()
-        yield from self._dropped
+        for number in self._before.values():
+            yield number if number < STAGED else NO_IMAGE
+        for number in self._dropped:
+            yield number if number < STAGED else NO_IMAGE
 
     def finish(self) -> None:
         """The checkpoint is committed."""
