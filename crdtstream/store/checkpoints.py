@@ -38,7 +38,6 @@ from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.lanes.packing import pack
 from crdtstream.core.size import Size
-from crdtstream.store.checksums import body_crc
 from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.log import MemoryLog
@@ -48,8 +47,8 @@ from crdtstream.store.staging import (
     StagedImage,
     Staging,
     fetch_staged,
-    image_crc,
     load_staged,
+    make_image,
 )
 
 # How long a hold lasts when nobody goes on with what it is for, and how long at most.
@@ -300,6 +299,10 @@ class Hold:
             )
         self.lapses_at = self.clock() + HOLD_IDLE_SECONDS.value
 
+    def end(self) -> None:
+        """Keep nothing any more."""
+        self.lapses_at = -inf
+
     @property
     def upto_seq(self) -> int:
         """The last row of the log that may be cut while it lasts."""
@@ -514,7 +517,8 @@ class MemoryCheckpoints:
 
     def _sent(self, generation: int) -> list[Kept]:
         """Those that are sent, in the order of their numbers."""
-        assert generation in self._committed
+        if generation not in self._committed:
+            raise StoreError(f"checkpoint {generation} is not kept any more")
         kept = [
             one
             for one in self._images.values()
@@ -557,12 +561,7 @@ def without_body(image: Image) -> Image:
 def _as_sent(kept: Kept) -> StagedImage:
     number, kind, owner, lane, head, body, _ = kept.image
     assert kind is Kind.NODE or not body
-    crc = image_crc(
-        *(number, kind, owner, lane, head),
-        body_bytes=len(kept.packed),
-        of_body=body_crc(number, kept.packed),
-    )
-    return StagedImage(number, kind, owner, lane, head, kept.packed, crc)
+    return make_image(number, kind, owner, lane, head, kept.packed)
 
 
 def parted(numbers: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -350,7 +350,8 @@ class SqliteCheckpoints:
         return packed
 
     async def images(self, generation: int, *, after: int, bytes_max: int) -> list[StagedImage]:
-        assert generation in self._found
+        if generation not in self._found:
+            raise StoreError(f"{self._log.path}: checkpoint {generation} is not kept any more")
         try:
             return await self._connections.copy(next_images, generation, after, bytes_max)
         except ValueError as error:

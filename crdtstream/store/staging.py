@@ -18,7 +18,6 @@ Two implementations under one contract: ``MemoryStaging`` here for tests and sim
 ``SqliteStaging`` in ``sqlite_staging.py`` for nodes.
 """
 
-import contextlib
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -276,6 +275,18 @@ def image_crc(
     return zlib.crc32(head, zlib.crc32(_CHECKED_FIELDS % fields))
 
 
+def make_image(
+    number: int, kind: Kind, owner: int, lane: int, head: bytes, body: bytes
+) -> StagedImage:
+    """An image with its checksum."""
+    crc = image_crc(
+        *(number, kind, owner, lane, head),
+        body_bytes=len(body),
+        of_body=body_crc(number, body),
+    )
+    return StagedImage(number, kind, owner, lane, head, body, crc)
+
+
 def check_put(images: Sequence[StagedImage], *, after: int) -> None:
     """Assert what ``put`` is promised."""
     for image in images:
@@ -311,12 +322,15 @@ async def fetch_staged(
     """
     if not numbers:
         return {}
-    with contextlib.nullcontext() if must else contextlib.suppress(StoreError):
+    try:
         if staging is None:
             raise StoreError(_without_staging(numbers[0]))
         found = await staging.fetch([number - STAGED for number in numbers])
-        return {STAGED + number: packed for number, packed in found.items()}
-    return {}
+    except StoreError:
+        if must:
+            raise
+        return {}
+    return {STAGED + number: packed for number, packed in found.items()}
 
 
 def _without_staging(number: int) -> str:

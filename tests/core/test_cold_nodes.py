@@ -238,7 +238,7 @@ def test_nonsense_is_no_macro_node(data: st.DataObject) -> None:
         lane.append(make_id(n, n), n, b"x" * n, Millis(n))
     lane.mark_idempotent(make_id(9, 9), 9, IdempotentId(b"p", b"i"))
     assert lane.tail is not None
-    _, _, head, body = lane.tail.encode()
+    _, _, head, body, _ = lane.tail.encode()
     assert decode_body(body, decode_head(head).header).fields == b"".join(
         b"x" * n for n in (1, 2, 5, 9)
     )

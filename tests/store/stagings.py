@@ -7,8 +7,7 @@ from typing import Final
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.packing import pack
-from crdtstream.store.checksums import body_crc
-from crdtstream.store.staging import Staged, StagedCut, StagedImage, Staging, image_crc
+from crdtstream.store.staging import Staged, StagedCut, StagedImage, Staging, make_image
 
 SOURCE: Final = RegionId(2)
 # Every third image is a NODE.
@@ -26,13 +25,7 @@ def image(number: int) -> Image:
 def staged(number: int) -> StagedImage:
     """The same image on its way."""
     _, kind, owner, lane, head, body, _ = image(number)
-    packed = pack(body)
-    crc = image_crc(
-        *(number, kind, owner, lane, head),
-        body_bytes=len(packed),
-        of_body=body_crc(number, packed),
-    )
-    return StagedImage(number, kind, owner, lane, head, packed, crc)
+    return make_image(number, kind, owner, lane, head, pack(body))
 
 
 def cut_of(numbers: Iterable[int], *, cut_id: bytes = b"cut" * 5 + b"!") -> StagedCut:
