@@ -43,7 +43,8 @@ NO_SIZES = {
         resp.wire.xadd_runs._SAME_BYTES
     """,
     "the number of a format, a version or a mark": """
-        core.checkpoint.parts.NO_IMAGE core.checkpoint.parts.STAGED core.groups.mode.NOBODY core.groups.pel_chunk.NOBODY
+        core.checkpoint.parts.NO_IMAGE core.checkpoint.parts.STAGED core.groups.mode.NOBODY
+        core.groups.pel_chunk.NOBODY
         core.lanes.header.VERSION core.lanes.node.NO_EPOCH core.lanes.residency._WARM
         core.wire.local_codec.UNKNOWN commands.keys.dumping.VERSION
         commands.keys.dumping._ORIGIN commands.keys.dumping._NEVER commands.keys.expiry.NO_KEY
@@ -107,13 +108,15 @@ NO_SIZES = {
         commands.beyond_redis.version_vectors._SHOWN_BYTES_MAX
         commands.documentation.key_specs._COUNT_DIGITS region.links.listeners.NAME_BYTES_MAX
         region.links.acks.NEXT_MS_MAX replication.wire.STAMP_MS_MAX
+        replication.bootstrap_wire._I64_MAX
         query.append_rows.PRODUCER_BYTES_MAX store.marker._BYTES_MAX
     """,
     "the default or the range of a setting, which the tests of what it sets set": """
         core.lanes.limits.NODE_ENTRIES_MAX_DEFAULT core.lanes.limits.NODE_BYTES_MAX_DEFAULT
         region.checkpointing.LOG_BYTES_DEFAULT region.checkpointing.LOG_BYTES_LEAST
         region.checkpointing.INTERVAL_S_DEFAULT region.retention.BACKLOG_BYTES_DEFAULT
-        region.retention.BACKLOG_TTL_S_DEFAULT region.room.BOUND_BYTES_MAX
+        region.retention.BACKLOG_TTL_S_DEFAULT region.bootstrap_bounds.BACKLOG_BYTES_DEFAULT
+        region.room.BOUND_BYTES_MAX
         region.staleness.LAG_MS_MAX_HIGHEST region.staleness.LAG_EFFECTS_MAX_HIGHEST
         region.tuning.LATENCY_MS_MAX_HIGHEST region.tuning.SECONDS_MAX
         resp.commands.server.node.SLEEP_SECONDS_MAX
