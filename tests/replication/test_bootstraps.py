@@ -232,23 +232,31 @@ async def test_the_node_can_end_a_copy_and_says_why(sender: Sender) -> None:
     assert sender.service.cuts == {}
 
 
-async def test_another_call_of_the_region_takes_a_copy_over(sender: Sender) -> None:
+@pytest.mark.parametrize(
+    ("goes_on", "reason"),
+    [(True, "another call of that region goes on with it"), (False, "the region has begun anew")],
+)
+async def test_another_call_of_the_region_takes_a_copy_over(
+    sender: Sender, goes_on: bool, reason: str
+) -> None:
     """The one before may be waiting on a connection that is dead."""
-    staging = MemoryStaging()
-    with pytest.raises(BreaksError):
-        await copied(sender.address, cast(Staging, Breaking(staging, 3)))
-    first, ended = MemoryStaging(), asyncio.Event()
-    sender.region.region.retention.bootstrap.bytes_per_s = 20_000
-
-    class Waiting(Watched):
-        async def before_put(self) -> None:
-            ended.set()
-
-    running = asyncio.create_task(copied(sender.address, cast(Staging, Waiting(first))))
-    await ended.wait()
-    await copied(sender.address, MemoryStaging())
-    with pytest.raises(PeerError, match=r"ABORTED: the copy has ended: the region has begun anew"):
+    first, second = MemoryStaging(), MemoryStaging()
+    bounds = sender.region.region.retention.bootstrap
+    bounds.bytes_per_s = 20_000
+    running = asyncio.create_task(copied(sender.address, first))
+    await until(lambda: first.sums.images)
+    found = first.staged()
+    assert found is not None
+    if goes_on:
+        await second.begin(found[0])
+        await second.put(list(first._images.values()))
+    bounds.bytes_per_s = 0
+    cut = await copied(sender.address, second)
+    assert (cut == found[0]) == goes_on
+    await check_whole(second, NUMBERS)
+    with pytest.raises(PeerError, match=f"ABORTED: the copy has ended: {reason}"):
         await running
+    assert not first.is_complete
 
 
 # --- Speed ----------------------------------------------------------------------------------------

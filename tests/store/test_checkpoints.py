@@ -31,6 +31,7 @@ from crdtstream.store.log import Fsync, Log, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from crdtstream.store.staging import MemoryStaging, Staged, StagedImage
+from crdtstream.upkeep import image_rows
 from tests.store import stagings
 
 R1, R2 = RegionId(1), RegionId(2)
@@ -731,3 +732,15 @@ async def test_a_body_that_is_packed_is_written_as_it_is(store: tuple[Log, Check
     assert newest.bytes == sum(len(one.head) for one in put) + len(pack(image(1).body)) + sum(
         map(len, frames)
     )
+
+
+async def test_who_reads_the_folder_finds_a_body_that_came_packed_sound(tmp_path: Path) -> None:
+    """As fsck and backups do: a row says how large the body is that comes out of the frame."""
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 1)
+        put = [image(1), image(2)._replace(body=pack(image(2).body), is_packed=True)]
+        await write(checkpoints, put, [], 1)
+    with contextlib.closing(sqlite3.connect(tmp_path / LOG_FILE)) as connection:
+        found = [*image_rows.images(connection, 1)]
+    assert [one.damage for one in found] == ["", ""]
+    assert [one.image() for one in found] == [image(1), image(2)]
