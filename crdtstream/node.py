@@ -32,7 +32,7 @@ from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
 from crdtstream.engine import Engine
 from crdtstream.folder import begin_database, read_folder, settings_of_new
-from crdtstream.health import ADMIN, QUERY, REPLICATION, tell_health
+from crdtstream.health import ADMIN, BOOTSTRAP, QUERY, REPLICATION, tell_health
 from crdtstream.heap import free_bytes
 from crdtstream.http.app import make_app
 from crdtstream.http.parts import HttpParts
@@ -46,6 +46,7 @@ from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.opening import FolderState
 from crdtstream.region.region import Region
+from crdtstream.replication.bootstrap_server import BootstrapService
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, Puller
 from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.commands.server.memory import buffered_bytes, resident_bytes
@@ -64,6 +65,7 @@ from crdtstream.turns import Turn
 from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.v1 import (
     admin_pb2_grpc,
+    bootstrap_pb2_grpc,
     query_pb2_grpc,
     replication_pb2_grpc,
 )
@@ -309,6 +311,12 @@ class Node:
             for pull in region.links.pulls.values()
         ]
         replication = ReplicationService(engine)
+        bootstrap = BootstrapService(
+            engine,
+            checkpoints,
+            database_id=settings.database_id,
+            image_bytes_max=batch_bytes_max,
+        )
         resp = RespServer(engine, settings, config_file=self.config_file)
         resp.shut_down = self._stop.set
         version, started_ms = importlib.metadata.version("crdtstream"), engine.now()
@@ -349,7 +357,7 @@ class Node:
             serving.callback(engine.stop)
             query = QueryService(engine, settings)
             await serving.enter_async_context(
-                self._grpc_server(tasks, replication, admin, query, engine)
+                self._grpc_server(tasks, replication, bootstrap, admin, query, engine)
             )
             await serving.enter_async_context(self._query_server(query))
             storage = StorageWatch(
@@ -413,6 +421,7 @@ class Node:
         self,
         tasks: asyncio.TaskGroup,
         replication: ReplicationService,
+        bootstrap: BootstrapService,
         admin: AdminService,
         query: QueryService,
         engine: Engine,
@@ -434,11 +443,13 @@ class Node:
         )
         healthy = health.aio.HealthServicer()
         replication_pb2_grpc.add_ReplicationServicer_to_server(replication, server)
+        bootstrap_pb2_grpc.add_BootstrapServicer_to_server(bootstrap, server)
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
         query_pb2_grpc.add_QueryServicer_to_server(query, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         reflection.enable_server_reflection(
-            (REPLICATION, ADMIN, QUERY, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+            (REPLICATION, BOOTSTRAP, ADMIN, QUERY, health.SERVICE_NAME, reflection.SERVICE_NAME),
+            server,
         )
         try:
             server.add_insecure_port(f"{settings.host}:{settings.grpc_port}")
@@ -453,6 +464,7 @@ class Node:
             await healthy.enter_graceful_shutdown()
             engine.region.links.stop()
             await server.stop(grace=0.5)
+            await bootstrap.close()
 
     @contextlib.asynccontextmanager
     async def _query_server(self, query: QueryService) -> AsyncIterator[None]:

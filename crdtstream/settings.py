@@ -350,6 +350,11 @@ class NodeSettings(BaseSettings):
             Enterprise has for Active-Active databases.
         replication_backlog_ttl_s: and for how long, in seconds.  0: not at all.  A day: an outage
             that is noticed in the morning costs no bootstrap.
+        bootstrap_bytes_per_s: how fast this region sends its state to one that needs a bootstrap,
+            in bytes a second.  0: as fast as it can, which takes a part of a processor.
+        bootstrap_backlog_size: how much of the log is kept for a region while it gets the state of
+            another one, in bytes as it is on disk; beyond it the bootstrap begins again.  0:
+            nothing.  8 GiB: what comes in while a large state crosses a slow line.
         maxmemory: bytes that the node may take.  What is on disk too leaves memory first; beyond
             it commands that add data are answered OOM.  0: no bound, as in Redis.
         maxdisk: bytes that the folder may take; beyond it commands that add data are refused.  0:
@@ -409,6 +414,8 @@ class NodeSettings(BaseSettings):
     checkpoint_interval_s: int = Field(default=300, ge=0, le=SECONDS_MAX)
     replication_backlog_size: int = Field(default=1 << 30, ge=0, le=1 << 60)
     replication_backlog_ttl_s: int = Field(default=86_400, ge=0, le=SECONDS_MAX)
+    bootstrap_bytes_per_s: int = Field(default=0, ge=0, le=1 << 60)
+    bootstrap_backlog_size: int = Field(default=8 << 30, ge=0, le=1 << 60)
     maxmemory: int = Field(default=0, ge=0, le=1 << 60)
     maxdisk: int = Field(default=0, ge=0, le=1 << 60)
     stream_node_max_entries: int = Field(default=100, ge=0)

@@ -158,6 +158,7 @@ PUBLIC = frozenset(
         "crdtstream.store.failpoints",
         "crdtstream.store.log",
         "crdtstream.store.replay",
+        "crdtstream.store.staging",
     }
 )
 # Rooms inside a package, the lowest first: none imports from one above it.

@@ -35,13 +35,16 @@ NO_SIZES = {
         commands.streams.idempotent_xadd.FIELDS_ID_BYTES commands.streams.xdel_run._ID_BYTES
         database.statistics.PRECISION_BITS
         store.acknowledged.SLOT_BYTES store.acknowledged.FILE_BYTES store.connections.PAGE_BYTES
+        store.sqlite_staging.VERSION_BYTES store.sqlite_staging.VERSION_OFFSET
+        store.staging.CUT_ID_BYTES
         store.connections.WAL_HEADER_BYTES store.wal.HEADER_BYTES
         store.wal.FRAME_HEADER_BYTES store.wal._U32 replication.puller.FRAMING_BYTES_MAX
         resp.wire.parser.STAR resp.wire.parser.ARGUMENT_BYTES_MIN
         resp.wire.xadd_runs._SAME_BYTES
     """,
     "the number of a format, a version or a mark": """
-        core.checkpoint.parts.NO_IMAGE core.groups.mode.NOBODY core.groups.pel_chunk.NOBODY
+        core.checkpoint.parts.NO_IMAGE core.checkpoint.parts.STAGED core.groups.mode.NOBODY
+        core.groups.pel_chunk.NOBODY
         core.lanes.header.VERSION core.lanes.node.NO_EPOCH core.lanes.residency._WARM
         core.wire.local_codec.UNKNOWN commands.keys.dumping.VERSION
         commands.keys.dumping._ORIGIN commands.keys.dumping._NEVER commands.keys.expiry.NO_KEY
@@ -52,7 +55,7 @@ NO_SIZES = {
         region.links.messages.PROTOCOL_VERSION region.staleness.UNBOUNDED
         store.failpoints.EXIT_STATUS store.wal.MAGIC_BIG
         store.wal.MAGIC_LITTLE store.wal.VERSION store.log.FORMAT_VERSION
-        store.connections.INCREMENTAL
+        store.connections.INCREMENTAL store.sqlite_staging.COMPLETE store.staging.NOT_SENT
     """,
     "a unit, or a number of mathematics": """
         commands.keys.expiry._MS commands.keys.expiry._SECOND_MS
@@ -105,13 +108,15 @@ NO_SIZES = {
         commands.beyond_redis.version_vectors._SHOWN_BYTES_MAX
         commands.documentation.key_specs._COUNT_DIGITS region.links.listeners.NAME_BYTES_MAX
         region.links.acks.NEXT_MS_MAX replication.wire.STAMP_MS_MAX
+        replication.bootstrap_wire._I64_MAX
         query.append_rows.PRODUCER_BYTES_MAX store.marker._BYTES_MAX
     """,
     "the default or the range of a setting, which the tests of what it sets set": """
         core.lanes.limits.NODE_ENTRIES_MAX_DEFAULT core.lanes.limits.NODE_BYTES_MAX_DEFAULT
         region.checkpointing.LOG_BYTES_DEFAULT region.checkpointing.LOG_BYTES_LEAST
         region.checkpointing.INTERVAL_S_DEFAULT region.retention.BACKLOG_BYTES_DEFAULT
-        region.retention.BACKLOG_TTL_S_DEFAULT region.room.BOUND_BYTES_MAX
+        region.retention.BACKLOG_TTL_S_DEFAULT region.bootstrap_bounds.BACKLOG_BYTES_DEFAULT
+        region.room.BOUND_BYTES_MAX
         region.staleness.LAG_MS_MAX_HIGHEST region.staleness.LAG_EFFECTS_MAX_HIGHEST
         region.tuning.LATENCY_MS_MAX_HIGHEST region.tuning.SECONDS_MAX
         resp.commands.server.node.SLEEP_SECONDS_MAX

@@ -35,6 +35,7 @@ from typing import Final
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join, meet
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.size import Size
+from crdtstream.region.bootstrap_bounds import BootstrapBounds
 
 # A link over which nothing becomes durable for so long does not help: a minute is longer than any
 # pause of a member that is well, its restart with a large log included.
@@ -113,6 +114,7 @@ class Retention:
     Attributes:
         backlog_bytes_max, backlog_ttl_s: how much of the log is kept for a member that is away, and
             for how long; 0: nothing is.
+        bootstrap: bounds of what is sent to a region that lacks what was cut.
         first_seq: the log's first record; of an empty log the next one to be written.
         begins: of each origin the last effect that was cut: what the log has lies beyond it.
         covered_seq: the last record that a verified checkpoint covers.
@@ -125,6 +127,7 @@ class Retention:
         """A region that starts: nobody has said anything yet, and who is away is so from now."""
         self.backlog_bytes_max = BACKLOG_BYTES_DEFAULT
         self.backlog_ttl_s = BACKLOG_TTL_S_DEFAULT
+        self.bootstrap = BootstrapBounds()
         self.first_seq = 1
         self.begins: VersionVector = {}
         self.covered_seq = 0

@@ -6,6 +6,7 @@ from typing import Any, Final
 from crdtstream.core.sizes import parse_memory
 from crdtstream.core.tuning import TUNABLES, Host, Tunable, Tuned
 from crdtstream.region.answering import AnswerTime
+from crdtstream.region.bootstrap_bounds import BootstrapBounds
 from crdtstream.region.checkpointing import Checkpointing, refusal_of_log_bytes
 from crdtstream.region.durability import APPENDFSYNC, Durability
 from crdtstream.region.region import Region
@@ -115,6 +116,14 @@ def _tune_backlog_ttl(retention: Retention, value: int) -> None:
     retention.backlog_ttl_s = value
 
 
+def _tune_bootstrap_speed(bounds: BootstrapBounds, value: int) -> None:
+    bounds.bytes_per_s = value
+
+
+def _tune_bootstrap_backlog(bounds: BootstrapBounds, value: int) -> None:
+    bounds.backlog_bytes_max = value
+
+
 CHECKPOINTING: Final[tuple[Tunable[Checkpointing], ...]] = (
     _size(
         "checkpoint_log_bytes",
@@ -139,6 +148,10 @@ BACKLOG: Final[tuple[Tunable[Retention], ...]] = (
         _tune_backlog_ttl,
         "nothing is kept",
     ),
+)
+BOOTSTRAPS: Final[tuple[Tunable[BootstrapBounds], ...]] = (
+    _size("bootstrap_bytes_per_s", lambda one: one.bytes_per_s, _tune_bootstrap_speed),
+    _size("bootstrap_backlog_size", lambda one: one.backlog_bytes_max, _tune_bootstrap_backlog),
 )
 ROOM: Final[tuple[Tunable[Room], ...]] = (
     _size(
@@ -176,6 +189,7 @@ def tunables_of(region: Region) -> Mapping[str, Tuned[Any]]:
         **{tunable.name: Tuned(tunable, region.staleness) for tunable in STALENESS},
         **{tunable.name: Tuned(tunable, region.checkpointing) for tunable in CHECKPOINTING},
         **{tunable.name: Tuned(tunable, region.retention) for tunable in BACKLOG},
+        **{tunable.name: Tuned(tunable, region.retention.bootstrap) for tunable in BOOTSTRAPS},
         **{tunable.name: Tuned(tunable, region.room) for tunable in ROOM},
         LATENCY.name: Tuned(LATENCY, region.answer_time),
         FSYNC.name: Tuned(FSYNC, region.durability),

@@ -155,10 +155,10 @@ def _event_of(error: grpc.aio.AioRpcError) -> Failed | Refused:
     if error.code() in REFUSALS:
         is_duplicate = error.code() is grpc.StatusCode.ALREADY_EXISTS
         return Refused(error.details() or error.code().name, is_duplicate)
-    return Failed(f"{error.code().name}: {_short(error.details() or 'no reason given')}")
+    return Failed(f"{error.code().name}: {short_details(error.details() or 'no reason given')}")
 
 
-def _short(details: str) -> str:
+def short_details(details: str) -> str:
     """What gRPC says of an address that cannot be reached, without the address, which each link's
     line has, and without what each layer of it says of the one below."""
     _, marker, last = details.partition("last error: ")

@@ -30,15 +30,26 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
 from typing import Final, Protocol
 
-from crdtstream.core.checkpoint.parts import Image, Kind
+from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.lanes.packing import pack
 from crdtstream.core.size import Size
 from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.log import MemoryLog
+from crdtstream.store.staging import (
+    NOT_SENT,
+    Staged,
+    StagedImage,
+    Staging,
+    fetch_staged,
+    load_staged,
+    make_image,
+)
 
 # How long a hold lasts when nobody goes on with what it is for, and how long at most.
 HOLD_IDLE_SECONDS: Final = Size(60, least=1)
@@ -80,13 +91,27 @@ class Checkpoint:
     is_verified: bool
 
 
+class Purpose(Enum):
+    """Why a checkpoint is held: what is kept with it, and for how long."""
+
+    # All of the log too.  It ends after some hours, however it gets on.
+    BACKUP = "backup"
+    # The log behind the checkpoint, which the other region pulls next.  It lasts while parts move.
+    BOOTSTRAP = "bootstrap"
+
+
 class Checkpoints(Protocol):
     """What the engine needs of the place where checkpoints are.
 
     One task at a time writes (``begin`` to ``cut_log``); ``fetch`` may be called at any time.
     Whatever raises StoreError has changed nothing that counts, and may be called again; after a
     failed ``put`` or ``commit`` the way on is ``begin``.
+
+    Attributes:
+        staging: what macro nodes are read from whose image has a number of ``STAGED`` or more.
     """
+
+    staging: Staging | None
 
     async def begin(self) -> int:
         """Begin a generation; what an earlier one left that was not committed is deleted.
@@ -189,11 +214,34 @@ class Checkpoints(Protocol):
             StoreError: no verified checkpoint covers them, or the disk refused.
         """
 
-    def hold(self) -> AbstractAsyncContextManager["Hold"]:
-        """Keep what the newest verified checkpoint sees, and the log that there is now.
+    def hold(self, purpose: Purpose = Purpose.BACKUP) -> AbstractAsyncContextManager["Hold"]:
+        """Keep what the newest verified checkpoint sees, and the log that ``purpose`` needs.
 
         While it lasts, ``forget_before`` and ``cut_log`` leave that alone, without an error; what
-        they left goes when they are called the next time.
+        they left is deleted when they are called the next time.  There may be several holds.
+        """
+
+    async def images(self, generation: int, *, after: int, bytes_max: int) -> list[StagedImage]:
+        """The next images of a checkpoint that somebody holds, as they are sent to other regions.
+
+        All kinds but ``NOT_SENT``, in the order of their numbers, each checked.
+
+        Args:
+            after: the number of the last one that is not wanted again.
+            bytes_max: of heads and bodies; a single image may take more.
+
+        Returns:
+            None of them only at the end.
+
+        Raises:
+            StoreError: one is damaged; the text has its number.
+        """
+
+    async def sent(self, generation: int) -> Staged:
+        """What ``images`` returns of a checkpoint in all, summed up.
+
+        Raises:
+            StoreError: images are missing, or too many.
         """
 
     async def sizes(self) -> "Sizes":
@@ -206,14 +254,14 @@ class Checkpoints(Protocol):
 
 @dataclass(slots=True)
 class Hold:
-    """What somebody who copies it keeps from being deleted, as long as he gets on.
+    """What somebody who copies it keeps from being deleted, as long as the copy gets on.
 
     Attributes:
         checkpoint: whose images stay; None: the rows are all of the state.
         first_seq, last_seq: the rows that the log had when the hold began; those that are added
             later are not held.
-        lapses_at, ends_at: when it ends if nobody goes on, and when in any case.
         clock: seconds that pass.
+        lapses_at, ends_at: when it ends if nobody goes on, and when in any case.
     """
 
     checkpoint: Checkpoint | None
@@ -222,10 +270,12 @@ class Hold:
     clock: Callable[[], float] = time.monotonic
     lapses_at: float = 0.0
     ends_at: float = 0.0
+    purpose: Purpose = Purpose.BACKUP
 
     def __post_init__(self) -> None:
         now = self.clock()
-        self.lapses_at, self.ends_at = now + HOLD_IDLE_SECONDS.value, now + HOLD_SECONDS_MAX.value
+        self.lapses_at = now + HOLD_IDLE_SECONDS.value
+        self.ends_at = now + HOLD_SECONDS_MAX.value if self.purpose is Purpose.BACKUP else inf
 
     @property
     def lasts(self) -> bool:
@@ -238,11 +288,27 @@ class Hold:
             StoreError: it has ended; what it held may be gone.
         """
         if not self.lasts:
+            longer = (
+                f", or it took longer than {HOLD_SECONDS_MAX.value} s"
+                if self.purpose is Purpose.BACKUP
+                else ""
+            )
             raise StoreError(
-                f"nothing was taken for {HOLD_IDLE_SECONDS.value} s, or it took longer than "
-                f"{HOLD_SECONDS_MAX.value} s: the node does not keep an old state for longer"
+                f"nothing was taken for {HOLD_IDLE_SECONDS.value} s{longer}: the node does not "
+                "keep an old state for longer"
             )
         self.lapses_at = self.clock() + HOLD_IDLE_SECONDS.value
+
+    def end(self) -> None:
+        """Keep nothing any more."""
+        self.lapses_at = -inf
+
+    @property
+    def upto_seq(self) -> int:
+        """The last row of the log that may be cut while it lasts."""
+        if self.purpose is Purpose.BOOTSTRAP and self.checkpoint is not None:
+            return self.checkpoint.row.seq
+        return self.first_seq - 1
 
 
 @dataclass(slots=True)
@@ -274,7 +340,7 @@ class Holds:
 
     def upto(self, upto_seq: int) -> int:
         """The last row that may be cut, up to this one."""
-        return min([upto_seq, *(one.first_seq - 1 for one in self._lasting)])
+        return min([upto_seq, *(one.upto_seq for one in self._lasting)])
 
     @property
     def _lasting(self) -> list[Hold]:
@@ -326,6 +392,7 @@ class MemoryCheckpoints:
 
     log: MemoryLog
     failpoints: Failpoints = NO_FAILPOINTS
+    staging: Staging | None = None
     _images: dict[int, Kept] = field(default_factory=dict)
     _committed: dict[int, Checkpoint] = field(default_factory=dict)
     _generation: int = 0
@@ -341,7 +408,7 @@ class MemoryCheckpoints:
 
     async def put(self, images: Sequence[Image]) -> list[bytes]:
         self._reach("checkpoint.put")
-        packed = [pack(image.body) if image.body else b"" for image in images]
+        packed = [image.body if image.is_packed else pack(image.body) for image in images]
         for image, frame in zip(images, packed, strict=True):
             assert image.number > self._images_made
             self._images[image.number] = Kept(image, frame, self._generation)
@@ -398,11 +465,15 @@ class MemoryCheckpoints:
 
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         self._reach("checkpoint.fetch")
-        if numbers[0] not in self._images:
+        own, staged = parted(numbers)
+        packed = await fetch_staged(self.staging, staged, must=numbers[0] >= STAGED)
+        if own and own[0] == numbers[0] and own[0] not in self._images:
             raise StoreError(f"image {numbers[0]} is not there")
-        return {number: self._images[number].packed for number in self._there(numbers)}
+        return packed | {number: self._images[number].packed for number in self._there(own)}
 
     def load(self, number: int) -> bytes:
+        if number >= STAGED:
+            return load_staged(self.staging, number)
         try:
             self._reach("checkpoint.load")
         except StoreError as error:
@@ -421,13 +492,39 @@ class MemoryCheckpoints:
         check_covered(self._committed.values(), upto_seq)
         self.log.forget_upto(upto_seq)
 
-    def hold(self) -> AbstractAsyncContextManager[Hold]:
+    def hold(self, purpose: Purpose = Purpose.BACKUP) -> AbstractAsyncContextManager[Hold]:
         def make() -> Hold:
             verified = [one for one in self._committed.values() if one.is_verified]
             newest = max(verified, key=lambda one: one.row.generation, default=None)
-            return Hold(newest, self.log.first_seq, self.log.last_seq)
+            return Hold(newest, self.log.first_seq, self.log.last_seq, purpose=purpose)
 
         return self._holds.begin(make)
+
+    async def images(self, generation: int, *, after: int, bytes_max: int) -> list[StagedImage]:
+        found: list[StagedImage] = []
+        size = 0
+        for kept in self._sent(generation):
+            if kept.image.number > after and size < bytes_max:
+                found.append(_as_sent(kept))
+                size += kept.bytes
+        return found
+
+    async def sent(self, generation: int) -> Staged:
+        kept = self._sent(generation)
+        return Staged(
+            len(kept), sum(one.image.number for one in kept), sum(one.bytes for one in kept)
+        )
+
+    def _sent(self, generation: int) -> list[Kept]:
+        """Those that are sent, in the order of their numbers."""
+        if generation not in self._committed:
+            raise StoreError(f"checkpoint {generation} is not kept any more")
+        kept = [
+            one
+            for one in self._images.values()
+            if one.is_in(generation) and one.image.kind is not NOT_SENT
+        ]
+        return sorted(kept, key=lambda one: one.image.number)
 
     async def sizes(self) -> Sizes:
         log = self.log.bytes
@@ -458,7 +555,21 @@ class MemoryCheckpoints:
 
 def without_body(image: Image) -> Image:
     """An image as ``heads`` tells it."""
-    return image._replace(body=b"") if image.kind is Kind.NODE else image
+    return image._replace(body=b"", is_packed=False) if image.kind is Kind.NODE else image
+
+
+def _as_sent(kept: Kept) -> StagedImage:
+    number, kind, owner, lane, head, body, _ = kept.image
+    assert kind is Kind.NODE or not body
+    return make_image(number, kind, owner, lane, head, kept.packed)
+
+
+def parted(numbers: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The numbers of this region's own images, and those of images in the staging."""
+    return (
+        [number for number in numbers if number < STAGED],
+        [number for number in numbers if number >= STAGED],
+    )
 
 
 def check_log_reaches(checkpoint: Checkpoint | None, first_seq: int) -> None:

@@ -6,6 +6,7 @@
     reader      what links read
     fetcher     bodies of images that a command waits for
     keeper      long reads (checking, counting), and moving the write-ahead log
+    copier      images that are sent to another region; opened when the first one asks
 
 The writer apart, each has a thread of its own.  SQLite lets one connection write at a time, and the
 others poll.  So who writes takes ``turn`` first, which goes round in order: a commit waits for one
@@ -28,17 +29,19 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import aiosqlite
 
 from crdtstream.core.size import Size
+from crdtstream.store.checksums import is_sound_body
 from crdtstream.store.errors import DAMAGED, FolderGoneError, NoRoomError, StoreError
 from crdtstream.store.failpoints import Failpoints
-from crdtstream.store.layout import is_sound_body
 from crdtstream.store.writer import Writer
+
+T = TypeVar("T")
 
 PAGE_BYTES: Final = 4096
 # What ``PRAGMA auto_vacuum`` says of a file that can give space back.
@@ -146,6 +149,8 @@ class Connections:
         self.background, self.reader, self.fetcher, self.keeper = others
         # Opened when something must be read and nobody can wait; closed with the others.
         self._at_once: sqlite3.Connection | None = None
+        # Opened when a region asks for the state, and closed with the others.
+        self._copier: Writer | None = None
         self._wal_bytes = 0
         self._moving: asyncio.Task[None] | None = None
         # Why nothing may be written any more; empty: it may.
@@ -176,6 +181,22 @@ class Connections:
             if self._at_once is None:
                 self._at_once = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
             return self._at_once.execute(query, values).fetchone()
+        except DAMAGED as error:
+            raise StoreError(f"cannot read {unusable(self.path, error)}") from error
+
+    async def copy(self, function: Callable[..., T], *args: object) -> T:
+        """Run a function that reads, in the thread of a connection that nobody else waits for.
+
+        It ends the transaction that it reads in before it returns: a long one would keep the
+        write-ahead log from being moved.
+
+        Raises:
+            StoreError: it cannot read.
+        """
+        try:
+            if self._copier is None:
+                self._copier = Writer(self.path)
+            return await self._copier.call(function, *args)
         except DAMAGED as error:
             raise StoreError(f"cannot read {unusable(self.path, error)}") from error
 
@@ -326,6 +347,8 @@ class Connections:
             await self._moving
         for connection in (self.keeper, self.fetcher, self.reader, self.background):
             await connection.close()
+        if self._copier is not None:
+            await self._copier.close()
         await self.writer.close()
         if self._at_once is not None:
             self._at_once.close()

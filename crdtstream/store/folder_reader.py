@@ -15,6 +15,7 @@ from typing import Any
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.store.checkpoints import Checkpoint
+from crdtstream.store.checksums import is_sound_body
 from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.folder_lock import LOG_FILE, lock_folder
@@ -24,7 +25,6 @@ from crdtstream.store.layout import (
     IMAGE_COLUMNS,
     SEEN,
     TABLES,
-    is_sound_body,
     meta_checksum,
     named,
     read_checkpoint,

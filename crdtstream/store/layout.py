@@ -25,6 +25,7 @@ from crdtstream.core.clock import VersionVector, format_vv
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.packing import LEVEL
 from crdtstream.store.checkpoints import Checkpoint, CheckpointRow
+from crdtstream.store.checksums import body_crc
 
 # Statements that make the tables, by name.  SQLite keeps their text as it stands here, and opening
 # compares it: it must not be formatted anew.
@@ -121,15 +122,6 @@ def meta_checksum(meta: Mapping[str, str]) -> str:
 
 
 # --- Images ---------------------------------------------------------------------------------------
-
-
-def body_crc(number: int, packed: bytes) -> int:
-    return zlib.crc32(packed, zlib.crc32(b"%d," % number))
-
-
-def is_sound_body(number: object, packed: object, crc: object) -> bool:
-    """Whether a row of the table ``body`` is as it was written."""
-    return isinstance(number, int) and isinstance(packed, bytes) and body_crc(number, packed) == crc
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,15 +221,21 @@ def put_rows(images: Sequence[Image], frames: Sequence[bytes], born: int) -> Put
     """The rows of images with their packed bodies.  For any thread.
 
     There may be very many images, and each is small then: so it makes no object for a row.
+
+    Raises:
+        ZstdError: a body that is said to be packed is no frame.
     """
     columns: list[object] = []
     bodies: list[object] = []
     numbers = crcs = total = 0
     crc32 = zlib.crc32
-    for (number, kind, owner, lane, head, body), frame in zip(images, frames, strict=True):
+    for (number, kind, owner, lane, head, body, is_packed), frame in zip(
+        images, frames, strict=True
+    ):
         kind_number = kind.value
         of_body = crc32(frame, crc32(b"%d," % number))
-        size, frame_bytes = len(body), len(frame)
+        size = frame_content_size(body) if is_packed and body else len(body)
+        frame_bytes = len(frame)
         fields = (number, kind_number, owner, lane, len(head), size, frame_bytes, of_body, born)
         crc = crc32(head, crc32(CHECKED_FIELDS % fields))
         if kind is Kind.NODE:
@@ -298,10 +296,16 @@ def read_image_row(columns: Sequence[object]) -> tuple[ImageRow | None, bool]:
 
 
 def pack_bodies(images: Sequence[Image]) -> list[bytes]:
-    """Their packed bodies; of an empty one, nothing.  For any thread."""
+    """Their packed bodies; of an empty one, nothing.  For any thread.
+
+    One that is packed already stays as it is.
+    """
     # As ``packing.pack`` does it, whose compressor is the event loop's.
     compressor = ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=True)
-    return [compressor.compress(image.body) if image.body else b"" for image in images]
+    return [
+        compressor.compress(image.body) if image.body and not image.is_packed else image.body
+        for image in images
+    ]
 
 
 def unpack_frame(packed: bytes, size: int) -> bytes:

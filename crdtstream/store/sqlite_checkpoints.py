@@ -16,17 +16,20 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from crdtstream.core.checkpoint.parts import Image
+from crdtstream.core.checkpoint.parts import STAGED, Image
 from crdtstream.core.size import Size
 from crdtstream.store.checkpoints import (
     Checkpoint,
     CheckpointRow,
     Hold,
     Holds,
+    Purpose,
     Sizes,
     check_covered,
     check_log_reaches,
+    parted,
 )
+from crdtstream.store.checksums import is_sound_body
 from crdtstream.store.connections import ADVICE
 from crdtstream.store.errors import ImageError, NoRoomError, StoreError
 from crdtstream.store.layout import (
@@ -38,15 +41,16 @@ from crdtstream.store.layout import (
     StoredCheckpoint,
     Sums,
     first_damaged,
-    is_sound_body,
     named,
     pack_bodies,
     put_rows,
     read_checkpoint,
     read_heads,
 )
+from crdtstream.store.sending import next_images, sums_of_slice
 from crdtstream.store.space import give_back
 from crdtstream.store.sqlite import SqliteLog
+from crdtstream.store.staging import Staged, StagedImage, Staging, fetch_staged, load_staged
 
 T = TypeVar("T")
 
@@ -85,9 +89,14 @@ class _Begun:
 
 
 class SqliteCheckpoints:
-    """The checkpoints of a log; made by ``open``, and closed with the log."""
+    """The checkpoints of a log; made by ``open``, and closed with the log.
+
+    Attributes:
+        staging: what macro nodes are read from whose image has a number of ``STAGED`` or more.
+    """
 
     def __init__(self, log: SqliteLog) -> None:
+        self.staging: Staging | None = None
         self._log = log
         self._connections = log.connections
         self._reach = log.connections.failpoints.reach
@@ -306,8 +315,9 @@ class SqliteCheckpoints:
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         assert numbers
         self._reach("checkpoint.fetch")
-        packed: dict[int, bytes] = {}
-        for some in _slices(numbers, NUMBERS_PER_STATEMENT.value):
+        own, staged = parted(numbers)
+        packed = await fetch_staged(self.staging, staged, must=numbers[0] >= STAGED)
+        for some in _slices(own, NUMBERS_PER_STATEMENT.value):
             # The checksums are computed where the rows are read: in that connection's thread.
             query = (
                 "SELECT number, packed FROM body "
@@ -323,6 +333,8 @@ class SqliteCheckpoints:
         return packed
 
     def load(self, number: int) -> bytes:
+        if number >= STAGED:
+            return load_staged(self.staging, number)
         try:
             self._reach("checkpoint.load")
             row = self._connections.read_at_once(
@@ -337,14 +349,35 @@ class SqliteCheckpoints:
         packed: bytes = row[0]
         return packed
 
+    async def images(self, generation: int, *, after: int, bytes_max: int) -> list[StagedImage]:
+        if generation not in self._found:
+            raise StoreError(f"{self._log.path}: checkpoint {generation} is not kept any more")
+        try:
+            return await self._connections.copy(next_images, generation, after, bytes_max)
+        except ValueError as error:
+            raise StoreError(
+                f"{self._log.path}: {error}: it cannot be sent to another region. {ADVICE}"
+            ) from error
+
+    async def sent(self, generation: int) -> Staged:
+        stored = self._found[generation]
+        sums, sent, last = Sums(), Staged(), 0
+        while found := await self._connections.copy(sums_of_slice, generation, last):
+            self._must_ascend(stored, last, found.last)
+            sums, last = sums + found.sums, found.last
+            sent = sent.plus(found.sent)
+        if sums != stored.sums:
+            raise self._damaged(stored, "images are missing, or too many")
+        return sent
+
     # --- Deleting -----------------------------------------------------------------------------
 
-    def hold(self) -> AbstractAsyncContextManager[Hold]:
+    def hold(self, purpose: Purpose = Purpose.BACKUP) -> AbstractAsyncContextManager[Hold]:
         def make() -> Hold:
             verified = [one for one in self._found.values() if one.is_verified]
             newest = max(verified, key=lambda one: one.row.generation, default=None)
             checkpoint = None if newest is None else newest.told()
-            return Hold(checkpoint, self._log.first_seq, self._log.last_seq)
+            return Hold(checkpoint, self._log.first_seq, self._log.last_seq, purpose=purpose)
 
         return self._holds.begin(make)
 

@@ -22,13 +22,13 @@ from typing import Final
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
+from crdtstream.store.checksums import body_crc
 from crdtstream.store.claim import FORMATS_UNPACKED, FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,
     IMAGE_COLUMNS,
-    body_crc,
     meta_checksum,
     read_checkpoint,
     read_image_row,

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.lanes.packing import unpack
+from crdtstream.store.checksums import is_sound_body
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     IMAGE_COLUMNS,
     SEEN,
     ImageRow,
     StoredCheckpoint,
-    is_sound_body,
     named,
     read_checkpoint,
     read_image_row,

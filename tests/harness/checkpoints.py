@@ -14,7 +14,7 @@ from crdtstream.core.merge.sent import SentKey, by_key, sent_key
 from crdtstream.core.replica import Replica
 
 # An image without its number.
-Content = tuple[int, int, int, bytes, bytes]
+Content = tuple[int, int, int, bytes, bytes, bool]
 
 
 class Checkpoints:
@@ -141,12 +141,12 @@ class Checkpoints:
 
 def _durable(content: Content) -> Content:
     """Without when consumers were last seen: that changes without a record, so nobody notes it."""
-    kind, owner, lane, head, body = content
+    kind, owner, lane, head, body, is_packed = content
     if kind is Kind.GROUP:
         group = unpacked(head, GroupContent)
         consumers = [msgspec.structs.replace(one, seen_ms=Millis(0)) for one in group.consumers]
         head = packed(msgspec.structs.replace(group, consumers=consumers))
-    return kind, owner, lane, head, body
+    return kind, owner, lane, head, body, is_packed
 
 
 def _encoded(part: Part) -> Encoded:

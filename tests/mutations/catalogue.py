@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.mutations.in_archives import ARCHIVES
+from tests.mutations.in_bootstraps import BOOTSTRAPS
 from tests.mutations.in_checkpoints import CHECKPOINTS
 from tests.mutations.in_cold import COLD_BUGS
 from tests.mutations.in_commands import COMMANDS
@@ -44,6 +45,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *STRING_BUGS,
     *RETAINING,
     *CHECKPOINTS,
+    *BOOTSTRAPS,
     *COLD_BUGS,
     *UPKEEP,
     *ARCHIVES,

@@ -138,10 +138,8 @@ RETAINING: Final = (
     Mutation(
         "new-parts-are-passed-over-in-one-step",
         "crdtstream/core/checkpoint/parts.py",
-        "        yield from map(_number_in_checkpoints, self._before.values())\n",
-        "        for number in self._before.values():\n"
-        "            if number:\n"
-        "                yield number\n",
+        "        for number in self._before.values():\n            yield",
+        "        for number in filter(None, self._before.values()):\n            yield",
         (TURN,),
         "the first checkpoint of many keys holds the event loop",
     ),

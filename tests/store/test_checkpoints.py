@@ -7,19 +7,32 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from zstandard import ZstdCompressor
 
-from crdtstream.core.checkpoint.parts import Image, Kind
+from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.store.checkpoints import CheckpointRow, Checkpoints, MemoryCheckpoints
+from crdtstream.core.lanes.packing import pack
+from crdtstream.store.checkpoints import (
+    HOLD_IDLE_SECONDS,
+    HOLD_SECONDS_MAX,
+    CheckpointRow,
+    Checkpoints,
+    Hold,
+    MemoryCheckpoints,
+    Purpose,
+)
 from crdtstream.store.connections import PAGE_BYTES
-from crdtstream.store.errors import LogCutError, StoreError
+from crdtstream.store.errors import ImageError, LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, Failpoints, refuse
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.layout import unpack_frame
 from crdtstream.store.log import Fsync, Log, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from crdtstream.store.staging import MemoryStaging, Staged, StagedImage
+from crdtstream.upkeep import image_rows
+from tests.store import stagings
 
 R1, R2 = RegionId(1), RegionId(2)
 
@@ -517,3 +530,217 @@ async def test_a_crash_while_a_checkpoint_is_held_does_not_keep_the_log(tmp_path
         await checkpoints.cut_log(15)
         assert log.first_seq == 16
         assert await seen(checkpoints, second) == [*range(30, 51)]
+
+
+# --- Sent to another region -----------------------------------------------------------------------
+
+
+async def sent_images(
+    checkpoints: Checkpoints, generation: int, *, bytes_max: int, after: int = 0
+) -> list[StagedImage]:
+    """All that is sent of a checkpoint, a piece at a time."""
+    found: list[StagedImage] = []
+    while some := await checkpoints.images(generation, after=after, bytes_max=bytes_max):
+        found += some
+        assert sum(one.bytes for one in some[:-1]) < bytes_max
+        after = some[-1].number
+    return found
+
+
+@pytest.mark.parametrize("bytes_max", [1, 300, 1 << 20])
+async def test_all_but_what_is_pending_is_sent_byte_for_byte(
+    store: tuple[Log, Checkpoints], bytes_max: int
+) -> None:
+    log, checkpoints = store
+    await append(log, 2)
+    pending = [Image(number, Kind.PENDING, 1, 1, b"", b"pending") for number in (41, 44)]
+    put = [stagings.image(number) for number in range(1, 41)]
+    generation = await write(checkpoints, [*put, *pending, stagings.image(45)], [3, 7], 2)
+    numbers = [*(number for number in range(1, 41) if number not in (3, 7)), 45]
+    assert await sent_images(checkpoints, generation, bytes_max=bytes_max) == [
+        stagings.staged(number) for number in numbers
+    ]
+    assert await sent_images(checkpoints, generation, bytes_max=bytes_max, after=39) == [
+        stagings.staged(number) for number in (40, 45)
+    ]
+    assert await checkpoints.sent(generation) == stagings.cut_of(numbers).sums
+
+
+async def test_of_a_checkpoint_of_nothing_nothing_is_sent(store: tuple[Log, Checkpoints]) -> None:
+    _, checkpoints = store
+    generation = await write(checkpoints, [], [], 0)
+    assert await checkpoints.images(generation, after=0, bytes_max=1) == []
+    assert await checkpoints.sent(generation) == Staged()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE body SET packed = zeroblob(length(packed)) WHERE number = 6",
+        "UPDATE image SET owner = owner + 1 WHERE number = 6",
+        "DELETE FROM body WHERE number = 6",
+    ],
+)
+async def test_a_damaged_image_is_not_sent(tmp_path: Path, change: str) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 2)
+        generation = await write(checkpoints, [stagings.image(n) for n in range(1, 10)], [], 2)
+        await log.connections.background.execute_fetchall(change)
+        assert len(await checkpoints.images(generation, after=6, bytes_max=1 << 20)) == 3
+        with pytest.raises(StoreError, match=r"log\.sqlite: .*image 6 .*cannot be sent"):
+            await checkpoints.images(generation, after=0, bytes_max=1 << 20)
+
+
+async def test_a_checkpoint_that_lacks_an_image_is_not_sent(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 2)
+        generation = await write(checkpoints, [stagings.image(n) for n in range(1, 10)], [], 2)
+        await log.connections.background.execute_fetchall("DELETE FROM image WHERE number = 6")
+        with pytest.raises(StoreError, match="images are missing, or too many"):
+            await checkpoints.sent(generation)
+
+
+async def test_who_sends_a_checkpoint_does_not_keep_the_write_ahead_log(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 2)
+        generation = await write(checkpoints, [stagings.image(n) for n in range(1, 100)], [], 2)
+        after = 0
+        while some := await checkpoints.images(generation, after=after, bytes_max=1_000):
+            after = some[-1].number
+            await append(log, 1)
+            assert await log.connections.move_wal()
+
+
+async def test_several_hold_at_once_what_each_of_them_needs(store: tuple[Log, Checkpoints]) -> None:
+    log, checkpoints = store
+    await append(log, 10)
+    first = await write(checkpoints, images(1, 40), [], 4)
+    async with contextlib.AsyncExitStack() as one, contextlib.AsyncExitStack() as other:
+        held = await one.enter_async_context(checkpoints.hold(Purpose.BOOTSTRAP))
+        second = await write(checkpoints, images(41, 50), [*range(1, 10)], 8)
+        await checkpoints.forget_before(second)
+        later = await other.enter_async_context(checkpoints.hold(Purpose.BOOTSTRAP))
+        third = await write(checkpoints, images(51, 60), [*range(10, 20)], 10)
+        await checkpoints.forget_before(third)
+        assert held.checkpoint is not None
+        assert later.checkpoint is not None
+        assert held.checkpoint.row.generation == first
+        assert later.checkpoint.row.generation == second
+        assert await seen(checkpoints, first) == [*range(1, 41)]
+        await one.aclose()
+        await checkpoints.cut_log(10)
+        assert log.first_seq == 9
+        assert await seen(checkpoints, second) == [*range(10, 51)]
+        await other.aclose()
+    await checkpoints.cut_log(10)
+    assert log.first_seq == 11
+    assert await seen(checkpoints, third) == [*range(20, 61)]
+
+
+async def test_a_bootstrap_holds_the_log_behind_its_checkpoint_only(
+    store: tuple[Log, Checkpoints],
+) -> None:
+    """The other region pulls that next; all before it comes with the images."""
+    log, checkpoints = store
+    await append(log, 10)
+    await write(checkpoints, images(1, 40), [], 4)
+    async with checkpoints.hold(Purpose.BOOTSTRAP):
+        second = await write(checkpoints, images(41, 50), [1], 9)
+        await checkpoints.forget_before(second)
+        await checkpoints.cut_log(9)
+        assert log.first_seq == 5
+    await checkpoints.cut_log(9)
+    assert log.first_seq == 10
+
+
+def test_a_bootstrap_lasts_as_long_as_parts_move() -> None:
+    now = 0.0
+    backup = Hold(None, 1, 1, clock=lambda: now)
+    bootstrap = Hold(None, 1, 1, clock=lambda: now, purpose=Purpose.BOOTSTRAP)
+    step = HOLD_IDLE_SECONDS.value - 0.5
+    while now + step < HOLD_SECONDS_MAX.value:
+        now += step
+        backup.go_on()
+        bootstrap.go_on()
+    now += step
+    assert not backup.lasts
+    bootstrap.go_on()
+    now += HOLD_IDLE_SECONDS.value
+    assert not bootstrap.lasts
+    with pytest.raises(StoreError, match=r"nothing was taken for \d+ s: the node"):
+        bootstrap.go_on()
+
+
+# --- Images of a staging --------------------------------------------------------------------------
+
+
+async def test_numbers_of_the_staging_are_read_from_there(store: tuple[Log, Checkpoints]) -> None:
+    log, checkpoints = store
+    await append(log, 1)
+    await write(checkpoints, [image(1), image(2)], [], 1)
+    staging = MemoryStaging()
+    await stagings.stage(staging, [2, 3, 6])
+    checkpoints.staging = staging
+    wanted = stagings.staged(6).body
+    assert checkpoints.load(STAGED + 6) == wanted
+    assert checkpoints.load(1) == (await checkpoints.fetch([1]))[1]
+    found = await checkpoints.fetch([STAGED + 6, 1, STAGED + 3, 99, STAGED + 99])
+    assert sorted(found) == [1, STAGED + 3, STAGED + 6]
+    assert found[STAGED + 6] == wanted
+    # What is read ahead keeps nobody from what is waited for.
+    assert sorted(await checkpoints.fetch([1, STAGED + 99, STAGED + 6])) == [1]
+    for missing in (STAGED + 99, 99):
+        with pytest.raises(StoreError, match="image 99 "):
+            await checkpoints.fetch([missing, 1, STAGED + 6])
+    with pytest.raises(ImageError, match="image 99 "):
+        checkpoints.load(STAGED + 99)
+
+
+async def test_without_a_staging_its_numbers_cannot_be_read(store: tuple[Log, Checkpoints]) -> None:
+    log, checkpoints = store
+    await append(log, 1)
+    await write(checkpoints, [image(1)], [], 1)
+    with pytest.raises(StoreError, match=r"image 6 is in the staging .*no staging is open"):
+        await checkpoints.fetch([STAGED + 6, 1])
+    with pytest.raises(ImageError, match=r"image 6 is in the staging .*no staging is open"):
+        checkpoints.load(STAGED + 6)
+    assert sorted(await checkpoints.fetch([1, STAGED + 6])) == [1]
+
+
+async def test_a_body_that_is_packed_is_written_as_it_is(store: tuple[Log, Checkpoints]) -> None:
+    log, checkpoints = store
+    await append(log, 1)
+    # As no node packs it here: it would be another one if it were packed again.
+    frames = [ZstdCompressor(level=19, write_checksum=True).compress(image(n).body) for n in (2, 3)]
+    put = [
+        image(1),
+        *(
+            image(n)._replace(body=frame, is_packed=True)
+            for n, frame in zip((2, 3), frames, strict=True)
+        ),
+    ]
+    assert frames[0] != pack(image(2).body)
+    generation = await checkpoints.begin()
+    assert await checkpoints.put(put) == [pack(image(1).body), *frames]
+    await checkpoints.commit(CheckpointRow(generation, 1, {R1: 1}, 3, 5), [])
+    await checkpoints.verify(generation)
+    # With the bodies' own sizes, or they could not be unpacked.
+    assert await seen(checkpoints, generation) == [1, 2, 3]
+    assert await checkpoints.fetch([2, 3]) == dict(zip((2, 3), frames, strict=True))
+    newest = await checkpoints.newest()
+    assert newest is not None
+    assert newest.bytes == sum(len(one.head) for one in put) + len(pack(image(1).body)) + sum(
+        map(len, frames)
+    )
+
+
+async def test_who_reads_the_folder_finds_a_body_that_came_packed_sound(tmp_path: Path) -> None:
+    """As fsck and backups do: a row says how large the body is that comes out of the frame."""
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 1)
+        put = [image(1), image(2)._replace(body=pack(image(2).body), is_packed=True)]
+        await write(checkpoints, put, [], 1)
+    with contextlib.closing(sqlite3.connect(tmp_path / LOG_FILE)) as connection:
+        found = [*image_rows.images(connection, 1)]
+    assert [one.damage for one in found] == ["", ""]
+    assert [one.image() for one in found] == [image(1), image(2)]

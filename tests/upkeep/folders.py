@@ -14,8 +14,9 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.packing import pack, unpack
 from crdtstream.core.replica import Replica
 from crdtstream.store.checkpoints import CheckpointRow
+from crdtstream.store.checksums import body_crc
 from crdtstream.store.folder_lock import LOG_FILE
-from crdtstream.store.layout import IMAGE_COLUMNS, body_crc, read_image_row
+from crdtstream.store.layout import IMAGE_COLUMNS, read_image_row
 from crdtstream.store.log import Fsync
 from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog

@@ -30,9 +30,9 @@ from typing import ClassVar, Final, NamedTuple
 from mypy_extensions import mypyc_attr
 
 NO_IMAGE: Final = 0
-# Image numbers from here on are those of macro nodes that were taken over with another region's
-# state: STAGED + the number that the image has in that region's checkpoint.  Their bodies are in
-# the staging (``store/staging.py``) until a checkpoint of this region has them.
+# The number of the image of a macro node that is read from the staging: this, and its number there.
+# (A staging holds the images that another region sent; ``store/staging.py``.)  No table of this
+# region's checkpoints has such an image.
 STAGED: Final = 1 << 62
 
 
@@ -55,7 +55,7 @@ class Encoded(NamedTuple):
         lane: of PENDING and NODE the origin region; else 0.
         head: what is read at start, also of a NODE.
         body: of a NODE its entries, read when they are first needed; else empty or read with it.
-        is_packed: whether the body is a packed frame already.
+        is_packed: the body is a packed frame already, as it came from a staging; of a NODE only.
     """
 
     owner: int
@@ -222,13 +222,15 @@ class Cut:
     def replaced(self) -> Iterator[int]:
         """All was taken: the earlier images that a checkpoint of this cut does not need.
 
-        Of a part without one, or whose image is staged, it is NO_IMAGE, so that no step goes over
-        many parts.  The cut stays as it is from then on, and whoever goes through them may stop in
-        between.
+        Of a part without one, and of one that was in the staging, it is NO_IMAGE, so that no step
+        goes over many parts.  The cut stays as it is from then on, and whoever goes through them
+        may stop in between.
         """
         assert not self.left
-        yield from map(_number_in_checkpoints, self._before.values())
-        yield from map(_number_in_checkpoints, self._dropped)
+        for number in self._before.values():
+            yield number if number < STAGED else NO_IMAGE
+        for number in self._dropped:
+            yield number if number < STAGED else NO_IMAGE
 
     def finish(self) -> None:
         """The checkpoint is committed."""
@@ -240,8 +242,3 @@ class Cut:
         for part, number in self._before.items():
             part.image = number
         self._changes.put_back([*self._waiting, *self._before], self._dropped)
-
-
-def _number_in_checkpoints(image: int) -> int:
-    """Under which number checkpoints of this region have an image; NO_IMAGE: none has it."""
-    return image if image < STAGED else NO_IMAGE

@@ -1,0 +1,359 @@
+"""Sending the state to a region that lacks it: the images of a checkpoint, read while others write.
+
+    Copy ─> who asks is checked ─> the newest verified checkpoint is held ─> begin
+                                     │
+         images, images …  <─────────┘  a piece at a time, in the order of their numbers
+         end
+
+The checkpoint is held by region and cut, not by call: a call that breaks is followed by another one
+that goes on behind the last image that arrived.  The hold lapses when nothing was sent for a minute
+(``HOLD_IDLE_SECONDS``).
+
+The pieces are read in the thread of a connection of its own, each in a short transaction, and only
+when gRPC has taken the one before: what a slow receiver does not take is not read, and the memory
+of a copy is a few pieces.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import grpc
+import structlog
+
+from crdtstream.core.clock import covers
+from crdtstream.core.ids import RegionId
+from crdtstream.core.size import Size
+from crdtstream.core.uid import shown_uid
+from crdtstream.engine import Engine
+from crdtstream.region.links.errors import PeerError
+from crdtstream.region.links.messages import PROTOCOL_VERSION, Refusal, RefusalKind
+from crdtstream.replication.bootstrap_wire import (
+    CopyAsked,
+    decode_asked,
+    encode_begin,
+    encode_images,
+)
+from crdtstream.replication.server import CODES
+from crdtstream.store.checkpoints import HOLD_IDLE_SECONDS, Checkpoints, Hold, Purpose
+from crdtstream.store.errors import StoreError
+from crdtstream.store.staging import CUT_ID_BYTES, StagedCut, StagedImage
+from crdtstream.v1 import bootstrap_pb2 as pb
+from crdtstream.v1 import bootstrap_pb2_grpc as rpc
+
+Context: TypeAlias = "grpc.aio.ServicerContext[pb.CopyRequest, pb.CopyPiece]"
+
+# One message; a single image may take more.
+PIECE_BYTES: Final = Size(256 << 10, least=1)
+# Regions that are sent the state at a time.  Each keeps a checkpoint on the disk.
+COPIES_MAX: Final = Size(2, least=1)
+
+logger = structlog.get_logger(__name__)
+
+
+class _RefusedError(Exception):
+    """There is no copy, or no more of it: the status of the call, and the reason."""
+
+    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass(slots=True, eq=False)
+class _Copy:
+    """What one region is sent.
+
+    Attributes:
+        cut: None while the checkpoint is looked at.
+        hold: keeps that checkpoint.
+        calls: how many calls it had; only the newest one goes on.
+        ended: why there is no more of it; empty: it goes on.
+    """
+
+    region: RegionId
+    holding: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    hold: Hold | None = None
+    cut: StagedCut | None = None
+    calls: int = 0
+    ended: str = ""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it may go on; one that is being prepared does."""
+        return not self.ended and (self.hold is None or self.hold.lasts)
+
+
+class BootstrapService(rpc.BootstrapServicer):
+    """The ``Bootstrap`` service of one node."""
+
+    def __init__(
+        self, engine: Engine, checkpoints: Checkpoints, *, database_id: str, image_bytes_max: int
+    ) -> None:
+        """A service that sends the checkpoints of the engine's region.
+
+        Args:
+            image_bytes_max: what one image may take; as one batch, ``limits.batch_bytes_max``.
+        """
+        self._engine = engine
+        self._checkpoints = checkpoints
+        self._database_id = database_id
+        self._image_bytes_max = image_bytes_max
+        self._copies: dict[RegionId, _Copy] = {}
+
+    # --- What others ask ----------------------------------------------------------------------
+
+    @property
+    def cuts(self) -> Mapping[RegionId, StagedCut]:
+        """What is being sent, or may be gone on with, by region."""
+        return {
+            region: copy.cut
+            for region, copy in self._copies.items()
+            if copy.cut is not None and copy.lasts
+        }
+
+    def end(self, region: RegionId, reason: str) -> None:
+        """End the copy to a region, if there is one; its call says why."""
+        copy = self._copies.get(region)
+        if copy is not None:
+            copy.ended = reason
+            if copy.hold is not None:
+                copy.hold.end()
+
+    async def close(self) -> None:
+        """Hold nothing any more: the node stops."""
+        for region in list(self._copies):
+            await self._release(self._copies[region], "the node stops")
+
+    # --- One call -----------------------------------------------------------------------------
+
+    async def Copy(self, request: pb.CopyRequest, context: Context) -> None:  # noqa: N802
+        """Send the state, from its beginning or from where an earlier call broke."""
+        try:
+            asked = self._checked(request)
+            copy, after = await self._take(asked)
+            await self._send(copy, after, asked, context)
+        except _RefusedError as error:
+            logger.warning("the state is not sent", peer=request.region, reason=str(error))
+            await context.abort(error.code, str(error))
+        except StoreError as error:
+            logger.error("the state cannot be sent", peer=request.region, reason=str(error))
+            await context.abort(grpc.StatusCode.DATA_LOSS, str(error))
+
+    async def _send(self, copy: _Copy, after: int, asked: CopyAsked, context: Context) -> None:
+        cut = copy.cut
+        assert cut is not None
+        call = copy.calls
+        resumed = asked.resume is not None and asked.resume.cut_id == cut.id
+        logger.info(
+            "the state is sent", peer=copy.region, images=cut.images, bytes=cut.bytes, after=after
+        )
+        await context.write(encode_begin(cut, resumed=resumed))
+        loop = asyncio.get_running_loop()
+        may_send_at = loop.time()
+        while True:
+            images = await self._next_piece(copy, after)
+            # It was held while it was read.
+            _go_on(copy, call)
+            if not images:
+                break
+            await context.write(encode_images(images))
+            after = images[-1].number
+            may_send_at = max(may_send_at, loop.time()) + self._seconds_of(images, asked)
+            await asyncio.sleep(max(0.0, may_send_at - loop.time()))
+            _go_on(copy, call)
+        await context.write(pb.CopyPiece(end=pb.CopyEnd()))
+        logger.info("the state was sent", peer=copy.region)
+
+    async def _next_piece(self, copy: _Copy, after: int) -> list[StagedImage]:
+        """The images behind the one with this number, as many as a message takes.
+
+        Raises:
+            StoreError: one is damaged, or too large for a message.
+        """
+        assert copy.hold is not None
+        assert copy.hold.checkpoint is not None
+        images = await self._checkpoints.images(
+            copy.hold.checkpoint.row.generation, after=after, bytes_max=PIECE_BYTES.value
+        )
+        for image in images:
+            if image.bytes > self._image_bytes_max:
+                raise StoreError(
+                    f"image {image.number} has {image.bytes} bytes, more than a message takes "
+                    f"({self._image_bytes_max}); raise limits.batch_bytes_max in all regions"
+                )
+        return images
+
+    def _seconds_of(self, images: list[StagedImage], asked: CopyAsked) -> float:
+        """How long they take at the speed that is allowed, but not so long that the hold lapses."""
+        own = self._engine.region.retention.bootstrap.bytes_per_s
+        bounds = [bound for bound in (own, asked.bytes_per_s) if bound]
+        if not bounds:
+            return 0.0
+        return min(sum(image.bytes for image in images) / min(bounds), HOLD_IDLE_SECONDS.value / 2)
+
+    # --- What is sent -------------------------------------------------------------------------
+
+    async def _take(self, asked: CopyAsked) -> tuple[_Copy, int]:
+        """The copy that a region goes on with, or a new one, and behind which image it begins.
+
+        Raises:
+            _RefusedError: there is none now.
+            StoreError: the checkpoint is damaged.
+        """
+        await self._release_lapsed()
+        copy = self._copies.get(asked.region)
+        if copy is not None and copy.cut is None:
+            raise _RefusedError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                "another call of that region is being prepared; try again in a moment",
+            )
+        resume = asked.resume
+        if copy is None or copy.cut is None or resume is None or resume.cut_id != copy.cut.id:
+            if copy is not None:
+                await self._release(copy, "the region has begun anew")
+            copy, resume = await self._begin(asked), None
+        copy.calls += 1
+        return copy, 0 if resume is None else resume.after
+
+    async def _begin(self, asked: CopyAsked) -> _Copy:
+        """Hold a checkpoint for a region.
+
+        Raises:
+            _RefusedError: there is none with what it lacks, or no room for another copy.
+            StoreError: it is damaged.
+        """
+        if asked.region in self._copies or len(self._copies) >= COPIES_MAX.value:
+            raise _RefusedError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{len(self._copies)} regions are sent the state already; try again when one of "
+                "them has it",
+            )
+        # From here on it counts, and no second one is begun for the region.
+        copy = self._copies[asked.region] = _Copy(asked.region)
+        try:
+            copy.hold = await copy.holding.enter_async_context(
+                self._checkpoints.hold(Purpose.BOOTSTRAP)
+            )
+            checkpoint = copy.hold.checkpoint
+            if checkpoint is None or covers(asked.vv, checkpoint.row.vv):
+                raise _RefusedError(
+                    grpc.StatusCode.UNAVAILABLE,
+                    "this region has no checkpoint yet that has what the other one lacks; try "
+                    "again in a moment, or write one (BGSAVE)",
+                )
+            sent = await self._checkpoints.sent(checkpoint.row.generation)
+            copy.cut = StagedCut(
+                secrets.token_bytes(CUT_ID_BYTES),
+                self._engine.region.replica.region,
+                checkpoint.row.vv,
+                *sent,
+            )
+        except BaseException:
+            await self._release(copy, "it was not begun")
+            raise
+        return copy
+
+    async def _release_lapsed(self) -> None:
+        for copy in list(self._copies.values()):
+            if not copy.lasts:
+                await self._release(copy, copy.ended or "the region took nothing for too long")
+
+    async def _release(self, copy: _Copy, reason: str) -> None:
+        copy.ended = copy.ended or reason
+        if self._copies.get(copy.region) is copy:
+            del self._copies[copy.region]
+        await copy.holding.aclose()
+
+    # --- Who may ask --------------------------------------------------------------------------
+
+    def _checked(self, request: pb.CopyRequest) -> CopyAsked:
+        """What a region asks for, if it may.
+
+        Raises:
+            _RefusedError: it may not, or not now.
+        """
+        try:
+            asked = decode_asked(request)
+        except PeerError as error:
+            raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
+        refusal = self._refusal(asked)
+        if refusal is not None:
+            raise _RefusedError(CODES[refusal.kind], refusal.reason)
+        region = self._engine.region
+        if region.opening.readiness.is_recovering or not region.replica.database_uid:
+            raise _RefusedError(
+                grpc.StatusCode.UNAVAILABLE,
+                f"region {region.replica.region} recovers, and does not know yet what it lacks "
+                "itself; ask another one, or try again when it takes writes",
+            )
+        if self._checkpoints.staging is not None and self._checkpoints.staging.staged() is not None:
+            raise _RefusedError(
+                grpc.StatusCode.UNAVAILABLE,
+                f"region {region.replica.region} gets the state of another region itself; ask "
+                "that one, or try again when it is done",
+            )
+        return asked
+
+    def _refusal(self, asked: CopyAsked) -> Refusal | None:
+        """Why this region is never sent anything; as for a link (``region/links/links.py``)."""
+        region = self._engine.region
+        own = region.replica.region
+        if asked.protocol != PROTOCOL_VERSION:
+            return Refusal(
+                RefusalKind.MISMATCH,
+                f"region {own} speaks link protocol {PROTOCOL_VERSION}, not {asked.protocol}; run "
+                "the same version everywhere",
+            )
+        if asked.database_id != self._database_id:
+            return Refusal(
+                RefusalKind.MISMATCH,
+                f"region {own} holds database {self._database_id!r}, not {asked.database_id!r}; "
+                "correct database_id, or the peer's address",
+            )
+        if asked.region == own:
+            return Refusal(
+                RefusalKind.MISMATCH,
+                f"both sides are region {own}; each region needs a number of its own",
+            )
+        if asked.region not in region.links.serve_stats:
+            return Refusal(
+                RefusalKind.UNKNOWN,
+                f"region {asked.region} is no peer of region {own}; add it to its peers",
+            )
+        linked = region.links.serves.get(asked.region)
+        if linked is not None and not linked.is_over and linked.run_id != asked.run_id:
+            return Refusal(
+                RefusalKind.DUPLICATE,
+                f"another node is linked to region {own} as region {asked.region}; stop one of "
+                "the two, or give it a region number of its own",
+            )
+        uid = region.replica.database_uid
+        if asked.uid and uid and asked.uid != uid:
+            return Refusal(
+                RefusalKind.MISMATCH,
+                f"region {own} belongs to database {shown_uid(uid)}, region {asked.region} to "
+                f"{shown_uid(asked.uid)}, which was set up on its own: correct the address",
+            )
+        return None
+
+
+def _go_on(copy: _Copy, call: int) -> None:
+    """See that the call may send on, and keep the checkpoint for it.
+
+    Raises:
+        _RefusedError: it may not.
+    """
+    assert copy.hold is not None
+    reason = copy.ended
+    if not reason and copy.calls != call:
+        reason = "another call of that region goes on with it"
+    if not reason:
+        try:
+            copy.hold.go_on()
+        except StoreError as error:
+            reason = copy.ended = str(error)
+    if reason:
+        raise _RefusedError(grpc.StatusCode.ABORTED, f"the copy has ended: {reason}")

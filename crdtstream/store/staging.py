@@ -1,0 +1,341 @@
+"""Staging: where a region puts the images of a checkpoint that another region sends to it.
+
+    begin(cut) ─> put, put … ─> finish ─> heads, fetch, load … ─> discard
+                       │           └ every image is read back from the file; only now it is complete
+                       └ ``staged`` says after which number a transfer that broke goes on
+
+One cut at a time: ``begin`` forgets what there was.  The images keep the numbers that the sender
+gave them.  As image of one of this region's macro nodes such a number is ``STAGED`` and the number
+(``core/checkpoint/parts.py``); ``load_staged`` and ``fetch_staged`` take it apart.
+
+Always so:
+  * Numbers ascend.  So the last one says what is there, and what is missing is noticed by the sums
+    of the cut.
+  * Each image has a checksum over all of it.  The sender computes it, and it is kept.
+  * What is complete was read back from the disk after a sync, and equals what was put.
+
+Two implementations under one contract: ``MemoryStaging`` here for tests and simulations,
+``SqliteStaging`` in ``sqlite_staging.py`` for nodes.
+"""
+
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.ids import RegionId
+from crdtstream.store.checksums import body_crc
+from crdtstream.store.errors import ImageError, StoreError
+from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
+
+CUT_ID_BYTES: Final = 16
+# What is pending is a fact of the sender's region alone.
+NOT_SENT: Final = Kind.PENDING
+
+# What a checksum begins with: the columns, with the lengths of head and body.
+_CHECKED_FIELDS: Final = b"%d,%d,%d,%d,%d,%d,%d,"
+
+
+class Staged(NamedTuple):
+    """Images, summed up so that one that is missing, or one too many, is noticed.
+
+    Attributes:
+        bytes: of their heads and bodies.
+    """
+
+    images: int = 0
+    numbers: int = 0
+    bytes: int = 0
+
+    def plus(self, other: "Staged") -> "Staged":
+        return Staged(
+            self.images + other.images, self.numbers + other.numbers, self.bytes + other.bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCut:
+    """A checkpoint on its way from one region to another.
+
+    Attributes:
+        id: of 16 bytes, random, chosen by the sender for each transfer.
+        source: the sender.
+        vv: the version vector at the cut.
+        images, numbers, bytes: what is sent, summed up as in ``Staged``.
+    """
+
+    id: bytes
+    source: RegionId
+    vv: VersionVector
+    images: int
+    numbers: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        assert len(self.id) == CUT_ID_BYTES
+
+    @property
+    def sums(self) -> Staged:
+        return Staged(self.images, self.numbers, self.bytes)
+
+
+class StagedImage(NamedTuple):
+    """An image as it is sent.
+
+    Attributes:
+        number: as the sender's checkpoints have it.
+        body: of a NODE its packed frame, byte for byte as the sender's table has it; else empty.
+        crc: as ``image_crc`` computes it.
+    """
+
+    number: int
+    kind: Kind
+    owner: int
+    lane: int
+    head: bytes
+    body: bytes
+    crc: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is as its sender had it."""
+        return self.crc == image_crc(
+            self.number,
+            self.kind,
+            self.owner,
+            self.lane,
+            self.head,
+            body_bytes=len(self.body),
+            of_body=body_crc(self.number, self.body),
+        )
+
+    @property
+    def bytes(self) -> int:
+        return len(self.head) + len(self.body)
+
+
+class Staging(Protocol):
+    """What a region needs of the place where it stages.
+
+    One task at a time writes (``begin`` to ``discard``).  Whatever raises StoreError has changed
+    nothing that counts, and may be called again.
+    """
+
+    def staged(self) -> tuple[StagedCut, int] | None:
+        """The cut that is under way or complete, and the last number that was put; 0: none."""
+
+    @property
+    def sums(self) -> Staged:
+        """Of all that was put."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the cut is here, read back and durable."""
+
+    async def begin(self, cut: StagedCut) -> None:
+        """Forget what was staged, and start this cut; durable when it returns.
+
+        Raises:
+            StoreError: the disk refused; nothing is staged then.
+        """
+
+    async def put(self, images: Sequence[StagedImage]) -> None:
+        """Add images: all of them, or none.
+
+        Args:
+            images: sound; their numbers ascend, and are above the last one that was put.
+
+        Raises:
+            NoRoomError: the disk is full.
+            StoreError: the disk refused.
+        """
+
+    async def finish(self) -> None:
+        """Make the cut complete: sync it, read it back, compare it with its sums.
+
+        Raises:
+            StoreError: the disk refused, and it may be called again; or what was read is not what
+                was put, and nothing is staged any more.
+        """
+
+    async def discard(self) -> None:
+        """Forget what was staged, and give its space back.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+
+    def heads(self) -> AsyncIterator[list[Image]]:
+        """All images in the order of their numbers, those of NODE without body.
+
+        Each one is checked as it comes, and their sums at the end: nothing is to be done with them
+        before the iterator has ended.
+
+        Raises:
+            StoreError: an image is damaged, missing, or one too many.
+        """
+
+    async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Packed bodies of NODE images by the sender's numbers, each checked.
+
+        Of those behind the first, which are read ahead, what cannot be read is left out.
+
+        Raises:
+            StoreError: the first one cannot be read, is damaged, or is not there.
+        """
+
+    def load(self, number: int) -> bytes:
+        """The packed body of a NODE image, read at once: for what must not wait.
+
+        Raises:
+            ImageError: it cannot be read, is damaged, or is not there.
+        """
+
+
+@dataclass(slots=True)
+class MemoryStaging:
+    """A staging in memory.
+
+    Attributes:
+        failpoints: where a test makes a step fail.
+    """
+
+    failpoints: Failpoints = NO_FAILPOINTS
+    is_complete: bool = False
+    _cut: StagedCut | None = None
+    _images: dict[int, StagedImage] = field(default_factory=dict)
+
+    def staged(self) -> tuple[StagedCut, int] | None:
+        return None if self._cut is None else (self._cut, max(self._images, default=0))
+
+    @property
+    def sums(self) -> Staged:
+        images = self._images.values()
+        return Staged(len(images), sum(self._images), sum(image.bytes for image in images))
+
+    async def begin(self, cut: StagedCut) -> None:
+        self.failpoints.reach("staging.begin")
+        self._forget()
+        self._cut = cut
+
+    async def put(self, images: Sequence[StagedImage]) -> None:
+        assert self._cut is not None
+        assert not self.is_complete
+        check_put(images, after=max(self._images, default=0))
+        self.failpoints.reach("staging.put")
+        self._images |= {image.number: image for image in images}
+
+    async def finish(self) -> None:
+        assert self._cut is not None
+        self.failpoints.reach("staging.finish")
+        if self.sums != self._cut.sums or not all(one.is_sound for one in self._images.values()):
+            self._forget()
+            raise StoreError("what was staged is not what was put; nothing is staged any more")
+        self.is_complete = True
+
+    async def discard(self) -> None:
+        self.failpoints.reach("staging.discard")
+        self._forget()
+
+    async def heads(self) -> AsyncIterator[list[Image]]:
+        yield [
+            Image(one.number, one.kind, one.owner, one.lane, one.head, b"")
+            for one in self._images.values()
+        ]
+
+    async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        if numbers[0] not in self._images:
+            raise StoreError(f"image {numbers[0]} is not in the staging")
+        return {number: self._images[number].body for number in numbers if number in self._images}
+
+    def load(self, number: int) -> bytes:
+        if number not in self._images:
+            raise ImageError(f"image {number} is not in the staging")
+        return self._images[number].body
+
+    def _forget(self) -> None:
+        self._cut, self.is_complete = None, False
+        self._images = {}
+
+
+# --- Checksums ------------------------------------------------------------------------------------
+
+
+def image_crc(
+    number: int, kind: int, owner: int, lane: int, head: bytes, *, body_bytes: int, of_body: int
+) -> int:
+    """A checksum over all of an image.
+
+    Args:
+        of_body: the checksum of the body, as ``body_crc`` computes it.
+    """
+    fields = (number, kind, owner, lane, len(head), body_bytes, of_body)
+    return zlib.crc32(head, zlib.crc32(_CHECKED_FIELDS % fields))
+
+
+def make_image(
+    number: int, kind: Kind, owner: int, lane: int, head: bytes, body: bytes
+) -> StagedImage:
+    """An image with its checksum."""
+    crc = image_crc(
+        *(number, kind, owner, lane, head),
+        body_bytes=len(body),
+        of_body=body_crc(number, body),
+    )
+    return StagedImage(number, kind, owner, lane, head, body, crc)
+
+
+def check_put(images: Sequence[StagedImage], *, after: int) -> None:
+    """Assert what ``put`` is promised."""
+    for image in images:
+        assert image.number > after
+        assert image.kind is Kind.NODE or not image.body
+        after = image.number
+
+
+# --- Numbers of macro nodes that are read from the staging ----------------------------------------
+
+
+def load_staged(staging: Staging | None, number: int) -> bytes:
+    """The body of an image whose number is ``STAGED`` or more.
+
+    Raises:
+        ImageError: there is no staging, or it cannot read the image.
+    """
+    if staging is None:
+        raise ImageError(_without_staging(number))
+    return staging.load(number - STAGED)
+
+
+async def fetch_staged(
+    staging: Staging | None, numbers: Sequence[int], *, must: bool
+) -> dict[int, bytes]:
+    """Bodies of images whose numbers are ``STAGED`` or more, by these numbers.
+
+    Args:
+        must: somebody waits for the first one; otherwise what cannot be read is left out.
+
+    Raises:
+        StoreError: there is no staging, or it cannot read the first one.
+    """
+    if not numbers:
+        return {}
+    try:
+        if staging is None:
+            raise StoreError(_without_staging(numbers[0]))
+        found = await staging.fetch([number - STAGED for number in numbers])
+    except StoreError:
+        if must:
+            raise
+        return {}
+    return {STAGED + number: packed for number, packed in found.items()}
+
+
+def _without_staging(number: int) -> str:
+    return (
+        f"image {number - STAGED} is in the staging of a bootstrap, and no staging is open. Keep "
+        "the folder as it is for inspection, and start this region again from a backup of the "
+        "folder, or with an empty folder under a new region id; the other regions have its effects"
+    )

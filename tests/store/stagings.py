@@ -1,0 +1,73 @@
+"""Images as one region sends them to another, for tests."""
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from crdtstream.core.checkpoint.parts import Image, Kind
+from crdtstream.core.ids import RegionId
+from crdtstream.core.lanes.packing import pack
+from crdtstream.store.staging import Staged, StagedCut, StagedImage, Staging, make_image
+
+SOURCE: Final = RegionId(2)
+# Every third image is a NODE.
+KINDS: Final = (Kind.NODE, Kind.KEY, Kind.GROUP, Kind.NODE, Kind.WINDOW, Kind.ROOT)
+
+
+def image(number: int) -> Image:
+    """An image as a checkpoint of the sender has it."""
+    kind = KINDS[number % len(KINDS)]
+    head = random.Random(number).randbytes(20 + number % 50)
+    body = head * (number % 9 + 1) if kind is Kind.NODE else b""
+    return Image(number, kind, number % 7, 1, head, body)
+
+
+def staged(number: int) -> StagedImage:
+    """The same image on its way."""
+    _, kind, owner, lane, head, body, _ = image(number)
+    return make_image(number, kind, owner, lane, head, pack(body))
+
+
+def cut_of(numbers: Iterable[int], *, cut_id: bytes = b"cut" * 5 + b"!") -> StagedCut:
+    images = [staged(number) for number in numbers]
+    return StagedCut(
+        cut_id,
+        SOURCE,
+        {SOURCE: 41, RegionId(3): 7},
+        len(images),
+        sum(one.number for one in images),
+        sum(one.bytes for one in images),
+    )
+
+
+async def put(staging: Staging, numbers: Sequence[int], *, at_once: int = 40) -> None:
+    for start in range(0, len(numbers), at_once):
+        await staging.put([staged(number) for number in numbers[start : start + at_once]])
+
+
+async def stage(staging: Staging, numbers: Sequence[int]) -> StagedCut:
+    """All of a cut, complete."""
+    cut = cut_of(numbers)
+    await staging.begin(cut)
+    await put(staging, numbers)
+    await staging.finish()
+    return cut
+
+
+async def check_whole(staging: Staging, numbers: Sequence[int]) -> None:
+    """See that exactly these images are there, byte for byte.
+
+    Raises:
+        StoreError: something is damaged.
+    """
+    found = [one async for some in staging.heads() for one in some]
+    assert [one.number for one in found] == list(numbers)
+    for one in found:
+        assert one == image(one.number)._replace(body=b"")
+        if one.kind is Kind.NODE:
+            wanted = staged(one.number).body
+            assert (await staging.fetch([one.number]))[one.number] == wanted
+            assert staging.load(one.number) == wanted
+    assert staging.sums == Staged(
+        len(numbers), sum(numbers), sum(staged(number).bytes for number in numbers)
+    )

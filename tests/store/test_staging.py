@@ -1,0 +1,399 @@
+"""One contract for all stagings; and what only the one on disk can do wrong."""
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from crdtstream.core.checkpoint.parts import Kind
+from crdtstream.store.connections import wal_of
+from crdtstream.store.errors import ImageError, NoRoomError, StoreError
+from crdtstream.store.failpoints import EXIT_STATUS, NO_FAILPOINTS, Armed, Failpoints, die, refuse
+from crdtstream.store.sqlite_staging import STAGING_FILE, SqliteStaging
+from crdtstream.store.staging import MemoryStaging, Staging
+from tests.store.stagings import check_whole, cut_of, image, put, stage, staged
+
+NUMBERS = [*range(3, 300), 500, 7_000, 7_001]
+NODES = [number for number in NUMBERS if image(number).kind is Kind.NODE]
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    folder: Path, failpoints: Failpoints = NO_FAILPOINTS
+) -> AsyncIterator[SqliteStaging]:
+    staging = await SqliteStaging.open(folder, failpoints=failpoints)
+    try:
+        yield staging
+    finally:
+        await staging.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def staging(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Staging]:
+    if request.param == "memory":
+        yield MemoryStaging()
+        return
+    async with opened(tmp_path) as found:
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def refusing(kind: str, folder: Path, step: str) -> AsyncIterator[Staging]:
+    """A staging whose disk refuses a step once."""
+    armed = Armed(step, refuse)
+    if kind == "memory":
+        yield MemoryStaging(armed)
+        return
+    async with opened(folder, armed) as found:
+        yield found
+
+
+# --- The contract ---------------------------------------------------------------------------------
+
+
+async def test_nothing_is_staged_at_first(staging: Staging) -> None:
+    assert staging.staged() is None
+    assert not staging.is_complete
+    with pytest.raises(ImageError):
+        staging.load(1)
+    with pytest.raises(StoreError):
+        await staging.fetch([1])
+    await staging.discard()
+
+
+async def test_what_was_put_is_read_back_byte_for_byte(staging: Staging) -> None:
+    cut = await stage(staging, NUMBERS)
+    assert staging.is_complete
+    assert staging.staged() == (cut, NUMBERS[-1])
+    await check_whole(staging, NUMBERS)
+
+
+async def test_a_cut_says_where_to_go_on(staging: Staging) -> None:
+    cut = cut_of(NUMBERS)
+    await staging.begin(cut)
+    assert staging.staged() == (cut, 0)
+    await put(staging, NUMBERS[:50])
+    assert staging.staged() == (cut, NUMBERS[49])
+    assert not staging.is_complete
+    await put(staging, NUMBERS[50:])
+    assert not staging.is_complete
+    await staging.finish()
+    assert staging.is_complete
+
+
+async def test_a_new_cut_forgets_the_one_before(staging: Staging) -> None:
+    await stage(staging, NUMBERS)
+    cut = cut_of([1, 2], cut_id=bytes(16))
+    await staging.begin(cut)
+    assert staging.staged() == (cut, 0)
+    assert not staging.is_complete
+    await put(staging, [1, 2])
+    await staging.finish()
+    await check_whole(staging, [1, 2])
+    with pytest.raises(ImageError):
+        staging.load(NODES[5])
+
+
+async def test_what_is_discarded_is_gone(staging: Staging) -> None:
+    await stage(staging, NUMBERS)
+    await staging.discard()
+    assert staging.staged() is None
+    assert not staging.is_complete
+    with pytest.raises(ImageError):
+        staging.load(NODES[0])
+    with pytest.raises(StoreError):
+        await staging.fetch([NODES[0]])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [NUMBERS[:-1], NUMBERS[1:], [*NUMBERS, 7_002], []],
+    ids=["end", "begin", "more", "no"],
+)
+async def test_a_cut_with_other_images_than_its_sums_is_never_complete(
+    staging: Staging, numbers: Sequence[int]
+) -> None:
+    await staging.begin(cut_of(NUMBERS))
+    await put(staging, numbers)
+    with pytest.raises(StoreError, match="othing is staged any more"):
+        await staging.finish()
+    assert staging.staged() is None
+    assert not staging.is_complete
+    await stage(staging, NUMBERS)
+
+
+async def test_a_cut_of_nothing_is_complete(staging: Staging) -> None:
+    await stage(staging, [])
+    await check_whole(staging, [])
+
+
+async def test_read_ahead_leaves_out_what_is_not_there(staging: Staging) -> None:
+    await stage(staging, NUMBERS)
+    first = NODES[0]
+    assert sorted(await staging.fetch([first, 99_999, NODES[2]])) == [first, NODES[2]]
+    with pytest.raises(StoreError, match="image 99999"):
+        await staging.fetch([99_999, first])
+    with pytest.raises(ImageError, match="image 99999"):
+        staging.load(99_999)
+
+
+@pytest.mark.parametrize("wrong", [[5, 5], [5, 4], [2]])
+async def test_numbers_must_ascend(staging: Staging, wrong: list[int]) -> None:
+    await staging.begin(cut_of([2, 5]))
+    await staging.put([staged(2)])
+    with pytest.raises(AssertionError):
+        await staging.put([staged(number) for number in wrong])
+    assert staging.staged() == (cut_of([2, 5]), 2)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("step", ["begin", "put", "finish", "discard"])
+async def test_a_step_that_is_refused_can_be_done_again(
+    kind: str, step: str, tmp_path: Path
+) -> None:
+    async with refusing(kind, tmp_path, f"staging.{step}") as staging:
+        for call in ("begin", "put", "finish", "discard"):
+            with contextlib.suppress(StoreError):
+                await do(staging, call)
+                continue
+            # It was refused: nothing changed that counts.
+            await do(staging, call if call != "begin" else "begin")
+        assert staging.staged() is None
+        await stage(staging, NUMBERS)
+        await check_whole(staging, NUMBERS)
+
+
+async def do(staging: Staging, call: str) -> None:
+    match call:
+        case "begin":
+            await staging.begin(cut_of(NUMBERS))
+        case "put":
+            await staging.put([staged(number) for number in NUMBERS])
+        case "finish":
+            await staging.finish()
+            await check_whole(staging, NUMBERS)
+        case _:
+            await staging.discard()
+
+
+# --- On disk --------------------------------------------------------------------------------------
+
+
+async def test_where_nothing_is_staged_no_file_is_made(tmp_path: Path) -> None:
+    async with opened(tmp_path) as staging:
+        await staging.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_is_staged_outlives_its_process(tmp_path: Path) -> None:
+    async with opened(tmp_path) as staging:
+        cut = cut_of(NUMBERS)
+        await staging.begin(cut)
+        await put(staging, NUMBERS[:50])
+    async with opened(tmp_path) as staging:
+        assert staging.staged() == (cut, NUMBERS[49])
+        await put(staging, NUMBERS[50:])
+        await staging.finish()
+    async with opened(tmp_path) as staging:
+        assert staging.is_complete
+        assert staging.staged() == (cut, NUMBERS[-1])
+        await check_whole(staging, NUMBERS)
+        await staging.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def killed(folder: Path, step: str, at: int) -> int:
+    """Stage in a process that dies at a step; returns its exit status."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    status = 1
+    try:
+        asyncio.run(stage_on(folder, Armed(step, die, at=at)))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+async def stage_on(folder: Path, failpoints: Failpoints = NO_FAILPOINTS) -> None:
+    """Go on where the one before stopped."""
+    async with opened(folder, failpoints) as staging:
+        found = staging.staged()
+        if found is None:
+            await staging.begin(cut_of(NUMBERS))
+        if not staging.is_complete:
+            last = 0 if found is None else found[1]
+            await put(staging, [number for number in NUMBERS if number > last])
+            await staging.finish()
+        await check_whole(staging, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("step", "at"),
+    [
+        *(("staging.discard", 1), ("staging.begin", 1), ("staging.put", 1), ("staging.put", 5)),
+        *(("staging.put-done", 4), ("staging.finish", 1), ("staging.complete", 1)),
+        ("staging.completed", 1),
+    ],
+)
+def test_killed_at_every_step_the_next_process_goes_on(tmp_path: Path, step: str, at: int) -> None:
+    assert killed(tmp_path, step, at) == EXIT_STATUS
+    asyncio.run(check_found(tmp_path, step, at))
+    asyncio.run(stage_on(tmp_path))
+
+
+async def check_found(folder: Path, step: str, at: int) -> None:
+    async with opened(folder) as staging:
+        found = staging.staged()
+        assert staging.is_complete == (step == "staging.completed")
+        if step in ("staging.discard", "staging.begin"):
+            assert found is None
+        else:
+            puts = {"staging.put": at - 1, "staging.put-done": at}.get(step, len(NUMBERS))
+            assert found is not None
+            assert found[1] == (NUMBERS[min(len(NUMBERS), 40 * puts) - 1] if puts else 0)
+
+
+async def test_a_full_disk_says_so_and_the_transfer_goes_on_with_room(tmp_path: Path) -> None:
+    async with opened(tmp_path) as staging:
+        cut = cut_of(NUMBERS)
+        await staging.begin(cut)
+        await put(staging, NUMBERS[:40])
+        assert staging._connection is not None
+        await staging._connection.execute("PRAGMA max_page_count = 8")
+        with pytest.raises(NoRoomError, match=r"staging\.sqlite: cannot .*check space"):
+            await put(staging, NUMBERS[40:])
+        found = staging.staged()
+        assert found is not None
+        assert found[0] == cut
+        await staging._connection.execute("PRAGMA max_page_count = 1000000")
+        await put(staging, [number for number in NUMBERS if number > found[1]])
+        await staging.finish()
+        await check_whole(staging, NUMBERS)
+
+
+async def test_a_damaged_image_is_never_complete(tmp_path: Path) -> None:
+    async with opened(tmp_path) as staging:
+        await staging.begin(cut_of(NUMBERS))
+        await put(staging, NUMBERS)
+    for change in (
+        f"UPDATE body SET packed = zeroblob(length(packed)) WHERE number = {NODES[7]}",
+        f"UPDATE image SET owner = owner + 1 WHERE number = {NUMBERS[8]}",
+        f"DELETE FROM body WHERE number = {NODES[7]}",
+        f"DELETE FROM image WHERE number = {NUMBERS[8]}",
+    ):
+        folder = tmp_path / "copy"
+        shutil.copytree(tmp_path, folder, ignore=lambda *_: ["copy"])
+        with contextlib.closing(sqlite3.connect(folder / STAGING_FILE)) as connection, connection:
+            connection.execute(change)
+        async with opened(folder) as staging:
+            with pytest.raises(StoreError, match="is not what was written"):
+                await staging.finish()
+            assert staging.staged() is None
+        shutil.rmtree(folder)
+
+
+async def test_a_body_is_checked_whenever_it_is_read(tmp_path: Path) -> None:
+    async with opened(tmp_path) as staging:
+        await stage(staging, NUMBERS)
+        assert staging._connection is not None
+        damaged, sound = NODES[7], NODES[8]
+        await staging._connection.execute(
+            f"UPDATE body SET packed = zeroblob(length(packed)) WHERE number = {damaged}"
+        )
+        assert sorted(await staging.fetch([sound, damaged])) == [sound]
+        with pytest.raises(StoreError, match=rf"image {damaged} is damaged .*backup"):
+            await staging.fetch([damaged, sound])
+        with pytest.raises(ImageError, match=rf"image {damaged} is damaged .*backup"):
+            staging.load(damaged)
+        assert staging.load(sound) == staged(sound).body
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+@pytest.mark.parametrize("damage", ["no database", "no cut", "half"])
+async def test_what_is_damaged_is_discarded_if_it_was_never_complete(
+    tmp_path: Path, damage: str, is_complete: bool
+) -> None:
+    path = tmp_path / STAGING_FILE
+    async with opened(tmp_path) as staging:
+        if is_complete:
+            await stage(staging, NUMBERS)
+        else:
+            await staging.begin(cut_of(NUMBERS))
+            await put(staging, NUMBERS)
+    content = path.read_bytes()
+    match damage:
+        case "no database":
+            path.write_bytes(bytes(40) + content[40:])
+        case "half":
+            path.write_bytes(content[:4096] + bytes(4096) + content[8192:])
+        case _:
+            with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute("DELETE FROM cut")
+    if is_complete:
+        with pytest.raises(StoreError, match=r"staging\.sqlite: .*backup"):
+            async with opened(tmp_path):
+                pass
+        assert path.exists()
+        return
+    async with opened(tmp_path) as staging:
+        assert staging.staged() is None
+        assert not path.exists()
+        await stage(staging, NUMBERS)
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+@pytest.mark.parametrize(
+    "per_page",
+    [
+        pytest.param(2, id="some"),
+        pytest.param(60, id="many", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
+    ],
+)
+async def test_a_changed_byte_is_harmless_or_noticed(
+    tmp_path: Path, per_page: int, is_complete: bool
+) -> None:
+    """Whatever byte it is: never is there anything else than what was put."""
+    numbers = NUMBERS[:80]
+    async with opened(tmp_path) as staging:
+        await staging.begin(cut_of(numbers))
+        await put(staging, numbers)
+        if is_complete:
+            await staging.finish()
+    assert not wal_of(tmp_path / STAGING_FILE).exists()
+    content = (tmp_path / STAGING_FILE).read_bytes()
+    rng = random.Random(4711)
+    noticed = harmless = 0
+    places = [60, 63, *rng.choices(range(100), k=5 * per_page)]
+    for page in range(0, len(content), 4096):
+        places += [rng.randrange(page, page + 4096) for _ in range(per_page)]
+        places += [rng.randrange(page, page + 60) for _ in range(per_page)]
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for place in places:
+        changed = bytearray(content)
+        changed[place] ^= 1 << rng.randrange(8)
+        (folder / STAGING_FILE).write_bytes(changed)
+        try:
+            async with opened(folder) as staging:
+                if not is_complete:
+                    # Begun anew if it was noticed.
+                    assert not staging.is_complete
+                    noticed += staging.staged() is None
+                    if staging.staged() is None:
+                        continue
+                    await staging.finish()
+                assert staging.is_complete, place
+                await check_whole(staging, numbers)
+        except StoreError:
+            noticed += 1
+        else:
+            harmless += 1
+    assert noticed
+    assert harmless
