@@ -1,7 +1,7 @@
 """The bootstrapper: takes over another region's state when this one cannot catch up by logs.
 
-    wanted ─> copy ─> check ─> the log says what it will not have ─> merge ─> a checkpoint ─> discard
-              into the staging, which can be gone on with              └ one record of the log
+    wanted ─> copy ─> check ─> the log says what it lacks ─> merge ─> a checkpoint ─> discard
+              │ into the staging                             └ one record of the log
 
 The region decides when and from whom (``region/bootstrap.py``), and is changed in one step: the
 record says that the staged state was merged, and a restart replays it with what is staged.  So
@@ -13,6 +13,7 @@ the cut; else it begins again.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
@@ -20,6 +21,7 @@ import structlog
 
 from crdtstream.checkpointer import Ticks
 from crdtstream.core.checkpoint.contents import ContentError
+from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.merge.sent import sent_key
@@ -62,7 +64,7 @@ class Bootstrapper:
         copy: Copy,
         *,
         now: Callable[[], Millis],
-        timer_ns: Callable[[], int],
+        timer_ns: Callable[[], int] = time.perf_counter_ns,
         pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
     ) -> None:
         """A bootstrapper of a region.
@@ -190,6 +192,12 @@ class Bootstrapper:
             logger.error("what was staged cannot be deleted; it is tried again", reason=str(error))
             return
         region.bootstrap.note_saved()
+
+
+def lost_to_the_log(here: VersionVector, there: VersionVector) -> VersionVector:
+    """Up to where the log lacks effects once a state is merged: of each origin of which that one
+    has more.  What this region has more of stands in its log."""
+    return {origin: n for origin, n in there.items() if n > here.get(origin, 0)}
 
 
 def _merged(cut: StagedCut) -> Merged:

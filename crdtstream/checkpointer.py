@@ -13,7 +13,7 @@ to be written is written with the next one, which is tried with growing pauses.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -215,6 +215,7 @@ class Checkpointer:
             if not images:
                 return saved
             packed = await self._checkpoints.put(images)
+            self._note_put(images, saved)
             if self._log.last_seq != logged_seq:
                 # Somebody writes: the disk and the processor are his for two thirds of the time.
                 took_s = (self._timer_ns() - began_ns) / 1e9
@@ -236,11 +237,14 @@ class Checkpointer:
         images: list[Image] = []
         size = 0
         turn = Turn(self._timer_ns)
-        while size < PUT_BYTES.value and (taken := cut.take()) is not None:
+        while size < PUT_BYTES.value and (taken := self._take(cut)) is not None:
             part, image = taken
             images.append(image)
             size += len(image.head) + len(image.body)
-            _note_node(part, image, saved)
+            if isinstance(part, MacroNode):
+                saved.append((part, image.number))
+                if image.is_packed:
+                    self._replica.residency.pin(image.number)
             # Asked behind the first one: on a busy machine a turn may be over before it has begun.
             if turn.is_over():
                 self._note_turn(turn)
@@ -248,6 +252,18 @@ class Checkpointer:
                 turn = Turn(self._timer_ns)
         self._note_turn(turn)
         return images
+
+    def _take(self, cut: Cut) -> tuple[Part, Image] | None:
+        # What is still staged is read in place: it is small, and lies side by side.
+        with self._replica.residency.in_place():
+            return cut.take()
+
+    def _note_put(self, images: Sequence[Image], saved: Sequence[tuple[MacroNode, int]]) -> None:
+        """Bodies that came from the staging can be read from their new place."""
+        if not any(image.is_packed for image in images):
+            return
+        for node, number in saved[-len(images) :]:
+            self._replica.residency.note_written(node, number)
 
     async def _in_turns(self, values: Iterator[T]) -> AsyncIterator[T]:
         """All of them, with the event loop given back after each turn."""
@@ -287,8 +303,3 @@ class Checkpointer:
         """
         region = self._region
         return 0 if region.room.disk.maxdisk else LATE.value * region.checkpointing.log_bytes
-
-
-def _note_node(part: Part, image: Image, saved: list[tuple[MacroNode, int]]) -> None:
-    if isinstance(part, MacroNode):
-        saved.append((part, image.number))

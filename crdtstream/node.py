@@ -13,6 +13,7 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -25,6 +26,7 @@ from starlette.applications import Starlette
 
 from crdtstream.admin.service import AdminService, NodeParts
 from crdtstream.admin.tunables import Tunables
+from crdtstream.bootstrapper import Bootstrapper
 from crdtstream.checkpointer import Checkpointer
 from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
@@ -46,6 +48,7 @@ from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.opening import FolderState
 from crdtstream.region.region import Region
+from crdtstream.replication.bootstrap_client import CopyFromPeer
 from crdtstream.replication.bootstrap_server import BootstrapService
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, Puller
 from crdtstream.replication.server import ReplicationService
@@ -61,6 +64,8 @@ from crdtstream.store.marker import EmptyFolder
 from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from crdtstream.store.sqlite_staging import SqliteStaging
+from crdtstream.store.staging import staged_keys
 from crdtstream.turns import Turn
 from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.v1 import (
@@ -163,6 +168,8 @@ class Node:
         self._stop = asyncio.Event()
         # What the process takes by itself, and what it had read when it began to serve.
         self._base_bytes = self._read_bytes = 0
+        # The record that says that the staged state was merged, if it was replayed.
+        self._merged_seq = 0
 
     async def run(self) -> None:
         """Start, serve until a signal, stop.
@@ -191,14 +198,19 @@ class Node:
             on_loss=self._on_loss(),
         )
         is_whole = False
+        staging: SqliteStaging | None = None
         try:
             checkpoints = await SqliteCheckpoints.open(log)
-            engine = await self._recover(log, checkpoints, fsync)
+            staging = await SqliteStaging.open(settings.dir, failpoints=self._failpoints())
+            checkpoints.staging = staging
+            engine = await self._recover(log, checkpoints, staging, fsync)
             with _single_reason():
                 async with asyncio.TaskGroup() as tasks:
-                    await self._serve(tasks, engine, log, checkpoints)
+                    await self._serve(tasks, engine, log, checkpoints, staging)
             is_whole = engine.region.fault is None
         finally:
+            if staging is not None:
+                await staging.close()
             if is_whole:
                 await log.close()
             else:
@@ -221,7 +233,7 @@ class Node:
         except ValueError as error:
             raise NodeError(f"drill.failpoint: {error}") from error
 
-    def _new_replica(self) -> Replica:
+    def _new_replica(self, staging: SqliteStaging) -> Replica:
         settings = self.settings
         replica = Replica(
             self.region,
@@ -231,14 +243,19 @@ class Node:
         )
         replica.idmp_duration_s = settings.stream_idmp_duration
         replica.idmp_maxsize = settings.stream_idmp_maxsize
+        replica.staged = partial(staged_keys, staging)
         return replica
 
     async def _recover(
-        self, log: SqliteLog, checkpoints: SqliteCheckpoints, fsync: Fsync
+        self,
+        log: SqliteLog,
+        checkpoints: SqliteCheckpoints,
+        staging: SqliteStaging,
+        fsync: Fsync,
     ) -> Engine:
         settings, peers = self.settings, self._peers
         before_bytes = resident_bytes()
-        recovered = await recover(log, checkpoints, self._new_replica)
+        recovered = await recover(log, checkpoints, partial(self._new_replica, staging))
         replica = recovered.replica
         self._base_bytes, self._read_bytes = before_bytes, resident_bytes() - before_bytes
         region = Region(
@@ -269,6 +286,7 @@ class Node:
             )
             region.retention.note_covered(row.seq)
         await read_absences(region, log)
+        self._merged_seq = recovered.merged_seq
         engine = Engine(region, log, fsync=fsync, now=self._now, images=checkpoints)
         await engine.begin()
         # What was just read back lives as long as the node: let no collection walk over it.
@@ -299,6 +317,7 @@ class Node:
         engine: Engine,
         log: SqliteLog,
         checkpoints: SqliteCheckpoints,
+        staging: SqliteStaging,
     ) -> None:
         """Everything between recovery and the end of the log's life."""
         settings, region = self.settings, engine.region
@@ -382,7 +401,16 @@ class Node:
             checkpointer = Checkpointer(region, log, checkpoints, engine, now=self._now)
             serving.callback(tasks.create_task(log.write_ahead()).cancel)
             engine.on_logged = checkpointer.note_logged
-            for watching in (metrics.stalls, metrics.walker, storage, checkpointer):
+            bootstrapper = Bootstrapper(
+                region,
+                log,
+                staging,
+                engine,
+                CopyFromPeer(engine, settings),
+                now=self._now,
+            )
+            await bootstrapper.begin(self._merged_seq)
+            for watching in (metrics.stalls, metrics.walker, storage, checkpointer, bootstrapper):
                 serving.callback(tasks.create_task(watching.run()).cancel)
             await serving.enter_async_context(self._http_server(tasks, pages))
             for puller in pullers:

@@ -16,6 +16,7 @@ Whoever copies and merges (``bootstrapper.py``) asks ``wanted`` and says what ca
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -41,15 +42,39 @@ class Phase(StrEnum):
     SAVING = "saving"
 
 
+@dataclass(slots=True)
+class CopyProgress:
+    """How far a copy is; who copies writes it, and others look at it.
+
+    Attributes:
+        vv: the version vector of the state that is copied; empty while it is not known.
+        images_done, bytes_done: what is staged, of earlier calls as well.
+        images, bytes: of all of the state; 0 while it is not known.
+        rate: bytes in a second, over this call.
+    """
+
+    vv: VersionVector = field(default_factory=dict)
+    images_done: int = 0
+    bytes_done: int = 0
+    images: int = 0
+    bytes: int = 0
+    rate: float = 0.0
+
+    @property
+    def seconds_left(self) -> int | None:
+        """How long the rest takes at this rate; None: that is not known."""
+        if not self.bytes or self.rate <= 0:
+            return None
+        return round((self.bytes - self.bytes_done) / self.rate)
+
+
 class Bootstrap:
     """The state that this region takes over, if it does.
 
     Attributes:
         phase: see the module's text.
         source: the region whose state it is; None while idle.
-        staged_vv: the version vector of that state, once it is known.
-        images, images_done, bytes, bytes_done: of the copy, how much there is and was written here.
-        bytes_per_s: how fast it came, since it began or went on.
+        progress: how far the copy is.
         began_ms: when it began.
         count: how many states were taken over since the start.
         failure: why the last attempt failed; empty if it did not.
@@ -65,9 +90,7 @@ class Bootstrap:
         """
         self.phase = Phase.IDLE
         self.source: RegionId | None = None
-        self.staged_vv: VersionVector = {}
-        self.images = self.images_done = self.bytes = self.bytes_done = 0
-        self.bytes_per_s = 0
+        self.progress = CopyProgress()
         self.began_ms = Millis(0)
         self.count = 0
         self.failure = ""
@@ -94,7 +117,7 @@ class Bootstrap:
     @property
     def announced_vv(self) -> VersionVector | None:
         """What this region will have when it is done: nobody need keep log for it up to there."""
-        return self.staged_vv or None
+        return self.progress.vv if self.holds_links and self.progress.vv else None
 
     # --- When ---------------------------------------------------------------------------------
 
@@ -141,13 +164,8 @@ class Bootstrap:
         assert self.phase is Phase.IDLE
         self.phase = Phase.COPYING
         self.source, self.began_ms = source, now
-        self.images = self.images_done = self.bytes = self.bytes_done = self.bytes_per_s = 0
+        self.progress = CopyProgress()
         self._tick.notice("info", "bootstrap: the state of a peer is copied", peer=source)
-        self._tick.open()
-
-    def note_cut(self, vv: VersionVector) -> None:
-        """The peer says which cut it sends."""
-        self.staged_vv = dict(vv)
         self._tick.open()
 
     def note_failed(self, reason: str, now: Millis) -> None:
@@ -162,13 +180,13 @@ class Bootstrap:
 
     def note_staged(self, source: RegionId, vv: VersionVector) -> None:
         """All is staged, read back and durable: it may be merged."""
-        self.phase, self.source, self.staged_vv = Phase.MERGING, source, dict(vv)
+        self.phase, self.source = Phase.MERGING, source
+        self.progress.vv = dict(vv)
         self._tick.open()
 
     def note_merged(self, seq: int) -> None:
         """Record ``seq`` says that the staged state was merged, now or before a restart."""
         self.phase, self.saved_seq = Phase.SAVING, seq
-        self.staged_vv = {}
         self.failure = ""
         self.count += 1
         self._tried.clear()
@@ -183,7 +201,7 @@ class Bootstrap:
         self._end()
 
     def _end(self) -> None:
-        self.phase, self.source, self.staged_vv = Phase.IDLE, None, {}
+        self.phase, self.source = Phase.IDLE, None
         self._tick.open()
 
     def is_of_use(self, merged: Merged) -> bool:

@@ -396,9 +396,7 @@ class Region:
         """Whether what peers sent waits for a checkpoint, for what leaves memory, or until a state
         is taken over."""
         return (
-            self.memory.holds_links
-            or self.checkpointing.holds_links
-            or self.bootstrap.holds_links
+            self.memory.holds_links or self.checkpointing.holds_links or self.bootstrap.holds_links
         )
 
     def bootstrap_wanted(self, now: Millis) -> RegionId | None:

@@ -7,13 +7,15 @@ the last image if the sender still keeps that checkpoint; otherwise it begins an
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NoReturn, TypeAlias
 
 import grpc
 
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Seconds
+from crdtstream.engine import Engine
+from crdtstream.region.bootstrap import CopyProgress
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.replication.bootstrap_wire import (
     CopyAsked,
@@ -23,6 +25,7 @@ from crdtstream.replication.bootstrap_wire import (
     encode_asked,
 )
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, REFUSALS, short_details
+from crdtstream.settings import NodeSettings
 from crdtstream.store.staging import StagedCut, Staging
 from crdtstream.v1 import bootstrap_pb2 as pb
 from crdtstream.v1 import bootstrap_pb2_grpc as rpc
@@ -34,21 +37,35 @@ Call: TypeAlias = "grpc.aio.UnaryStreamCall[pb.CopyRequest, pb.CopyPiece]"
 SILENCE_SECONDS_MAX: Final = Seconds(60.0, least=1.0)
 
 
-@dataclass(slots=True)
-class Progress:
-    """How far a copy is; what others look at while it goes on.
+class CopyFromPeer:
+    """Copies from a peer of this region's settings; for the bootstrapper."""
 
-    Attributes:
-        images_done, bytes_done: what is staged, of earlier calls as well.
-        images, bytes: of all of the cut; 0 while it is not known.
-        rate: bytes in a second, over this call.
-    """
+    def __init__(self, engine: Engine, settings: NodeSettings) -> None:
+        self._engine = engine
+        self._limits = settings.limits
+        self._addresses = {RegionId(peer.region): peer.address for peer in settings.peers}
 
-    images_done: int = 0
-    bytes_done: int = 0
-    images: int = 0
-    bytes: int = 0
-    rate: float = 0.0
+    async def __call__(self, source: RegionId, staging: Staging) -> None:
+        """See ``Copy`` in ``bootstrapper.py``."""
+        region = self._engine.region
+        identity = region.links.identity
+        asked = CopyAsked(
+            region=identity.region,
+            database_id=identity.database_id,
+            uid=region.replica.database_uid,
+            run_id=identity.run_id,
+            vv=dict(region.replica.vv),
+            bytes_per_s=region.retention.bootstrap.bytes_per_s,
+        )
+        await copy(
+            source,
+            self._addresses[source],
+            staging,
+            asked,
+            progress=region.bootstrap.progress,
+            image_bytes_max=self._limits.batch_bytes_max,
+            silence_ms_max=self._limits.link_silence_ms_max,
+        )
 
 
 async def copy(
@@ -57,7 +74,7 @@ async def copy(
     staging: Staging,
     asked: CopyAsked,
     *,
-    progress: Progress,
+    progress: CopyProgress,
     image_bytes_max: int,
     silence_ms_max: int,
 ) -> StagedCut:
@@ -85,7 +102,7 @@ async def copy(
     return cut
 
 
-async def _begin(peer: RegionId, call: Call, staging: Staging, progress: Progress) -> StagedCut:
+async def _begin(peer: RegionId, call: Call, staging: Staging, progress: CopyProgress) -> StagedCut:
     """Take the first message, and begin with the cut or go on with it."""
     message = await _read(peer, call)
     if message.WhichOneof("kind") != "begin":
@@ -96,13 +113,13 @@ async def _begin(peer: RegionId, call: Call, staging: Staging, progress: Progres
         await staging.begin(cut)
     elif found is None or found[0] != cut:
         raise PeerError(peer, "begin: it goes on with a cut that is not the one that is here")
-    progress.images, progress.bytes = cut.images, cut.bytes
+    progress.vv, progress.images, progress.bytes = dict(cut.vv), cut.images, cut.bytes
     progress.images_done, progress.bytes_done = staging.sums.images, staging.sums.bytes
     return cut
 
 
 async def _stage(
-    peer: RegionId, call: Call, staging: Staging, cut: StagedCut, progress: Progress
+    peer: RegionId, call: Call, staging: Staging, cut: StagedCut, progress: CopyProgress
 ) -> None:
     """Put all that comes, until the peer says that it was all."""
     clock = asyncio.get_running_loop().time

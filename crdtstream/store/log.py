@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Size
@@ -126,6 +126,15 @@ class Log(Protocol):
                 returns.
         """
 
+    async def raise_begins(self, vv: VersionVector) -> None:
+        """Say, durably, that the log does not have these effects, wherever it begins.
+
+        A state that was merged brought them, and no record.
+
+        Raises:
+            StoreError: it could not be said.  The same call may be made again.
+        """
+
     async def get_meta(self, key: str) -> str | None: ...
 
     async def set_meta(self, key: str, value: str) -> None: ...
@@ -215,6 +224,10 @@ class MemoryLog:
             note_passed(self._begins, logged.record)
         del self._records[:count]
         self._first_seq += count
+
+    async def raise_begins(self, vv: VersionVector) -> None:
+        self.check()
+        join(self._begins, vv)
 
     def append_at_once(self, records: Sequence[Record]) -> bool:
         self._put(records)

@@ -28,6 +28,7 @@ class Recovered:
         checkpoint: where it began; None: with the first record of the log.
         records, bytes: of the log that were lived through again.
         replay_us: how long that takes, about.
+        merged_seq: the last of them that says that a staged state was merged; 0: none does.
     """
 
     replica: Replica
@@ -35,6 +36,17 @@ class Recovered:
     records: int
     bytes: int
     replay_us: int
+    merged_seq: int
+
+
+@dataclass(slots=True)
+class _Replayed:
+    """What was lived through again."""
+
+    records: int = 0
+    bytes: int = 0
+    us: int = 0
+    merged_seq: int = 0
 
 
 async def recover(log: Log, checkpoints: Checkpoints, make: Callable[[], Replica]) -> Recovered:
@@ -72,12 +84,14 @@ async def recover(log: Log, checkpoints: Checkpoints, make: Callable[[], Replica
     replica.residency.loader = checkpoints.load
     with replica.residency.in_place():
         first_seq = 1 if found is None else found.row.seq + 1
-        records, size, took_us = await _replay(log, replica, first_seq)
+        replayed = await _replay(log, replica, first_seq)
     # What was read back may still lie in the operating system's cache only.
     await log.sync()
     if found is not newest:
         await checkpoints.discard_after(0 if found is None else found.row.generation)
-    return Recovered(replica, found, records, size, took_us)
+    return Recovered(
+        replica, found, replayed.records, replayed.bytes, replayed.us, replayed.merged_seq
+    )
 
 
 async def replay_log(log: Log, replica: Replica) -> None:
@@ -97,19 +111,28 @@ async def _restore(replica: Replica, checkpoints: Checkpoints, found: Checkpoint
         raise ContentError(f"its images are of {dict(replica.vv)}, its row of {found.row.vv}")
 
 
-async def _replay(log: Log, replica: Replica, seq: int) -> tuple[int, int, int]:
-    """Returns how many records there were, their bytes, and about how long they took."""
-    first_seq, size, took_us = seq, 0, 0
+async def _replay(log: Log, replica: Replica, seq: int) -> _Replayed:
+    replayed = _Replayed()
     while found := await log.read_from(seq, bytes_max=REPLAY_BYTES.value):
         for logged in found:
+            merged_before = replica.merged_count
             try:
                 replica.replay(logged.record)
+            except ContentError as error:
+                raise StoreError(
+                    f"row {logged.seq} of the log says that another region's state was merged, and "
+                    f"what is staged of it is damaged: {error}. Start this region again from a "
+                    "backup, or with an empty folder; the other regions have its effects"
+                ) from error
             except BatchError as error:
                 raise StoreError(
                     f"row {logged.seq} of the log does not follow the rows before it: {error}. "
                     "Start this region again from a backup, or empty under a new region id"
                 ) from error
-            size += record_bytes(logged.record)
-            took_us += replay_us(logged.record)
+            replayed.records += 1
+            replayed.bytes += record_bytes(logged.record)
+            replayed.us += replay_us(logged.record)
+            if replica.merged_count != merged_before:
+                replayed.merged_seq = logged.seq
         seq = found[-1].seq + 1
-    return seq - first_seq, size, took_us
+    return replayed

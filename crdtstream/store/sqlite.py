@@ -31,7 +31,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from crdtstream.core.clock import VersionVector, format_vv
+from crdtstream.core.clock import VersionVector, format_vv, join
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Size
@@ -586,6 +586,13 @@ class SqliteLog:
             )
             # A page that becomes free is named in others, which are written.
             self.connections.note_written(cut.bytes // 64)
+
+    async def raise_begins(self, vv: VersionVector) -> None:
+        begins = dict(self._begins)
+        join(begins, vv)
+        await self.meta.write({FIRST_KEY: str(self._first_seq), BEGINS_KEY: format_vv(begins)})
+        await self.sync()
+        self._begins = begins
 
     # --- Settings -----------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ import os
 import sqlite3
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -272,6 +274,23 @@ class SqliteStaging:
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}. {ADVICE}") from error
 
+    def by_key(self) -> Iterator[list[Image]]:
+        assert self._is_complete
+        # A connection of its own, as whoever reads may stop in between.
+        with contextlib.closing(self._reading()) as connection:
+            try:
+                rows = connection.execute(
+                    f"SELECT {_COLUMNS} FROM image WHERE kind != ? ORDER BY owner, number",
+                    (Kind.ROOT,),
+                )
+                for _, found in groupby(rows, itemgetter(2)):
+                    yield [_head_of(row) for row in found]
+            except (*DAMAGED, ValueError) as error:
+                raise StoreError(f"{self.path}: {error}. {ADVICE}") from error
+
+    def _reading(self) -> sqlite3.Connection:
+        return sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         assert numbers
         packed: dict[int, bytes] = {}
@@ -285,7 +304,7 @@ class SqliteStaging:
     def load(self, number: int) -> bytes:
         try:
             if self._at_once is None:
-                self._at_once = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+                self._at_once = self._reading()
             query = "SELECT packed, crc FROM body WHERE number = ?"
             row = self._at_once.execute(query, (number,)).fetchone()
         except DAMAGED as error:
@@ -437,14 +456,26 @@ def _read_heads(connection: sqlite3.Connection, after: int) -> tuple[list[Image]
     images: list[Image] = []
     numbers = size = 0
     for row in rows:
-        number, kind, owner, lane, head, body_bytes, _, _ = row
-        if not _is_sound_row(row) or number <= after:
-            raise ValueError(f"image {number} is damaged (checksum)")
-        images.append(Image(number, KINDS[kind], owner, lane, head, b""))
-        numbers += number
-        size += len(head) + body_bytes
-        after = number
+        image = _head_of(row)
+        if image.number <= after:
+            raise ValueError(f"image {image.number} is out of order")
+        images.append(image)
+        numbers += image.number
+        size += len(image.head) + row[5]
+        after = image.number
     return (images, Staged(len(images), numbers, size)) if rows else None
+
+
+def _head_of(row: Sequence[Any]) -> Image:
+    """An image without its body, of a row with the columns ``_COLUMNS``.
+
+    Raises:
+        ValueError: it is damaged; the text names it.
+    """
+    number, kind, owner, lane, head, _, _, _ = row
+    if not _is_sound_row(row):
+        raise ValueError(f"image {number} is damaged (checksum)")
+    return Image(number, KINDS[kind], owner, lane, head, b"")
 
 
 def _read_some(connection: sqlite3.Connection, after: int) -> tuple[Staged, int] | None:

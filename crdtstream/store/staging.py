@@ -19,13 +19,17 @@ Two implementations under one contract: ``MemoryStaging`` here for tests and sim
 """
 
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.clock import VersionVector
+from crdtstream.core.effects import Merged
 from crdtstream.core.ids import RegionId
+from crdtstream.core.merge.sent import SentKey, sent_key
 from crdtstream.store.checksums import body_crc
 from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
@@ -177,6 +181,15 @@ class Staging(Protocol):
             StoreError: an image is damaged, missing, or one too many.
         """
 
+    def by_key(self) -> Iterator[list[Image]]:
+        """The images of each key, those of NODE without body, key by key; all read at once.
+
+        Of a cut that is complete.  The image of the region as a whole is not among them.
+
+        Raises:
+            StoreError: an image is damaged.
+        """
+
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Packed bodies of NODE images by the sender's numbers, each checked.
 
@@ -245,6 +258,16 @@ class MemoryStaging:
             for one in self._images.values()
         ]
 
+    def by_key(self) -> Iterator[list[Image]]:
+        assert self.is_complete
+        heads = [
+            Image(one.number, one.kind, one.owner, one.lane, one.head, b"")
+            for one in self._images.values()
+            if one.kind is not Kind.ROOT
+        ]
+        for _, images in groupby(sorted(heads, key=attrgetter("owner")), attrgetter("owner")):
+            yield list(images)
+
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         if numbers[0] not in self._images:
             raise StoreError(f"image {numbers[0]} is not in the staging")
@@ -258,6 +281,24 @@ class MemoryStaging:
     def _forget(self) -> None:
         self._cut, self.is_complete = None, False
         self._images = {}
+
+
+def staged_keys(staging: Staging, merged: Merged) -> Iterator[SentKey]:
+    """The state that a record of the log names, key by key.
+
+    Raises:
+        ContentError: an image says what cannot be.
+        StoreError: it is not what is staged here, or an image is damaged.
+    """
+    found = staging.staged()
+    if found is None or found[0].id != merged.cut_id or not staging.is_complete:
+        raise StoreError(
+            f"the log says that a state of region {merged.source} was merged that is not in the "
+            "staging. Start this region again from a backup of its folder, all files of it, or "
+            "with an empty folder; the other regions have its effects"
+        )
+    for images in staging.by_key():
+        yield sent_key(images, merged.source)
 
 
 # --- Checksums ------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import grpc
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
-from crdtstream.replication.bootstrap_client import Progress, copy
+from crdtstream.region.bootstrap import CopyProgress
+from crdtstream.replication.bootstrap_client import copy
 from crdtstream.replication.bootstrap_server import BootstrapService
 from crdtstream.replication.bootstrap_wire import CopyAsked
 from crdtstream.store.checkpoints import CheckpointRow, Checkpoints
@@ -115,7 +116,7 @@ async def copied(
     where: str,
     staging: Staging,
     *,
-    progress: Progress | None = None,
+    progress: CopyProgress | None = None,
     asks: CopyAsked | None = None,
 ) -> StagedCut:
     """Get the state."""
@@ -124,7 +125,7 @@ async def copied(
         where,
         staging,
         asks or asked(),
-        progress=progress or Progress(),
+        progress=progress or CopyProgress(),
         image_bytes_max=IMAGE_BYTES_MAX,
         silence_ms_max=1_000,
     )

@@ -8,9 +8,10 @@ from typing import cast
 import pytest
 
 from crdtstream.core.checkpoint.parts import STAGED, Kind
+from crdtstream.region.bootstrap import CopyProgress
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.messages import PROTOCOL_VERSION
-from crdtstream.replication.bootstrap_client import SILENCE_SECONDS_MAX, Progress
+from crdtstream.replication.bootstrap_client import SILENCE_SECONDS_MAX
 from crdtstream.replication.bootstrap_server import COPIES_MAX, PIECE_BYTES
 from crdtstream.replication.bootstrap_wire import CopyAsked, encode_begin, encode_images
 from crdtstream.store.checkpoints import HOLD_IDLE_SECONDS, Purpose
@@ -59,7 +60,7 @@ async def sender(tmp_path: Path) -> AsyncIterator[Sender]:
 
 
 async def test_every_image_arrives_byte_for_byte(sender: Sender, tmp_path: Path) -> None:
-    progress = Progress()
+    progress = CopyProgress()
     async with staging_in(tmp_path / "here") as staging:
         cut = await copied(sender.address, staging, progress=progress)
         assert staging.is_complete
@@ -147,7 +148,7 @@ async def test_a_copy_that_breaks_at_any_piece_goes_on_behind_it(
             found = staging.staged()
             assert found is not None
             watched = Watched(staging)
-            progress = Progress()
+            progress = CopyProgress()
             await copied(sender.address, cast(Staging, watched), progress=progress)
             assert all(number > found[1] for put in watched.puts for number in put)
             assert staging.staged() == (found[0], NUMBERS[-1])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
+from typing import TypeVar
 
 from crdtstream.core.checkpoint.contents import StringContent, id_of
 from crdtstream.core.checkpoint.restoring import floors_of
@@ -15,6 +16,8 @@ from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.sent import SentKey
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
+
+V = TypeVar("V")
 
 
 def merge_tombstones(state: State, sent: SentKey) -> None:
@@ -35,12 +38,9 @@ def merge_registers(state: State, sent: SentKey, both: Both, destroys: "Destroys
     keys, key, theirs = state.keys, sent.key, sent.registers
     before = keys.idmp_duration_of(key), keys.idmp_maxsize_of(key)
     registers = keys.registers.get(key) or KeyRegisters()
-    for register, values in (
-        (registers.expiry, theirs.expiry),
-        (registers.idmp_duration_s, theirs.idmp_duration_s),
-        (registers.idmp_maxsize, theirs.idmp_maxsize),
-    ):
-        _merge_values(register, values, both, destroys)
+    _merge_values(registers.expiry, theirs.expiry, both, destroys)
+    _merge_values(registers.idmp_duration_s, theirs.idmp_duration_s, both, destroys)
+    _merge_values(registers.idmp_maxsize, theirs.idmp_maxsize, both, destroys)
     if registers.is_empty:
         keys.drop_registers(key)
         return
@@ -76,7 +76,7 @@ def _dots_of(tombstones: Mapping[bytes | None, VersionVector], group: bytes | No
 
 
 def _merge_values(
-    register: MultiValue, values: Iterable[tuple[Dot, object]], both: Both, destroys: Destroys
+    register: MultiValue[V], values: Iterable[tuple[Dot, V]], both: Both, destroys: Destroys
 ) -> None:
     united = both.united(register.values, dict(values))
     register.values = both.without_destroyed(united, destroys.here, destroys.there)

@@ -116,8 +116,7 @@ def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) 
             lane.remove_prefix(up_to=ID_MAX, n_max=there_n)
     content = sent.content.stream
     for facts in () if content is None else content.lanes:
-        lane = stream.lanes.get(facts.region)
-        if lane is None:
-            continue
-        lane.entries_added = max(lane.entries_added, facts.entries_added)
-        lane.max_deleted_id = max(lane.max_deleted_id, id_of(facts.max_deleted_id))
+        known = stream.lanes.get(facts.region)
+        if known is not None:
+            known.entries_added = max(known.entries_added, facts.entries_added)
+            known.max_deleted_id = max(known.max_deleted_id, id_of(facts.max_deleted_id))

@@ -16,6 +16,7 @@ from crdtstream.database.listening import Kind
 from crdtstream.region.freshness import to_ms
 from crdtstream.region.links.messages import (
     PROTOCOL_VERSION,
+    Identity,
     Open,
     Refusal,
     RefusalKind,
@@ -70,6 +71,11 @@ class Links:
             own.channels.forward = self._publish
             own.channels.on_change = self._note_listeners
             own.channels.forward_bytes_max = PUBLICATION_BYTES_MAX.value
+
+    @property
+    def identity(self) -> Identity:
+        """Who this region is to peers."""
+        return self._own.identity
 
     def _tell_standing(self) -> None:
         for pull in self.pulls.values():
