@@ -148,7 +148,7 @@ class Bootstrapper:
                 bootstrap.note_failed("all of it had come by links", self._now())
                 return
             await self._check(cut)
-            await self._log.raise_begins(lost_to_the_log(region.replica.vv, merged.vv))
+            await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
         except (ContentError, StoreError) as error:
             await self._discard_if_bad(error)
             bootstrap.note_failed(str(error), self._now())
@@ -158,7 +158,6 @@ class Bootstrapper:
         region.merge(merged, self._now())
         seq = self._ticks.end_tick()
         bootstrap.note_merged(seq)
-        logger.info("bootstrap: merged", source=cut.source, images=cut.images, record=seq)
         await self._ticks.wait_logged(seq)
         region.checkpointing.want()
 
@@ -194,7 +193,7 @@ class Bootstrapper:
         region.bootstrap.note_saved()
 
 
-def lost_to_the_log(here: VersionVector, there: VersionVector) -> VersionVector:
+def lacks_of_log(here: VersionVector, there: VersionVector) -> VersionVector:
     """Up to where the log lacks effects once a state is merged: of each origin of which that one
     has more.  What this region has more of stands in its log."""
     return {origin: n for origin, n in there.items() if n > here.get(origin, 0)}

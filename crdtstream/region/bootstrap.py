@@ -186,6 +186,7 @@ class Bootstrap:
 
     def note_merged(self, seq: int) -> None:
         """Record ``seq`` says that the staged state was merged, now or before a restart."""
+        self._tick.notice("info", "bootstrap: the state is merged", peer=self.source, record=seq)
         self.phase, self.saved_seq = Phase.SAVING, seq
         self.failure = ""
         self.count += 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, meet
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, join, meet
 from crdtstream.core.effects import Append, EffectBatch, IdempotentId, Record
 from crdtstream.core.groups.pel_chunk import PelChunk
 from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, RegionId, StreamId, format_id
@@ -22,7 +22,7 @@ from crdtstream.region.links.messages import Progress
 from crdtstream.region.ready import Parcel, Receiver
 from crdtstream.sim.id_reader import IdReader
 from crdtstream.sim.model import Issued, model, recognised, skipped, unfold
-from crdtstream.sim.node import SimNode, Told
+from crdtstream.sim.node import SimNode, Told, merged_in
 from crdtstream.sim.world import World
 
 # The stream that is only appended to and read by one group, and never deleted.
@@ -197,7 +197,7 @@ class Checker:
 
     def _recount(self, node: SimNode) -> None:
         disk = node.disk
-        cut, begins = disk.first_seq - 1, disk.begins
+        cut, begins = disk.first_seq - 1, disk.cut_vv
         self._logged[node.number] = OnDisk(cut, dict(begins), cut, dict(begins))
         self._count(node)
 
@@ -214,10 +214,14 @@ class Checker:
             for record in disk.records_behind(begin)[: disk.synced - begin]:
                 if record.batch is not None:
                     logged.synced_vv[record.origin] = record.last_n
+                elif (merged := merged_in(record)) is not None:
+                    join(logged.synced_vv, merged.vv)
             logged.synced = disk.synced
 
     def _look_at_record(self, node: SimNode, record: Record, logged: OnDisk) -> None:
         if record.batch is None:
+            if (merged := merged_in(record)) is not None:
+                join(logged.vv, merged.vv)
             return
         batch = self._decoded(record.batch)
         origin = batch.origin
