@@ -68,7 +68,7 @@ def run(folder: Path, files: Iterable[File]) -> tuple[Outcome, Mapping[str, str]
     """Run these files; returns with the outcome the kind of each test."""
     journal = folder / "journal"
     journal.touch()
-    (folder / "pytest.ini").write_text("[pytest]\ntimeout = 2\ntimeout_method = thread\n")
+    (folder / "pytest.ini").write_text("[pytest]\ntimeout = 5\ntimeout_method = thread\n")
     (folder / "conftest.py").write_text(CONFTEST)
     kinds = {}
     for number, file in enumerate(files):
@@ -109,7 +109,10 @@ def run(folder: Path, files: Iterable[File]) -> tuple[Outcome, Mapping[str, str]
         pytest.param([*[THREE] * 6, ("passes", "exits")], id="the last test"),
         pytest.param([("exits",), ("exits",)], id="no other test"),
         pytest.param([THREE, ("exits", "passes", "exits", "passes"), THREE], id="twice in a file"),
-        # Both new workers begin with a file of one test.
+        # The other worker has been told to end, and the new one begins with a file of one test.
+        pytest.param(
+            [("passes",), ("exits", "passes"), ("passes",), ("passes",)], id="a worker alone"
+        ),
         pytest.param(
             [("exits", "passes"), ("exits", "passes"), *[("passes",)] * 8], id="both workers"
         ),
