@@ -55,7 +55,7 @@ class _Dealing(LoadScopeScheduling):
         Returns:
             The test that it ran when it died; None: it had no pending test.
         """
-        units = self.assigned_work.pop(node)
+        units: dict[str, dict[str, bool]] = self.assigned_work.pop(node)
         if self.collection is None:
             # It shall not be counted among those that are about to get their first tests.
             self.registered_collections.pop(node, None)
