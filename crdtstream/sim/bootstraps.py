@@ -99,9 +99,8 @@ class SimCopy:
         await a_turn()
         peer = self._reached(source, None)
         run_id, vv = peer.run_id, dict(self._node.region.replica.vv)
-        region = peer.region
-        if region.opening.readiness.is_recovering or peer.staging.staged() is not None:
-            raise PeerError(source, "it recovers, or gets a state itself")
+        if not peer.region.replica.database_uid or peer.staging.staged() is not None:
+            raise PeerError(source, "it has no database yet, or gets a state itself")
         async with peer.checkpoints.hold(Purpose.BOOTSTRAP) as hold:
             if hold.checkpoint is None or covers(vv, hold.checkpoint.row.vv):
                 raise PeerError(source, "it has no checkpoint that has what lacks here")

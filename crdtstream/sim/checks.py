@@ -17,12 +17,13 @@ from crdtstream.core.lanes.reading import dot_numbers
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
+from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.query import planning
 from crdtstream.region.links.messages import Progress
 from crdtstream.region.ready import Parcel, Receiver
 from crdtstream.sim.id_reader import IdReader
 from crdtstream.sim.model import Issued, model, recognised, skipped, unfold
-from crdtstream.sim.node import SimNode, Told, merged_in
+from crdtstream.sim.node import SimNode, Told
 from crdtstream.sim.world import World
 
 # The stream that is only appended to and read by one group, and never deleted.

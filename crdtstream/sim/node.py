@@ -15,7 +15,7 @@ from crdtstream.bootstrapper import Bootstrapper
 from crdtstream.commands.reply import Reply
 from crdtstream.core.checkpoint.parts import NO_IMAGE, Image
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import Merged, Record
+from crdtstream.core.effects import Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.cold import ColdError
@@ -25,7 +25,7 @@ from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
-from crdtstream.core.wire.local_codec import decode_local
+from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.core.xread_mode import XreadMode
 from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
@@ -554,13 +554,6 @@ _NOBODY: Final = _Nobody()
 
 def _nobody_looks(_node: SimNode, _chunk: bytes, _parcel: Parcel) -> None:
     pass
-
-
-def merged_in(record: Record) -> Merged | None:
-    """The state that a record says was merged."""
-    if record.batch is not None or record.local is None:
-        return None
-    return decode_local(record.local).merged
 
 
 def _nobody_is_reached(_region: RegionId) -> None:

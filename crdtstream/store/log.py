@@ -19,6 +19,7 @@ from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Size
+from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.store.errors import LogCutError
 
 FORMAT_VERSION: Final = 5
@@ -291,3 +292,5 @@ def note_passed(vv: MutableVersionVector, record: Record) -> None:
     """Raise ``vv`` by what a record of the log has."""
     if record.batch is not None:
         vv[record.origin] = max(vv.get(record.origin, 0), record.last_n)
+    elif (merged := merged_in(record)) is not None:
+        join(vv, merged.vv)
