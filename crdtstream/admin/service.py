@@ -15,6 +15,7 @@ from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine import Engine
+from crdtstream.passwords import password_mark
 from crdtstream.programs import UnreadableError
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
@@ -113,6 +114,7 @@ class AdminService(rpc.AdminServicer):
             inbox_batches=inbox_batches,
             inbox_bytes=inbox_bytes,
             storage=self._storage(),
+            password_mark=password_mark(settings.requirepass, settings.database_id),
         )
 
     async def SetLinks(  # noqa: N802

@@ -13,6 +13,7 @@ from crdtstream.cli.discovery import AddressOption, DirOption, find_regions
 from crdtstream.cli.exit import FAILED
 from crdtstream.cli.tables import new_table, print_table, print_text
 from crdtstream.core.clock import format_vv
+from crdtstream.passwords import do_passwords_differ
 from crdtstream.v1 import admin_pb2, effects_pb2
 
 
@@ -113,6 +114,12 @@ def reasons(found: Survey) -> Iterator[str]:
         for link in reply.links:
             if link.error:
                 yield f"link {link.peer} → {region} ({link_state(link)}): {link.error}"
+    if do_passwords_differ(*(reply.password_mark for reply in found.replies.values())):
+        regions = ", ".join(map(str, sorted(found.replies)))
+        yield (
+            f"regions {regions} do not all take the same password, so clients that move to another "
+            "region may be refused; set the same requirepass in all"
+        )
 
 
 def _storage(found: Survey) -> Table:

@@ -18,6 +18,34 @@ LISTENERS: Final = "tests/region/test_listeners.py::"
 PUBLICATIONS: Final = "tests/region/test_publications.py::"
 
 REPLICATION: Final = (
+    # --- Passwords that differ ---
+    Mutation(
+        "a-puller-says-nothing-of-its-password",
+        "crdtstream/replication/puller.py",
+        "str(self._password_mark)",
+        "str(NOT_SAID)",
+        (REFUSALS + "test_regions_with_different_passwords_both_notice",),
+        "clients that move to another region are refused there, and nobody was warned",
+    ),
+    Mutation(
+        "passwords-that-differ-are-told-at-each-open",
+        "crdtstream/replication/server.py",
+        "        self._peer_marks[peer] = mark\n",
+        "",
+        (REFUSALS + "test_a_peer_that_takes_another_password_is_let_in_and_told_of_once",),
+        "a log full of one warning while a link flaps",
+    ),
+    Mutation(
+        "a-node-that-says-nothing-has-another-password",
+        "crdtstream/passwords.py",
+        " - {NOT_SAID}",
+        "",
+        (
+            "tests/test_passwords.py::test_marks_differ_if_two_nodes_say_other_ones",
+            "tests/cli/test_cli.py::test_status_says_that_passwords_differ",
+        ),
+        "while regions are upgraded each warns of the others",
+    ),
     # --- Rule 3: what is told is durable ---
     Mutation(
         "acks-from-applied",
