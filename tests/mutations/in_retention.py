@@ -138,8 +138,11 @@ RETAINING: Final = (
     Mutation(
         "new-parts-are-passed-over-in-one-step",
         "crdtstream/core/checkpoint/parts.py",
-        "        for number in self._before.values():\n            yield",
-        "        for number in filter(None, self._before.values()):\n            yield",
+        "        for number in self._before.values():\n"
+        "            yield number if number < STAGED else NO_IMAGE\n",
+        "        for number in self._before.values():\n"
+        "            if number:\n"
+        "                yield number\n",
         (TURN,),
         "the first checkpoint of many keys holds the event loop",
     ),
