@@ -38,6 +38,7 @@ KEEPINGS: Final = {
     Keeping.NOTHING: pb.Kept.Keeping.NOTHING,
     Keeping.KEPT: pb.Kept.Keeping.KEPT,
     Keeping.AWAY: pb.Kept.Keeping.AWAY,
+    Keeping.ONLY_COPY: pb.Kept.Keeping.ONLY_COPY,
     Keeping.GIVEN_UP: pb.Kept.Keeping.GIVEN_UP,
     Keeping.BOOTSTRAP: pb.Kept.Keeping.BOOTSTRAP,
 }

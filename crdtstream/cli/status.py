@@ -153,11 +153,18 @@ def _checkpoint(reply: admin_pb2.StatusReply) -> str:
     return f"{age_s} s ago, {storage.last_seq - storage.checkpoint_seq} records since"
 
 
+def keeping_word(kept: admin_pb2.Kept) -> str:
+    """What the log does for one region, in words."""
+    if kept.keeping == admin_pb2.Kept.Keeping.NOTHING:
+        return "has all"
+    return admin_pb2.Kept.Keeping.Name(kept.keeping).lower().replace("_", " ")
+
+
 def _kept(kept: admin_pb2.Kept, now_ms: int) -> str:
     """What is done for one region; nothing, if it has all."""
-    word = admin_pb2.Kept.Keeping.Name(kept.keeping).lower().replace("_", " ")
+    word = keeping_word(kept)
     if kept.keeping == admin_pb2.Kept.Keeping.NOTHING:
-        return f"{kept.region}: has all"
+        return f"{kept.region}: {word}"
     since_s = max(0, now_ms - kept.since_ms) // 1000
     return f"{kept.region}: {word}, {_mebibytes(kept.bytes)}, for {since_s} s"
 

@@ -205,6 +205,10 @@ class SimNode:
             action=settings.lag_action,
         )
         self.region.database.channels.deliver = self._push
+        if len(self._peers) == 1:
+            # What only this region has must be enough for the other one to catch up by, however
+            # long it was away.  Of three, one that is away may come to need a bootstrap.
+            self.region.retention.backlog_bytes_max = 0
         self.region.note_beginning(disk.first_seq, disk.begins)
         if recovered.checkpoint is not None:
             row = recovered.checkpoint.row

@@ -114,12 +114,14 @@ class Kept(_message.Message):
         AWAY: _ClassVar[Kept.Keeping]
         GIVEN_UP: _ClassVar[Kept.Keeping]
         BOOTSTRAP: _ClassVar[Kept.Keeping]
+        ONLY_COPY: _ClassVar[Kept.Keeping]
     KEEPING_UNSPECIFIED: Kept.Keeping
     NOTHING: Kept.Keeping
     KEPT: Kept.Keeping
     AWAY: Kept.Keeping
     GIVEN_UP: Kept.Keeping
     BOOTSTRAP: Kept.Keeping
+    ONLY_COPY: Kept.Keeping
     REGION_FIELD_NUMBER: _ClassVar[int]
     KEEPING_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
