@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from crdtstream.core.checkpoint.contents import id_of
 from crdtstream.core.clock import VersionVector, join
 from crdtstream.core.ids import ID_MAX, Millis, RegionId
+from crdtstream.core.merge.alike import is_unchanged
 from crdtstream.core.merge.groups import merge_groups
 from crdtstream.core.merge.keys import (
     Destroys,
@@ -74,6 +75,8 @@ def merge(
 
 
 def _merge_key(state: State, sent: SentKey, both: Both) -> None:
+    if is_unchanged(state, sent, both):
+        return
     keys, key = state.keys, sent.key
     state.parts.note(key)
     destroys = Destroys(state, sent)
