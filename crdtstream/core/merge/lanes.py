@@ -99,10 +99,12 @@ def _stretches(lane: Lane, sent: Iterable[SentNode], upto_n: int) -> Iterator[St
         here_n = here.first_n if here is not None else upto_n + 1
         there_n = there[1].header.first_n if there is not None else upto_n + 1
         first_n = min(here_n, there_n)
-        if first_n > end and (stretch.here or stretch.there):
+        is_last = first_n > upto_n
+        # The last one may have a macro node that reaches beyond the dot number.
+        if (is_last or first_n > end) and (stretch.here or stretch.there):
             yield stretch
             stretch = Stretch([], [])
-        if first_n > upto_n:
+        if is_last:
             return
         if here is not None and here_n == first_n:
             stretch.here.append(here)

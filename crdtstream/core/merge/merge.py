@@ -115,6 +115,9 @@ def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) 
         if nodes:
             here_n = both.here.get(region, 0)
             merge_lane(lane, nodes, here_n=here_n, there_n=there_n, arrived=arrived)
+        elif sent.content.stream is None and sent.content.gone is None:
+            # Losses of keys that are gone are forgotten in time: what goes is noted here again.
+            stream.trim({region: ID_MAX}, both.there)
         else:
             lane.remove_prefix(up_to=ID_MAX, n_max=there_n)
     content = sent.content.stream
