@@ -141,11 +141,11 @@ def merge_lost(state: State, sent: SentKey, stream: Stream | None) -> None:
         if content.gone is not None
         else {}
     )
-    if not theirs:
-        return
     mine = dict(state.keys.lost(sent.key))
-    united = {region: max(n, mine.get(region, 0)) for region, n in theirs.items()}
+    higher = {region: n for region, n in theirs.items() if n > mine.get(region, 0)}
+    if not higher:
+        return
     if stream is not None:
-        stream.lost.update(united)
+        stream.lost.update(higher)
     else:
-        state.keys.note_lost(sent.key, {**mine, **united})
+        state.keys.note_lost(sent.key, {**mine, **higher})
