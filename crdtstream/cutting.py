@@ -46,7 +46,7 @@ async def look_at_log(region: Region, log: Log, now: Millis) -> int:
     retention = region.retention
     lacks: dict[RegionId, Lack] = {}
     origins = sorted(region.outstanding.logged_vv)
-    for member, durable_vv in retention.durable_vvs.items():
+    for member, durable_vv in retention.will_have_vvs.items():
         seq = await _first_beyond(durable_vv, log, origins)
         # Of who lacks something it is never 0, which would say that he has all.
         size = max(1, await log.bytes_from(seq)) if seq <= log.last_seq else 0

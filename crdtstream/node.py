@@ -390,7 +390,7 @@ class Node:
                     clients=lambda: buffered_bytes(resp.connections),
                     log_tail=lambda: log.tail_bytes,
                     bound_log_tail=log.bound_tail,
-                    disk=log.bytes_on_disk,
+                    disk=lambda: log.bytes_on_disk() + staging.bytes_on_disk(),
                     wal=log.wal_bytes,
                     nodes=lambda: residency.total_bytes,
                     may_leave=lambda: (

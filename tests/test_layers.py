@@ -85,6 +85,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
     "turns": frozenset(),
     "checkpointer": frozenset({"core", "cutting", "region", "store", "turns"}),
+    "bootstrapper": frozenset({"checkpointer", "core", "region", "store", "turns"}),
     # Shells: none reaches into another.
     "store": frozenset({"core", "settings"}),
     "resp": frozenset(
@@ -115,7 +116,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "sim": frozenset(
         {
             *("compiled", "core", "commands", "database", "folder", "region", "v1"),
-            *("checkpointer", "cutting"),
+            *("bootstrapper", "checkpointer", "cutting"),
         }
     ),
     "scenario": frozenset({"core", "commands", "local_regions", "region", "settings", "sim", "v1"}),

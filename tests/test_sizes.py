@@ -83,7 +83,8 @@ NO_SIZES = {
         resp.wire.parser.UNTRUSTED_ARGUMENTS_MAX resp.wire.parser.UNTRUSTED_BULK_BYTES_MAX
     """,
     "part of a rule that is the same in all regions, for ever": """
-        core.effects.EPOCH_MAX core.effects.COUNTER_MAX core.ids.REGION_MAX core.ids.SEQ_STRIDE
+        core.effects.EPOCH_MAX core.effects.COUNTER_MAX core.effects.OF_MERGED core.ids.REGION_MAX
+        core.ids.SEQ_STRIDE
         core.lanes.blocks.BLOCK_BITS core.lanes.blocks.LONG core.lanes.blocks.DIGEST_BYTES
         core.lanes.blocks.DIGEST_MASK
     """,

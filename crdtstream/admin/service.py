@@ -41,6 +41,7 @@ KEEPINGS: Final = {
     Keeping.ONLY_COPY: pb.Kept.Keeping.ONLY_COPY,
     Keeping.GIVEN_UP: pb.Kept.Keeping.GIVEN_UP,
     Keeping.BOOTSTRAP: pb.Kept.Keeping.BOOTSTRAP,
+    Keeping.STAGING: pb.Kept.Keeping.STAGING,
 }
 
 

@@ -117,7 +117,7 @@ class Bootstrap:
     @property
     def announced_vv(self) -> VersionVector | None:
         """What this region will have when it is done: nobody need keep log for it up to there."""
-        return self.progress.vv if self.holds_links and self.progress.vv else None
+        return (self.progress.vv or None) if self.phase is not Phase.IDLE else None
 
     # --- When ---------------------------------------------------------------------------------
 

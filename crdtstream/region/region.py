@@ -220,6 +220,7 @@ class Region:
             replication_lag=lag,
             opening=self.opening,
             retention=self.retention,
+            bootstrap=self.bootstrap,
             claims=Claims(replica.region, addresses, self.outstanding, self.opening),
             routes=Routes(
                 replica.region,

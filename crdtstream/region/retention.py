@@ -33,6 +33,10 @@ Away is who has no link to this region, and who has one but has made nothing dur
 ``STALLED_MS`` though it lacks something: a member whose disk is full must not fill this one's.  A
 member that is behind and comes on is never given up.
 
+A member that takes over the state of another region needs from here only what that state lacks,
+and up to ``bootstrap_backlog_size`` of it is kept while it goes on: else the state would be old
+before it is there.  What it will have is no copy that anybody else may rely on.
+
 A member's own word counts, as it does for WAIT; but a link that opens with less than the member
 had is believed at once: it lost its disk.  What others tell of it counts from then on only when
 the member itself has said as much again.
@@ -80,6 +84,7 @@ class Keeping(StrEnum):
     # It was away for too long, and is waited for all the same: no other member has what it lacks.
     ONLY_COPY = "only-copy"
     GIVEN_UP = "given-up"  # it was away for too long: the log may be cut without it
+    STAGING = "staging"  # it takes over a state, and what that lacks is kept
     BOOTSTRAP = "bootstrap"  # what it lacks was cut
 
 
@@ -100,7 +105,12 @@ class Held:
     @property
     def holds(self) -> bool:
         """Whether the log is not cut because of it."""
-        return self.keeping in (Keeping.KEPT, Keeping.AWAY, Keeping.ONLY_COPY)
+        return self.keeping in (
+            Keeping.KEPT,
+            Keeping.AWAY,
+            Keeping.ONLY_COPY,
+            Keeping.STAGING,
+        )
 
 
 @dataclass(slots=True)
@@ -109,6 +119,7 @@ class _Member:
 
     Attributes:
         durable_vv: what it durably has; None: nobody has said so since this region started.
+        staging_vv: what it will have when it has taken over a state; None: it takes over none.
         word_after: what was known before it said less: others' word counts again when its own has
             come to this; None: it never said less.
         since_ms: when it last came on, had all, or had its link made or lost.
@@ -118,9 +129,19 @@ class _Member:
 
     since_ms: Millis
     durable_vv: MutableVersionVector | None = None
+    staging_vv: VersionVector | None = None
     word_after: VersionVector | None = None
     came_on: bool = False
     is_linked: bool = False
+
+    @property
+    def will_have_vv(self) -> VersionVector | None:
+        """What it durably has, or will have from elsewhere; None: nobody has said."""
+        if self.staging_vv is None:
+            return self.durable_vv
+        vv = dict(self.durable_vv or {})
+        join(vv, self.staging_vv)
+        return vv
 
 
 class Retention:
@@ -184,23 +205,22 @@ class Retention:
     # --- What members are known to have -------------------------------------------------------
 
     @property
-    def durable_vvs(self) -> Mapping[RegionId, VersionVector]:
-        """What each member durably has: the log is asked from where on it lacks records.
+    def will_have_vvs(self) -> Mapping[RegionId, VersionVector]:
+        """What each member durably has, or will have from elsewhere: the log is asked from where on
+        it lacks records.
 
         Who has said nothing yet may lack all that the log has; what was cut it had, or it was given
         up.
         """
-        return {
-            number: self.begins if member.durable_vv is None else member.durable_vv
-            for number, member in self._members.items()
-        }
+        vvs = {number: member.will_have_vv for number, member in self._members.items()}
+        return {number: self.begins if vv is None else vv for number, vv in vvs.items()}
 
     @property
     def elsewhere_vv(self) -> VersionVector:
         """What at least one other member durably has: beyond it the log has the only copies."""
         elsewhere: MutableVersionVector = dict(self.begins)
-        for durable_vv in self.durable_vvs.values():
-            join(elsewhere, durable_vv)
+        for member in self._members.values():
+            join(elsewhere, member.durable_vv or {})
         return elsewhere
 
     def note_durable(self, region: RegionId, durable_vv: VersionVector) -> None:
@@ -222,10 +242,21 @@ class Retention:
         if member is not None and member.word_after is None:
             self.note_durable(region, durable_vv)
 
+    def note_staging(self, region: RegionId, vv: VersionVector | None) -> None:
+        """A member goes on taking over a state with these effects; None: it takes none over."""
+        member = self._members.get(region)
+        if member is not None:
+            member.staging_vv = vv
+            member.came_on = member.came_on or vv is not None
+
     def note_opened(self, region: RegionId, vv: VersionVector) -> None:
         """A member opens a link with what it has, durable or not: it has no more than that."""
         member = self._members.get(region)
-        if member is None or member.durable_vv is None or covers(vv, member.durable_vv):
+        if member is None:
+            return
+        # It says so again, if it still takes one over.
+        member.staging_vv = None
+        if member.durable_vv is None or covers(vv, member.durable_vv):
             return
         if member.word_after is None:
             member.word_after = dict(member.durable_vv)
@@ -259,7 +290,7 @@ class Retention:
         """The last record that may be cut; the one before ``first_seq``: none may.
 
         Args:
-            lacks: what each member lacks of the log, by what ``durable_vvs`` said.
+            lacks: what each member lacks of the log, by what ``will_have_vvs`` said.
             linked: the members that pull from this region now.
             only_copy_seq: the first record with effects beyond ``elsewhere_vv``; the next one to be
                 written, if there is none.
@@ -295,11 +326,15 @@ class Retention:
         return Held(keeping, member.since_ms, lack.bytes)
 
     def _keeping(self, member: _Member, lack: Lack, now: Millis) -> Keeping:
-        if member.durable_vv is not None and not covers(member.durable_vv, self.begins):
+        vv = member.will_have_vv
+        if vv is not None and not covers(vv, self.begins):
             return Keeping.BOOTSTRAP
         if not lack.bytes:
             return Keeping.NOTHING
         away_ms = now - member.since_ms
+        if member.staging_vv is not None and away_ms < STALLED_MS.value:
+            is_kept = lack.bytes <= self.bootstrap.backlog_bytes_max
+            return Keeping.STAGING if is_kept else Keeping.GIVEN_UP
         if member.is_linked and away_ms < STALLED_MS.value:
             return Keeping.KEPT
         ttl_ms = self.backlog_ttl_s * 1000

@@ -150,10 +150,14 @@ class BootstrapService(rpc.BootstrapServicer):
         logger.info(
             "the state is sent", peer=copy.region, images=cut.images, bytes=cut.bytes, after=after
         )
+        # It may say so as soon as it has merged them.
+        region = self._engine.region
+        region.links.note_sent(cut.vv.get(region.replica.region, 0))
         await context.write(encode_begin(cut, resumed=resumed))
         loop = asyncio.get_running_loop()
         may_send_at = loop.time()
         while True:
+            await self._look_at_log(copy)
             images = await self._next_piece(copy, after)
             # It was held while it was read.
             _go_on(copy, call)
@@ -166,6 +170,26 @@ class BootstrapService(rpc.BootstrapServicer):
             _go_on(copy, call)
         await context.write(pb.CopyPiece(end=pb.CopyEnd()))
         logger.info("the state was sent", peer=copy.region)
+
+    async def _look_at_log(self, copy: _Copy) -> None:
+        """Keep the log behind the cut for the other region, as long as that is not too much.
+
+        Raises:
+            StoreError: the log cannot be looked at.
+        """
+        assert copy.hold is not None
+        assert copy.hold.checkpoint is not None
+        row = copy.hold.checkpoint.row
+        retention = self._engine.region.retention
+        retention.note_staging(copy.region, row.vv)
+        behind, most = await self._engine.log.bytes_from(row.seq + 1), retention.bootstrap
+        if behind > most.backlog_bytes_max:
+            self.end(
+                copy.region,
+                f"the log has grown by {behind} bytes since, more than bootstrap_backlog_size "
+                f"({most.backlog_bytes_max}); if this happens again raise that, or "
+                "bootstrap_bytes_per_s",
+            )
 
     async def _next_piece(self, copy: _Copy, after: int) -> list[StagedImage]:
         """The images behind the one with this number, as many as a message takes.
@@ -239,10 +263,11 @@ class BootstrapService(rpc.BootstrapServicer):
             )
             checkpoint = copy.hold.checkpoint
             if checkpoint is None or covers(asked.vv, checkpoint.row.vv):
+                self._engine.region.checkpointing.want_an_end()
                 raise _RefusedError(
                     grpc.StatusCode.UNAVAILABLE,
-                    "this region has no checkpoint yet that has what the other one lacks; try "
-                    "again in a moment, or write one (BGSAVE)",
+                    "this region has no checkpoint yet that has what the other one lacks; one "
+                    "is written now, try again in a moment",
                 )
             sent = await self._checkpoints.sent(checkpoint.row.generation)
             copy.cut = StagedCut(

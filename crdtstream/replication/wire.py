@@ -138,6 +138,7 @@ def encode_progress(progress: Progress) -> pb.Progress:
         echo_ms=progress.echo_ms,
         acks_awaited=progress.acks_awaited,
         next_ms=progress.next_ms,
+        staging_vv=None if progress.staging_vv is None else encode_vv(progress.staging_vv),
     )
 
 
@@ -161,6 +162,9 @@ def decode_progress(region: RegionId, message: pb.Progress) -> Progress:
         echo_ms=_checked_stamp(region, "echo_ms", message.echo_ms),
         acks_awaited=message.acks_awaited,
         next_ms=message.next_ms,
+        staging_vv=(
+            checked_vv(region, message.staging_vv) if message.HasField("staging_vv") else None
+        ),
     )
 
 

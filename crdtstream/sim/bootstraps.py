@@ -103,11 +103,13 @@ class SimCopy:
             raise PeerError(source, "it has no database yet, or gets a state itself")
         async with peer.checkpoints.hold(Purpose.BOOTSTRAP) as hold:
             if hold.checkpoint is None or covers(vv, hold.checkpoint.row.vv):
+                peer.region.checkpointing.want_an_end()
                 raise PeerError(source, "it has no checkpoint that has what lacks here")
             row = hold.checkpoint.row
             self.count += 1
             name = b"%d.%d.%d" % (self._region, self._node.run_id, self.count)
             sent = await peer.checkpoints.sent(row.generation)
+            peer.region.links.note_sent(row.vv.get(source, 0))
             await staging.begin(StagedCut(name.ljust(16, b"."), source, dict(row.vv), *sent))
             self._node.region.bootstrap.progress.vv = dict(row.vv)
             after = 0
@@ -116,6 +118,7 @@ class SimCopy:
             ):
                 await a_turn()
                 self._reached(source, run_id)
+                peer.region.retention.note_staging(self._region, dict(row.vv))
                 await staging.put(images)
                 after = images[-1].number
         await a_turn()

@@ -167,6 +167,10 @@ class SqliteStaging:
     def is_complete(self) -> bool:
         return self._is_complete
 
+    @property
+    def complete(self) -> StagedCut | None:
+        return self._cut if self._is_complete else None
+
     def bytes_on_disk(self) -> int:
         """Size of the files.
 
@@ -276,20 +280,7 @@ class SqliteStaging:
 
     def by_key(self) -> Iterator[list[Image]]:
         assert self._is_complete
-        # A connection of its own, as whoever reads may stop in between.
-        with contextlib.closing(self._reading()) as connection:
-            try:
-                rows = connection.execute(
-                    f"SELECT {_COLUMNS} FROM image WHERE kind != ? ORDER BY owner, number",
-                    (Kind.ROOT,),
-                )
-                for _, found in groupby(rows, itemgetter(2)):
-                    yield [_head_of(row) for row in found]
-            except (*DAMAGED, ValueError) as error:
-                raise StoreError(f"{self.path}: {error}. {ADVICE}") from error
-
-    def _reading(self) -> sqlite3.Connection:
-        return sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+        return heads_by_key(self.path)
 
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         assert numbers
@@ -298,24 +289,16 @@ class SqliteStaging:
             some = numbers[start : start + NUMBERS_PER_STATEMENT.value]
             packed |= await self._call(_fetch, some, what="what is staged")
         if numbers[0] not in packed:
-            raise StoreError(self._not_sound(numbers[0]))
+            raise StoreError(_not_sound(self.path, numbers[0]))
         return packed
 
     def load(self, number: int) -> bytes:
         try:
             if self._at_once is None:
-                self._at_once = self._reading()
-            query = "SELECT packed, crc FROM body WHERE number = ?"
-            row = self._at_once.execute(query, (number,)).fetchone()
+                self._at_once = _reading(self.path)
         except DAMAGED as error:
             raise ImageError(f"cannot read {self.path}: {error}. {ADVICE}") from error
-        if row is None or not is_sound_body(number, *row):
-            raise ImageError(self._not_sound(number))
-        packed: bytes = row[0]
-        return packed
-
-    def _not_sound(self, number: int) -> str:
-        return f"{self.path}: image {number} is damaged (checksum), or not there. {ADVICE}"
+        return _load(self.path, self._at_once, number)
 
     # --- Plain work ---------------------------------------------------------------------------
 
@@ -346,6 +329,91 @@ class SqliteStaging:
             at_once.close()
         if connection is not None:
             await connection.close()
+
+
+# --- Read at once ---------------------------------------------------------------------------------
+
+
+class StagedFolder:
+    """What a folder has staged and complete, read without changing anything.
+
+    For whoever looks at the folder of a node that does not run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """
+        Raises:
+            StoreError: a complete cut cannot be read.
+        """
+        self.path = folder / STAGING_FILE
+        self._cut: StagedCut | None = None
+        if not self.path.exists() or not _may_be_complete(self.path):
+            return
+        try:
+            with contextlib.closing(_reading(self.path)) as connection:
+                found = _read_cut(connection)
+        except (*DAMAGED, ValueError) as error:
+            raise StoreError(f"{self.path}: {error}. {ADVICE}") from error
+        if found is None or found[1] != found[0].sums:
+            raise StoreError(f"{self.path}: images are missing, or too many. {ADVICE}")
+        self._cut = found[0]
+
+    @property
+    def complete(self) -> StagedCut | None:
+        return self._cut
+
+    def by_key(self) -> Iterator[list[Image]]:
+        return heads_by_key(self.path)
+
+    def load(self, number: int) -> bytes:
+        try:
+            with contextlib.closing(_reading(self.path)) as connection:
+                return _load(self.path, connection, number)
+        except DAMAGED as error:
+            raise ImageError(f"cannot read {self.path}: {error}. {ADVICE}") from error
+
+
+def heads_by_key(path: Path) -> Iterator[list[Image]]:
+    """The heads of a complete cut, key by key; the root's is left out.
+
+    Raises:
+        StoreError: one is damaged.
+    """
+    # A connection of its own, as whoever reads may stop in between.
+    with contextlib.closing(_reading(path)) as connection:
+        try:
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM image WHERE kind != ? ORDER BY owner, number",
+                (Kind.ROOT,),
+            )
+            for _, found in groupby(rows, itemgetter(2)):
+                yield [_head_of(row) for row in found]
+        except (*DAMAGED, ValueError) as error:
+            raise StoreError(f"{path}: {error}. {ADVICE}") from error
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+
+
+def _load(path: Path, connection: sqlite3.Connection, number: int) -> bytes:
+    """
+    Raises:
+        ImageError: it is damaged, or not there.
+    """
+    try:
+        query = "SELECT packed, crc FROM body WHERE number = ?"
+        row = connection.execute(query, (number,)).fetchone()
+    except DAMAGED as error:
+        raise ImageError(f"cannot read {path}: {error}. {ADVICE}") from error
+    if row is None or not is_sound_body(number, *row):
+        raise ImageError(_not_sound(path, number))
+    packed: bytes = row[0]
+    return packed
+
+
+def _not_sound(path: Path, number: int) -> str:
+    return f"{path}: image {number} is damaged (checksum), or not there. {ADVICE}"
 
 
 # --- In the thread --------------------------------------------------------------------------------

@@ -120,7 +120,31 @@ class StagedImage(NamedTuple):
         return len(self.head) + len(self.body)
 
 
-class Staging(Protocol):
+class StagedState(Protocol):
+    """What is needed of a state that is complete: nothing of it changes."""
+
+    @property
+    def complete(self) -> StagedCut | None:
+        """The cut that is complete; None: none is."""
+
+    def by_key(self) -> Iterator[list[Image]]:
+        """The images of each key, those of NODE without body, key by key; all read at once.
+
+        Of a cut that is complete.  The image of the region as a whole is not among them.
+
+        Raises:
+            StoreError: an image is damaged.
+        """
+
+    def load(self, number: int) -> bytes:
+        """The packed body of a NODE image, read at once: for what must not wait.
+
+        Raises:
+            ImageError: it cannot be read, is damaged, or is not there.
+        """
+
+
+class Staging(StagedState, Protocol):
     """What a region needs of the place where it stages.
 
     One task at a time writes (``begin`` to ``discard``).  Whatever raises StoreError has changed
@@ -181,15 +205,6 @@ class Staging(Protocol):
             StoreError: an image is damaged, missing, or one too many.
         """
 
-    def by_key(self) -> Iterator[list[Image]]:
-        """The images of each key, those of NODE without body, key by key; all read at once.
-
-        Of a cut that is complete.  The image of the region as a whole is not among them.
-
-        Raises:
-            StoreError: an image is damaged.
-        """
-
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Packed bodies of NODE images by the sender's numbers, each checked.
 
@@ -197,13 +212,6 @@ class Staging(Protocol):
 
         Raises:
             StoreError: the first one cannot be read, is damaged, or is not there.
-        """
-
-    def load(self, number: int) -> bytes:
-        """The packed body of a NODE image, read at once: for what must not wait.
-
-        Raises:
-            ImageError: it cannot be read, is damaged, or is not there.
         """
 
 
@@ -222,6 +230,10 @@ class MemoryStaging:
 
     def staged(self) -> tuple[StagedCut, int] | None:
         return None if self._cut is None else (self._cut, max(self._images, default=0))
+
+    @property
+    def complete(self) -> StagedCut | None:
+        return self._cut if self.is_complete else None
 
     @property
     def sums(self) -> Staged:
@@ -283,15 +295,19 @@ class MemoryStaging:
         self._images = {}
 
 
-def staged_keys(staging: Staging, merged: Merged) -> Iterator[SentKey]:
+def is_staged(staging: StagedState, merged: Merged) -> bool:
+    """Whether the state that a record of the log names is here."""
+    return staging.complete is not None and staging.complete.id == merged.cut_id
+
+
+def staged_keys(staging: StagedState, merged: Merged) -> Iterator[SentKey]:
     """The state that a record of the log names, key by key.
 
     Raises:
         ContentError: an image says what cannot be.
         StoreError: it is not what is staged here, or an image is damaged.
     """
-    found = staging.staged()
-    if found is None or found[0].id != merged.cut_id or not staging.is_complete:
+    if not is_staged(staging, merged):
         raise StoreError(
             f"the log says that a state of region {merged.source} was merged that is not in the "
             "staging. Start this region again from a backup of its folder, all files of it, or "
@@ -339,7 +355,7 @@ def check_put(images: Sequence[StagedImage], *, after: int) -> None:
 # --- Numbers of macro nodes that are read from the staging ----------------------------------------
 
 
-def load_staged(staging: Staging | None, number: int) -> bytes:
+def load_staged(staging: StagedState | None, number: int) -> bytes:
     """The body of an image whose number is ``STAGED`` or more.
 
     Raises:

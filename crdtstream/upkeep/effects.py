@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from crdtstream.core.clock import MutableVersionVector, covers, join
-from crdtstream.core.effects import Record
+from crdtstream.core.effects import Merged, Record
 from crdtstream.core.wire.codec import BatchError, decode_batch
 from crdtstream.core.wire.local_codec import decode_local, merged_in
 from crdtstream.store.log import Logged
@@ -15,9 +15,11 @@ class Effects:
 
     Attributes:
         vv: how many effects of each origin there are without a gap.
+        merged: the rows that say that a state was merged, and which one.
     """
 
     vv: MutableVersionVector = field(default_factory=dict)
+    merged: list[tuple[int, Merged]] = field(default_factory=list)
     rows: int = 0
     batches: int = 0
     changes: int = 0
@@ -39,6 +41,7 @@ class Effects:
                 self._take_batch(where, record, record.batch)
             elif (merged := merged_in(record)) is not None:
                 join(self.vv, merged.vv)
+                self.merged.append((logged.seq, merged))
             elif record.last_n != record.first_n - 1:
                 self.undecoded.append(f"{where}: dots without a batch")
         except BatchError as error:

@@ -24,13 +24,14 @@ from crdtstream.core.clock import format_vv
 from crdtstream.core.tuning import TUNABLES
 from crdtstream.core.uid import parse_uid
 from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM
-from crdtstream.store.errors import DAMAGED
+from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, meta_checksum, parse_vv
 from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
 from crdtstream.store.lost_end import LAST_KEY, expected_of, find_loss
 from crdtstream.store.presence import FIRST_KEY
 from crdtstream.store.sqlite import BEGINS_KEY, LACKS_KEY
+from crdtstream.store.sqlite_staging import StagedFolder
 from crdtstream.store.wal import check_wal_of
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound, find_images
@@ -116,7 +117,12 @@ def _check_content(path: Path, report: Report, progress: Progress) -> None:
         if identity is None or effects is None:
             report.note("state", Verdict.SKIPPED, "needs what is damaged above")
             return
-        base = check_state(connection, identity, effects, images, report, progress)
+        try:
+            staged = StagedFolder(path.parent)
+        except StoreError as error:
+            report.note("staging", Verdict.DAMAGE, str(error))
+            return
+        base = check_state(connection, identity, effects, images, report, progress, staged=staged)
         if base is not None:
             report.goes_back_to = _back_to(base, images, report)
 

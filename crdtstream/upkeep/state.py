@@ -2,15 +2,18 @@
 
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
+from crdtstream.core.checkpoint.parts import STAGED
 from crdtstream.core.clock import format_vv
 from crdtstream.core.effects import Record
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError
-from crdtstream.store.errors import DAMAGED
+from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import StoredCheckpoint
+from crdtstream.store.staging import StagedState, is_staged, load_staged, staged_keys
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound
 from crdtstream.upkeep.image_rows import images
@@ -55,28 +58,42 @@ def check_state(
     found: ImagesFound | None,
     report: Report,
     progress: Progress,
+    *,
+    staged: StagedState,
 ) -> Base | None:
     """Build the state from the newest sound checkpoint, and look at all of it.
 
     From every other place where it can begin, it must have the same digest.
+
+    Args:
+        staged: what the folder has staged, which a row may say was merged.
 
     Returns:
         Where it began; None: it cannot be built.
     """
     first_seq, last_seq = identity.first_seq, identity.first_seq + effects.rows - 1
     sound = [] if found is None else [Base(one.stored) for one in found.sound]
-    bases = [one for one in sound if first_seq - 1 <= one.seq <= last_seq]
-    if first_seq == 1:
+    # What was merged and is staged no more can only be taken from a checkpoint.
+    least_seq = max(
+        [first_seq - 1, *(seq for seq, merged in effects.merged if not is_staged(staged, merged))]
+    )
+    bases = [one for one in sound if least_seq <= one.seq <= last_seq]
+    if least_seq == 0:
         bases.append(Base(None))
     if not bases:
-        what = f"no sound checkpoint reaches to row {first_seq}, where the log begins"
+        what = (
+            f"no sound checkpoint reaches to row {first_seq}, where the log begins"
+            if least_seq < first_seq
+            else f"no sound checkpoint has the state that row {least_seq} says was merged, and "
+            "it is not staged any more"
+        )
         report.note("state", Verdict.DAMAGE, what)
         return None
     wrong: list[str] = []
     taken: Base | None = None
     for base in bases:
         try:
-            replica = _state_of(connection, identity, base, last_seq, progress)
+            replica = _state_of(connection, identity, base, last_seq, progress, staged)
         except StateError as error:
             wrong.append(f"{base}: {error}")
             continue
@@ -123,12 +140,15 @@ def _state_of(
     base: Base,
     last_seq: int,
     progress: Progress,
+    staged: StagedState,
 ) -> Replica:
     """
     Raises:
         StateError: what it is built of does not fit together.
     """
     replica = Replica(identity.region)
+    replica.staged = partial(staged_keys, staged)
+    replica.residency.loader = partial(_load, connection, staged)
     if base.stored is not None:
         _restore(connection, replica, base.stored)
     first_seq, seq = base.seq + 1, base.seq
@@ -138,22 +158,25 @@ def _state_of(
             replica.replay(record)
             if seq % PROGRESS_ROWS == 0:
                 progress("state", seq - base.seq, last_seq - base.seq)
-    except (BatchError, AssertionError, LookupError, ValueError) as error:
+    except (BatchError, StoreError, AssertionError, LookupError, ValueError) as error:
         # Nothing that a node wrote does this, so each kind of surprise is one of the same fault.
         raise StateError(f"row {seq} does not follow: {error}") from error
     progress("state", last_seq - base.seq, last_seq - base.seq)
     return replica
 
 
-def _restore(connection: sqlite3.Connection, replica: Replica, stored: StoredCheckpoint) -> None:
-    def load(number: int) -> bytes:
-        query = "SELECT packed FROM body WHERE number = ?"
-        (packed,) = connection.execute(query, (number,)).fetchone()
-        assert isinstance(packed, bytes)
-        return packed
+def _load(connection: sqlite3.Connection, staged: StagedState, number: int) -> bytes:
+    """The packed body of an image, of the checkpoints or of what is staged."""
+    if number >= STAGED:
+        return load_staged(staged, number)
+    query = "SELECT packed FROM body WHERE number = ?"
+    (packed,) = connection.execute(query, (number,)).fetchone()
+    assert isinstance(packed, bytes)
+    return packed
 
+
+def _restore(connection: sqlite3.Connection, replica: Replica, stored: StoredCheckpoint) -> None:
     generation = stored.row.generation
-    replica.residency.loader = load
     try:
         replica.restore(one.image() for one in images(connection, generation, with_bodies=False))
     except (*DAMAGED, ValueError, LookupError, AssertionError) as error:

@@ -115,6 +115,7 @@ class Kept(_message.Message):
         GIVEN_UP: _ClassVar[Kept.Keeping]
         BOOTSTRAP: _ClassVar[Kept.Keeping]
         ONLY_COPY: _ClassVar[Kept.Keeping]
+        STAGING: _ClassVar[Kept.Keeping]
     KEEPING_UNSPECIFIED: Kept.Keeping
     NOTHING: Kept.Keeping
     KEPT: Kept.Keeping
@@ -122,6 +123,7 @@ class Kept(_message.Message):
     GIVEN_UP: Kept.Keeping
     BOOTSTRAP: Kept.Keeping
     ONLY_COPY: Kept.Keeping
+    STAGING: Kept.Keeping
     REGION_FIELD_NUMBER: _ClassVar[int]
     KEEPING_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]

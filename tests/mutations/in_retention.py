@@ -36,6 +36,22 @@ RETAINING: Final = (
         "the log is never cut again once a region needs a bootstrap",
     ),
     Mutation(
+        "what-is-staged-counts-as-a-copy",
+        RETENTION,
+        "            join(elsewhere, member.durable_vv or {})\n",
+        "            join(elsewhere, member.will_have_vv or {})\n",
+        (TABLES + "test_a_member_that_takes_over_a_state_needs_what_that_lacks",),
+        "the only durable copy is cut for one that is being made",
+    ),
+    Mutation(
+        "what-a-state-lacks-is-kept-as-for-anybody",
+        RETENTION,
+        "        if member.staging_vv is not None and away_ms < STALLED_MS.value:\n",
+        "        if False:\n",
+        (TABLES + "test_a_member_that_takes_over_a_state_needs_what_that_lacks",),
+        "a state that takes long is old before it is there, again and again",
+    ),
+    Mutation(
         "given-up-though-nothing-of-it-is-elsewhere",
         RETENTION,
         "if keeping is Keeping.GIVEN_UP and is_only_copy:",

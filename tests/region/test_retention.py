@@ -103,7 +103,7 @@ class LogAndMembers(RuleBasedStateMachine):
         covered = data.draw(st.integers(self.cut, len(self.log)))
         retention = self.retention
         retention.note_covered(covered)
-        lacks = {member: self._lack(vv) for member, vv in retention.durable_vvs.items()}
+        lacks = {member: self._lack(vv) for member, vv in retention.will_have_vvs.items()}
         only_copy_seq = self._lack(retention.elsewhere_vv).seq
         upto = retention.cut_upto(lacks, self.linked, Millis(self.now), only_copy_seq=only_copy_seq)
         assert self.cut <= upto <= retention.covered_seq
@@ -229,6 +229,41 @@ def test_a_record_that_no_other_member_has_is_kept_beyond_the_bounds(
     assert held.holds is (keeping is not Keeping.GIVEN_UP)
 
 
+def test_a_member_that_takes_over_a_state_needs_what_that_lacks() -> None:
+    retention = of_two()
+    retention.note_beginning(31, {R1: 30})
+    retention.note_durable(R2, {R1: 12})
+    assert looked(retention, Lack(31, 400))[1].keeping is Keeping.BOOTSTRAP
+    retention.note_staging(R2, {R1: 60})
+    assert retention.will_have_vvs == {R2: {R1: 60}}
+    assert retention.elsewhere_vv == {R1: 30}, "it is no copy yet that counts"
+    upto, held = looked(retention, Lack(61, 400))
+    assert (upto, held.keeping, held.holds) == (60, Keeping.STAGING, True)
+    # It goes on, without a link to this region, and lacks more than who is away may.
+    retention.bootstrap.backlog_bytes_max = 900
+    retention.note_staging(R2, {R1: 60})
+    later = 1_000 + STALLED_MS.value
+    assert looked(retention, Lack(61, 900), now=later)[1] == Held(
+        Keeping.STAGING, Millis(later), 900
+    )
+    upto, held = looked(retention, Lack(61, 901), now=later)
+    assert (upto, held.keeping) == (100, Keeping.GIVEN_UP)
+
+
+def test_a_member_that_stops_to_take_over_a_state_is_as_any_other() -> None:
+    retention = of_two()
+    retention.note_durable(R2, {R1: 12})
+    retention.note_staging(R2, {R1: 60})
+    assert looked(retention, Lack(61, 501))[1].keeping is Keeping.STAGING
+    late = 1_000 + STALLED_MS.value
+    assert looked(retention, Lack(61, 501), now=late)[1].keeping is Keeping.GIVEN_UP
+    retention.note_staging(R2, None)
+    assert retention.will_have_vvs == {R2: {R1: 12}}
+    retention.note_staging(R2, {R1: 60})
+    retention.note_opened(R2, {R1: 12})
+    assert retention.will_have_vvs == {R2: {R1: 12}}, "it starts again, with nothing staged"
+
+
 def test_a_member_that_needs_a_bootstrap_holds_what_only_this_log_has() -> None:
     retention = of_two()
     retention.note_beginning(31, {R1: 30})
@@ -277,7 +312,7 @@ def test_a_member_that_comes_on_is_not_given_up_however_far_behind() -> None:
 def test_who_has_said_nothing_since_the_start_may_lack_all_that_the_log_has() -> None:
     retention = of_two()
     retention.note_beginning(31, {R1: 30})
-    assert retention.durable_vvs == {R2: {R1: 30}}
+    assert retention.will_have_vvs == {R2: {R1: 30}}
     assert looked(retention, Lack(31, 400))[0] == 30
     retention.note_durable(R2, {R1: 12})
     assert looked(retention, Lack(31, 400)) == (100, Held(Keeping.BOOTSTRAP, Millis(1_000), 400))
@@ -287,19 +322,19 @@ def test_a_member_that_lost_its_disk_is_taken_at_its_own_word() -> None:
     retention = of_two()
     retention.note_durable(R2, {R1: 40, R2: 3})
     retention.note_opened(R2, {R1: 10})
-    assert retention.durable_vvs == {R2: {R1: 10}}
+    assert retention.will_have_vvs == {R2: {R1: 10}}
     retention.note_told(R2, {R1: 40, R2: 3})
-    assert retention.durable_vvs == {R2: {R1: 10}}, "that is what it had before"
+    assert retention.will_have_vvs == {R2: {R1: 10}}, "that is what it had before"
     retention.note_durable(R2, {R1: 40, R2: 3})
     retention.note_told(R2, {R1: 41})
-    assert retention.durable_vvs == {R2: {R1: 41, R2: 3}}
+    assert retention.will_have_vvs == {R2: {R1: 41, R2: 3}}
 
 
 def test_what_a_link_opens_with_is_not_taken_for_durable() -> None:
     retention = of_two()
     retention.note_durable(R2, {R1: 10})
     retention.note_opened(R2, {R1: 40})
-    assert retention.durable_vvs == {R2: {R1: 10}}
+    assert retention.will_have_vvs == {R2: {R1: 10}}
 
 
 @given(back_ms=st.integers(1, 10**9))
@@ -312,7 +347,7 @@ def test_a_clock_set_back_makes_nobody_stay_away_for_longer(back_ms: int) -> Non
     looked(retention, lack, now=start - back_ms)
     _, held = looked(retention, lack, now=start - back_ms + 61_000)
     assert held.keeping is Keeping.GIVEN_UP
-    assert covers(retention.durable_vvs[R2], {R1: 40})
+    assert covers(retention.will_have_vvs[R2], {R1: 40})
 
 
 def restarted(before: Retention, *, now: int) -> Retention:

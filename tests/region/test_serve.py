@@ -469,6 +469,32 @@ def test_gossip_of_what_was_never_sent_is_passed_over() -> None:
     assert driven.region.retention.elsewhere_vv == {R1: 1}
 
 
+def test_what_a_puller_takes_over_counts_for_the_log_alone() -> None:
+    driven = written(4)
+    serve = welcomed(driven, opening(R1))
+    before = driven.region.retention.elsewhere_vv
+    serve.receive(Progress({}, NOW, STANDING, staging_vv={R1: 3}), 0.1)
+    assert driven.region.retention.will_have_vvs[serve.region] == {R1: 3}
+    assert driven.region.retention.elsewhere_vv == before
+    assert driven.region.knowledge.of(serve.region) == {}
+    serve.receive(Progress({}, NOW, STANDING), 0.2)
+    assert driven.region.retention.will_have_vvs[serve.region] == {}
+
+
+def test_a_heartbeat_says_at_once_what_this_region_takes_over() -> None:
+    driven = written(4)
+    serve = welcomed(driven, opening(R1))
+    bootstrap = driven.region.bootstrap
+    bootstrap.note_begun(R2, NOW)
+    bootstrap.progress.vv = {R2: 9}
+    heartbeat = serve._heartbeat(NOW, 1.0)
+    assert heartbeat.staging_vv == {R2: 9}
+    assert not serve._has_something_to_tell
+    bootstrap.note_failed("gone", NOW)
+    assert serve._has_something_to_tell
+    assert serve._heartbeat(NOW, 2.0).staging_vv is None
+
+
 def recovering(*, peers: tuple[int, ...] = (3,)) -> Driven:
     """A region that lost the end of its log: peers may have more of its effects."""
     folder = FolderState(is_proven=False, database=DatabaseIdentity(UID))

@@ -77,6 +77,10 @@ class Links:
         """Who this region is to peers."""
         return self._own.identity
 
+    def note_sent(self, n: int) -> None:
+        """A peer is sent a state with own effects up to ``n``: it may say that it has them."""
+        self._own.claims.note_sent(n)
+
     def _tell_standing(self) -> None:
         for pull in self.pulls.values():
             pull.ack_soon()

@@ -90,6 +90,8 @@ class Progress:
         acks_awaited: in heartbeats, somebody waits to hear what the puller has.
         next_ms: the next one on this link comes after so long at the latest; 0: the sender is of a
             version that does not say, nor look at it.
+        staging_vv: what the sender will have when it has taken over the state of another region;
+            None: it does not take one over.
     """
 
     durable_vv: VersionVector
@@ -102,6 +104,7 @@ class Progress:
     echo_ms: int = 0
     acks_awaited: bool = False
     next_ms: int = 0
+    staging_vv: VersionVector | None = None
 
 
 class Stamps:

@@ -9,6 +9,7 @@ from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.channels import Channels
+from crdtstream.region.bootstrap import Bootstrap
 from crdtstream.region.freshness import Lags
 from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.lag import ReplicationLag
@@ -47,6 +48,7 @@ class OwnSide:
     Attributes:
         lags: how far this region is behind its peers.
         retention: what the log has for whom.
+        bootstrap: the state of another region that this one takes over.
         claims: what others can have of this region's effects.
         learn: takes a region's durable version vector, as a peer told it of itself or of others.
         arrived: something was put into an inbox.
@@ -65,6 +67,7 @@ class OwnSide:
     opening: Opening
     retention: Retention
     claims: Claims
+    bootstrap: Bootstrap
     routes: Routes
     tick: Tick
     limits: RegionLimits

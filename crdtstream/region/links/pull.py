@@ -484,6 +484,7 @@ class Pull:
             stamp_ms=to_ms(at),
             echo_ms=self._stamps.echo_ms(at),
             next_ms=round(self._quiet_seconds * 1000),
+            staging_vv=own.bootstrap.announced_vv,
         )
 
     # --- Receiving ----------------------------------------------------------------------------
@@ -551,6 +552,7 @@ class Pull:
             own.lags.note(self.peer, durable_vv, at_ms, echo_ms, next_ms=next_ms)
             own.learn(self.peer, durable_vv, by=self.peer, regains=progress.standing.regains)
             own.replication_lag.note_durable(self.peer, own.claims.own_n(durable_vv))
+        own.retention.note_staging(self.peer, progress.staging_vv)
         own.learn_others(progress.others, by=self.peer)
         self._look_at_own_effects()
         own.opening.peer_runs.note(

@@ -148,6 +148,7 @@ class Serve:
         self._told_at = at
         self._told_vv: VersionVector | None = None
         self._told_standing: Standing | None = None
+        self._told_staging: VersionVector | None = None
         self._is_quiet = False
         self._send_at = at
         self._has_sent = False
@@ -192,6 +193,7 @@ class Serve:
             (durable_vv is not self._told_vv and durable_vv != self._told_vv)
             or own.is_awaited() is not self.told_awaited
             or own.standing() != self._told_standing
+            or own.bootstrap.announced_vv != self._told_staging
             or self._gossip.has_news
         )
 
@@ -391,6 +393,7 @@ class Serve:
             own.lags.note(self.region, ack.durable_vv, to_ms(at), ack.echo_ms)
             own.learn(self.region, ack.durable_vv, by=self.region, regains=ack.standing.regains)
             own.replication_lag.note_durable(self.region, own.claims.own_n(ack.durable_vv))
+        own.retention.note_staging(self.region, ack.staging_vv)
         own.learn_others(ack.others, by=self.region)
         own.opening.look()
         own.opening.peer_runs.note(self.region, self.run_id, recovering=ack.standing.recovering)
@@ -432,6 +435,7 @@ class Serve:
             seconds = quiet_heartbeat_seconds(own.limits)
         self._told_at, self._heartbeat_at = at, at + seconds
         self._told_vv, self._told_standing = durable_vv, own.standing()
+        self._told_staging = own.bootstrap.announced_vv
         self.told_awaited = is_awaited
         return Progress(
             durable_vv=durable_vv,
@@ -442,4 +446,5 @@ class Serve:
             echo_ms=self._stamps.echo_ms(at),
             acks_awaited=is_awaited,
             next_ms=round(seconds * 1000),
+            staging_vv=self._told_staging,
         )
