@@ -16,6 +16,7 @@ from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine import Engine
 from crdtstream.programs import UnreadableError
+from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.retention import Keeping
@@ -39,6 +40,12 @@ KEEPINGS: Final = {
     Keeping.AWAY: pb.Kept.Keeping.AWAY,
     Keeping.GIVEN_UP: pb.Kept.Keeping.GIVEN_UP,
     Keeping.BOOTSTRAP: pb.Kept.Keeping.BOOTSTRAP,
+}
+PHASES: Final = {
+    Phase.IDLE: pb.BootstrapStatus.Phase.IDLE,
+    Phase.COPYING: pb.BootstrapStatus.Phase.COPYING,
+    Phase.MERGING: pb.BootstrapStatus.Phase.MERGING,
+    Phase.SAVING: pb.BootstrapStatus.Phase.SAVING,
 }
 
 
@@ -113,6 +120,7 @@ class AdminService(rpc.AdminServicer):
             inbox_batches=inbox_batches,
             inbox_bytes=inbox_bytes,
             storage=self._storage(),
+            bootstrap=self._bootstrap(),
         )
 
     async def SetLinks(  # noqa: N802
@@ -245,6 +253,24 @@ class AdminService(rpc.AdminServicer):
                 )
                 for peer, held in sorted(retention.held.items())
             ],
+        )
+
+    def _bootstrap(self) -> pb.BootstrapStatus:
+        bootstrap = self._region.bootstrap
+        progress = bootstrap.progress
+        return pb.BootstrapStatus(
+            phase=PHASES[bootstrap.phase],
+            source=bootstrap.source or 0,
+            began_ms=bootstrap.began_ms,
+            images_done=progress.images_done,
+            images=progress.images,
+            bytes_done=progress.bytes_done,
+            bytes=progress.bytes,
+            bytes_per_s=round(progress.rate),
+            seconds_left=progress.seconds_left or 0,
+            taken_over=bootstrap.count,
+            failures=bootstrap.failures,
+            failure=bootstrap.failure,
         )
 
     def _tunables(self) -> list[pb.Tunable]:
