@@ -43,7 +43,6 @@ STEPS: Final = (
     "checkpoint.begin",
     "checkpoint.commit",
     "checkpoint.verified",
-    "log.cut",
     "bootstrap.saved",
     "staging.discard",
 )
