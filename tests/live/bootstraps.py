@@ -81,7 +81,7 @@ def is_copying(node: Node) -> bool:
         found = bootstrap(node)
     except redis.ConnectionError:
         return False
-    return found["phase"] == "copying" and 0 < found["images_done"] < found["images"]
+    return bool(found["phase"] == "copying" and 0 < found["images_done"] < found["images"])
 
 
 def staging_is_gone(node: Node) -> bool:
