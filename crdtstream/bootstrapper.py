@@ -153,7 +153,7 @@ class Bootstrapper:
                 bootstrap.note_failed("all of it had come by links", self._now())
                 return
             await self._check(cut)
-            await self._log.raise_begins(lost_to_the_log(region.replica.vv, merged.vv))
+            await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
             self._failpoints.reach("bootstrap.merge")
         except (ContentError, StoreError) as error:
             await self._discard_if_bad(error)
@@ -165,7 +165,6 @@ class Bootstrapper:
         seq = self._ticks.end_tick()
         bootstrap.note_merged(seq)
         self._failpoints.reach("bootstrap.merged")
-        logger.info("bootstrap: merged", source=cut.source, images=cut.images, record=seq)
         await self._ticks.wait_logged(seq)
         self._failpoints.reach("bootstrap.logged")
         region.checkpointing.want()
@@ -203,7 +202,7 @@ class Bootstrapper:
         region.bootstrap.note_saved()
 
 
-def lost_to_the_log(here: VersionVector, there: VersionVector) -> VersionVector:
+def lacks_of_log(here: VersionVector, there: VersionVector) -> VersionVector:
     """Up to where the log lacks effects once a state is merged: of each origin of which that one
     has more.  What this region has more of stands in its log."""
     return {origin: n for origin, n in there.items() if n > here.get(origin, 0)}

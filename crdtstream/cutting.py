@@ -1,9 +1,9 @@
 """Cutting the log: asks the log what each member lacks, the region what may go, and cuts that."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from crdtstream.core.clock import covers, format_vv
+from crdtstream.core.clock import VersionVector, covers, format_vv
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.region import Region
 from crdtstream.region.retention import Lack
@@ -38,7 +38,7 @@ async def _keep_absences(region: Region, log: Log) -> None:
 async def look_at_log(region: Region, log: Log, now: Millis) -> int:
     """See what the log is kept for; the last record that may be cut.
 
-    Cost: one look-up of the log for each member and origin.
+    Cost: one look-up of the log for each member and origin, and one more for each origin.
 
     Raises:
         StoreError: the log cannot be read.
@@ -47,15 +47,21 @@ async def look_at_log(region: Region, log: Log, now: Millis) -> int:
     lacks: dict[RegionId, Lack] = {}
     origins = sorted(region.outstanding.logged_vv)
     for member, durable_vv in retention.durable_vvs.items():
-        # Of who lacks what was cut, it is not known any more from where on it lacks records.
-        seq = log.first_seq
-        if covers(durable_vv, log.begins):
-            seq = await log.seek(durable_vv, origins)
+        seq = await _first_beyond(durable_vv, log, origins)
         # Of who lacks something it is never 0, which would say that he has all.
         size = max(1, await log.bytes_from(seq)) if seq <= log.last_seq else 0
         lacks[member] = Lack(seq, size)
     retention.log_bytes = await log.bytes_from(log.first_seq)
-    return retention.cut_upto(lacks, region.links.serves, now)
+    only_copy_seq = await _first_beyond(retention.elsewhere_vv, log, origins)
+    return retention.cut_upto(lacks, region.links.serves, now, only_copy_seq=only_copy_seq)
+
+
+async def _first_beyond(vv: VersionVector, log: Log, origins: Sequence[RegionId]) -> int:
+    """The first record with effects that ``vv`` does not cover, else the next one to be written."""
+    if covers(vv, log.begins):
+        return await log.seek(vv, origins)
+    # Some of what ``vv`` lacks was cut: where it begins to lack records is not known any more.
+    return log.first_seq
 
 
 async def cut_log(

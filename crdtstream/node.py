@@ -43,6 +43,7 @@ from crdtstream.machine import random_uid, uniform, wall_clock_off_by
 from crdtstream.metrics.page import MetricsPage
 from crdtstream.metrics.parts import ClientFigures, MetricsParts
 from crdtstream.open_files import FILES_SPARE, allow_clients
+from crdtstream.passwords import password_mark
 from crdtstream.query.service import QueryService
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
@@ -325,11 +326,12 @@ class Node:
         tunables = Tunables(region, log, settings)
         await tunables.restore()
         batch_bytes_max = settings.limits.batch_bytes_max
+        mark = password_mark(settings.requirepass, settings.database_id)
         pullers = [
-            Puller(pull, engine, batch_bytes_max=batch_bytes_max)
+            Puller(pull, engine, batch_bytes_max=batch_bytes_max, password_mark=mark)
             for pull in region.links.pulls.values()
         ]
-        replication = ReplicationService(engine)
+        replication = ReplicationService(engine, password_mark=mark)
         bootstrap = BootstrapService(
             engine,
             checkpoints,

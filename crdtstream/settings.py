@@ -346,8 +346,9 @@ class NodeSettings(BaseSettings):
         checkpoint_interval_s: and when so many seconds have passed, if anything was written.  0:
             not because of that.  300.
         replication_backlog_size: how much of the log is kept for a region that is away, in bytes
-            as it is on disk; behind that it needs a bootstrap.  0: nothing.  1 GiB, as Redis
-            Enterprise has for Active-Active databases.
+            as it is on disk; behind that it needs a bootstrap.  0: nothing.  Either way what no
+            other region is known to durably have is kept.  1 GiB, as Redis Enterprise has for
+            Active-Active databases.
         replication_backlog_ttl_s: and for how long, in seconds.  0: not at all.  A day: an outage
             that is noticed in the morning costs no bootstrap.
         bootstrap_bytes_per_s: how fast this region sends its state to one that needs a bootstrap,

@@ -51,7 +51,8 @@ LEAVING_SECONDS: Final = 0.002
 # What must be free, or uncounted, that it is worth to look; and how often at the most.
 GIVE_BACK_BYTES: Final = 16 << 20
 GIVE_BACK_SECONDS: Final = 1.0
-# What nobody counts may become free at any time, and nothing shows it from outside.
+# What nobody counts may become free at any time, and nothing shows it from outside.  Where more
+# than half of maxmemory is used, it is looked at each GIVE_BACK_SECONDS.
 COMPARE_SECONDS: Final = 10.0
 # To ask what is free takes milliseconds for each GiB: it rests for this many times as long.
 FREE_REST: Final = 100
@@ -221,7 +222,9 @@ class StorageWatch:
         has_changed = abs(counted - self._compared_bytes) >= GIVE_BACK_BYTES
         if is_worth_it:
             await asyncio.to_thread(give_back_memory)
-        if is_worth_it or has_changed or time.monotonic() >= self._compare_due_at:
+        # What a checkpoint has let go shows nowhere else, and near the bound writers wait for it.
+        is_due = time.monotonic() >= self._compare_due_at or _is_half_full(self._region.memory)
+        if is_worth_it or has_changed or is_due:
             self._compare()
         elif gap < 0:
             # What grew although the process did not is where something was free.

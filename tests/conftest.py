@@ -77,6 +77,7 @@ _HINTS = {
     "toxiproxy-server": "run `make tools` (wants Go)",
     "chaos": "run `make tools`",
     "iredis": "run `make tools`",
+    "nats-server": "apt-get install nats-server",
     "prometheus": "apt-get install prometheus",
     "prometheus-redis-exporter": "apt-get install prometheus-redis-exporter",
     "promtool": "apt-get install prometheus",

@@ -68,6 +68,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # What every node has, above the core and below the shells.
     "settings": frozenset({"core"}),
     "open_files": frozenset(),
+    "passwords": frozenset(),
     "folder": frozenset({"core", "region", "store"}),
     "cutting": frozenset({"core", "region", "store"}),
     "heap": frozenset(),
@@ -92,11 +93,11 @@ ALLOWED: dict[str, frozenset[str]] = {
             "settings",
         }
     ),
-    "replication": frozenset({"core", "engine", "region", "settings", "v1"}),
+    "replication": frozenset({"core", "engine", "passwords", "region", "settings", "v1"}),
     "admin": frozenset(
         {
-            *("core", "commands", "engine", "programs", "region", "replication", "settings"),
-            "v1",
+            *("core", "commands", "engine", "passwords", "programs", "region", "replication"),
+            *("settings", "v1"),
         }
     ),
     "query": frozenset({"core", "commands", "engine", "programs", "region", "settings", "v1"}),
@@ -135,6 +136,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "drill",
             "local_regions",
             "node",
+            "passwords",
             "scenario",
             "settings",
             "sim",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crdtstream.core.size import Scope, Seconds, Size
-from crdtstream.sim.sizes import PACKAGES, Manner, all_sizes, drawn, redraw
+from crdtstream.sim.sizes import LARGE_FROM, PACKAGES, Manner, all_sizes, drawn, redraw
 
 SOURCES = Path(__file__).parents[1] / "crdtstream"
 
@@ -181,6 +181,19 @@ def test_every_size_is_drawn_by_seeds() -> None:
         if size.default > size.least:
             assert min(seen[name]) < size.default, name
         assert size.default in seen[name], name
+
+
+def test_a_seed_says_whether_its_sizes_are_large() -> None:
+    """So that the seed alone repeats a history; also when a process begins again."""
+    for first, is_large in ((0, False), (LARGE_FROM - 5, False), (LARGE_FROM, True)):
+        larger = smaller = 0
+        for seed in range(first, first + 5):
+            with drawn(seed):
+                redraw(seed, 1)
+                sizes = [size for size in all_sizes().values() if isinstance(size, Size)]
+                larger += sum(size.value > size.default for size in sizes)
+                smaller += sum(size.value < size.default for size in sizes)
+        assert (larger > 0, smaller > 0) == (is_large, not is_large)
 
 
 def test_sizes_are_as_before_afterwards() -> None:

@@ -15,6 +15,7 @@ from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine import Engine
+from crdtstream.passwords import password_mark
 from crdtstream.programs import UnreadableError
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
@@ -38,6 +39,7 @@ KEEPINGS: Final = {
     Keeping.NOTHING: pb.Kept.Keeping.NOTHING,
     Keeping.KEPT: pb.Kept.Keeping.KEPT,
     Keeping.AWAY: pb.Kept.Keeping.AWAY,
+    Keeping.ONLY_COPY: pb.Kept.Keeping.ONLY_COPY,
     Keeping.GIVEN_UP: pb.Kept.Keeping.GIVEN_UP,
     Keeping.BOOTSTRAP: pb.Kept.Keeping.BOOTSTRAP,
 }
@@ -120,6 +122,7 @@ class AdminService(rpc.AdminServicer):
             inbox_batches=inbox_batches,
             inbox_bytes=inbox_bytes,
             storage=self._storage(),
+            password_mark=password_mark(settings.requirepass, settings.database_id),
             bootstrap=self._bootstrap(),
         )
 

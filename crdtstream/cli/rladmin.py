@@ -12,7 +12,7 @@ import typer
 from crdtstream.admin.client import AdminClient, AdminError, Survey
 from crdtstream.cli.discovery import AddressOption, DirOption, RegionOption, answering, find_regions
 from crdtstream.cli.exit import FAILED, MISUSED, fail
-from crdtstream.cli.status import link_state
+from crdtstream.cli.status import keeping_word, link_state
 from crdtstream.core.ids import RegionId
 from crdtstream.v1 import admin_pb2
 
@@ -101,6 +101,8 @@ def info_db(
     values["log_size"] = _size(reply.log_bytes)
     values["effects_issued"] = str(reply.effects_issued)
     values["version"] = reply.version
+    for kept in reply.storage.kept:
+        values[f"log_kept_for_{kept.region}"] = keeping_word(kept)
     typer.echo(f"{DB_NUMBER} [{reply.database_id}]:")
     for name, text in sorted(values.items()):
         typer.echo(f"    {name}: {text}")

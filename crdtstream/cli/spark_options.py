@@ -127,12 +127,13 @@ class Reach:
     conf: ConfOption = None
 
     def source(self, streams: list[str] | None = None) -> "SourceOptions":
-        """What was given, checked as the data source checks its options.
+        """What was given, checked as the data source checks its options; Spark's settings, too.
 
-        Ends the program if it is bad.
+        Ends the program if it is bad.  Neither Spark nor Java is needed for that.
         """
         from crdtstream.spark.options import OptionsError, SourceOptions
 
+        self._conf()
         given = {
             "nodes": ",".join(_nodes(self.folder, self.nodes)),
             "user": self.user,
@@ -161,7 +162,7 @@ class Reach:
         from crdtstream.spark.options import OptionsError
         from crdtstream.spark.session import is_running, make_session
 
-        conf = dict(map(_setting, self.conf or []))
+        conf = self._conf()
         was_running = is_running()
         # SIGTERM as Ctrl-C: what was begun is given up in good order.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -175,6 +176,9 @@ class Reach:
         finally:
             if not was_running:
                 spark.stop()
+
+    def _conf(self) -> dict[str, str]:
+        return dict(map(_setting, self.conf or []))
 
 
 def reaching(command: Callable[..., None]) -> Callable[..., None]:

@@ -13,6 +13,7 @@ from crdtstream.cli.discovery import AddressOption, DirOption, find_regions
 from crdtstream.cli.exit import FAILED
 from crdtstream.cli.tables import new_table, print_table, print_text
 from crdtstream.core.clock import format_vv
+from crdtstream.passwords import do_passwords_differ
 from crdtstream.v1 import admin_pb2, effects_pb2
 
 
@@ -120,6 +121,12 @@ def reasons(found: Survey) -> Iterator[str]:
         for link in reply.links:
             if link.error:
                 yield f"link {link.peer} → {region} ({link_state(link)}): {link.error}"
+    if do_passwords_differ(*(reply.password_mark for reply in found.replies.values())):
+        regions = ", ".join(map(str, sorted(found.replies)))
+        yield (
+            f"regions {regions} do not all take the same password, so clients that move to another "
+            "region may be refused; set the same requirepass in all"
+        )
 
 
 def is_shown(bootstrap: admin_pb2.BootstrapStatus) -> bool:
@@ -183,11 +190,18 @@ def _checkpoint(reply: admin_pb2.StatusReply) -> str:
     return f"{age_s} s ago, {storage.last_seq - storage.checkpoint_seq} records since"
 
 
+def keeping_word(kept: admin_pb2.Kept) -> str:
+    """What the log does for one region, in words."""
+    if kept.keeping == admin_pb2.Kept.Keeping.NOTHING:
+        return "has all"
+    return admin_pb2.Kept.Keeping.Name(kept.keeping).lower().replace("_", " ")
+
+
 def _kept(kept: admin_pb2.Kept, now_ms: int) -> str:
     """What is done for one region; nothing, if it has all."""
-    word = admin_pb2.Kept.Keeping.Name(kept.keeping).lower().replace("_", " ")
+    word = keeping_word(kept)
     if kept.keeping == admin_pb2.Kept.Keeping.NOTHING:
-        return f"{kept.region}: has all"
+        return f"{kept.region}: {word}"
     since_s = max(0, now_ms - kept.since_ms) // 1000
     return f"{kept.region}: {word}, {_mebibytes(kept.bytes)}, for {since_s} s"
 

@@ -569,6 +569,10 @@ REPLAY_RECORD_US: Final = 20
 REPLAY_LOCAL_BYTES_PER_US: Final = 8
 
 
+# No region has this number: so such a record is found without reading what is local about it.
+OF_MERGED: Final = RegionId(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """Another region's state was merged into this one's; told in a record of its own.
@@ -592,7 +596,8 @@ class Record:
     changes made in the same section.  Written as one row of the log, replayed as a whole.
 
     Attributes:
-        origin, first_n, last_n: of the batch; last_n is first_n - 1 in a record without one.
+        origin, first_n, last_n: of the batch; last_n is first_n - 1 in a record without one.  The
+            origin of a record that tells of a merged state is OF_MERGED.
         batch: the encoded EffectBatch, the very bytes that links send; None without effects.
         local: the encoded local changes, each with the own-dot count after which it came; of a
             batch received, when that was.

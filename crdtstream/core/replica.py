@@ -29,6 +29,7 @@ from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.digest import digest_key, digest_keyspace
 from crdtstream.core.effect_counts import EffectCounts
 from crdtstream.core.effects import (
+    OF_MERGED,
     EffectBatch,
     IdempotentId,
     Merged,
@@ -562,7 +563,7 @@ class Replica:
         with self.residency.in_place():
             self._merge(merged, now)
         local = encode_local(Local(arrived=now, merged=merged))
-        self._queue(Record(self.region, self.issued + 1, self.issued, None, local, merged.vv))
+        self._queue(Record(OF_MERGED, 1, 0, None, local, merged.vv))
 
     def _merge(self, merged: Merged, now: Millis) -> None:
         assert self.staged is not None, "whoever runs the replica says where staged states are"

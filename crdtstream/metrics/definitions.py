@@ -370,8 +370,8 @@ LOG_FIRST_RECORD: Final = _gauge(
 LOG_KEPT: Final = _gauge(
     "log_kept",
     "1 for what the log does for a peer: `nothing` (it has all), `kept` (what it lacks), `away`"
-    " (kept up to the bounds), `given-up` (it was away for too long), `bootstrap` (what it lacks"
-    " was cut).",
+    " (kept up to the bounds), `only-copy` (beyond the bounds, as no other region has what it"
+    " lacks), `given-up` (it was away for too long), `bootstrap` (what it lacks was cut).",
     *("peer", "keeping"),
 )
 LOG_KEPT_BYTES: Final = _gauge("log_kept_bytes", "What of the log a peer lacks.", "peer")

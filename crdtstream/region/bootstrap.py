@@ -196,6 +196,7 @@ class Bootstrap:
         """Record ``seq`` says that the staged state was merged, now or before a restart."""
         # After a restart it was counted by the process that merged it.
         self.count += self.phase is Phase.MERGING
+        self._tick.notice("info", "bootstrap: the state is merged", peer=self.source, record=seq)
         self.phase, self.saved_seq = Phase.SAVING, seq
         self.failure = ""
         self._tried.clear()

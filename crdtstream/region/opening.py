@@ -46,6 +46,8 @@ class Opening:
         catching_up: whether it is behind since it started.
         database: the identity as the folder has it; what peers and programs are told.
         obstacle: why this region takes no writes; None if it does.
+        issued_before: how many effects this region had issued when it was last ready to issue
+            more: earlier runs may have sent any of them.
         on_change: called when peers should hear at once of another ``database``, or that all have
             answered this region.
         on_recovering: called when all peers must answer (again), so all links must begin again.
@@ -68,6 +70,7 @@ class Opening:
         self.catching_up = catching_up
         self.database = DatabaseIdentity()
         self.obstacle: str | None = None
+        self.issued_before = replica.issued
         self.on_change: list[Callable[[], None]] = []
         self.on_recovering: list[Callable[[], None]] = []
         self.on_obstacle: Callable[[], None] = _nobody_asks
@@ -187,6 +190,7 @@ class Opening:
                 # some makes the readiness begin again.
                 if self.readiness.has_recovered(self._outstanding.logged_vv):
                     self.readiness.finish()
+                    self.issued_before = self._replica.issued
                     self._notice("ready", issued=self._replica.issued)
         self.look()
         self._tell()

@@ -45,6 +45,7 @@ from crdtstream.region.freshness import Freshness, Lags, to_ms
 from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.lag import ReplicationLag
 from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.claims import Claims
 from crdtstream.region.links.links import Links
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.own_side import OwnSide
@@ -219,6 +220,7 @@ class Region:
             replication_lag=lag,
             opening=self.opening,
             retention=self.retention,
+            claims=Claims(replica.region, addresses, self.outstanding, self.opening),
             routes=Routes(
                 replica.region,
                 addresses,

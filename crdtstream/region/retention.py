@@ -12,6 +12,19 @@ A member that stays *away* is waited for only so far: until the log has grown by
 From then on the log is cut without regard to it, and when it comes back it needs a *bootstrap*
 (``rules`` 17).
 
+But a record stays, whatever the bounds and the checkpoints say, while it has an effect that no
+other member is known to durably have: it may be the *only copy*, of whatever origin.  Else two
+regions, each alone for longer than the bounds, cut what only they have, and never become equal
+again.  One other member that has the effect will do; a region without members keeps nothing for
+this.
+
+    log        1 ·············· 40 ·················· 70 ······· 100
+               └─ member 3 has ─┘                     │
+               └─ member 2 has ───────────────────────┘
+                                 both given up: cut up to 70; only copies from 71 on
+
+``maxdisk`` and ``replication_lag_action`` bound how much that can be.
+
 Since when a member is away outlives this region's process (``absences``): a node that restarts
 each hour does not keep its log for ever.  But while the node was down the member may have come
 back, so it is given a moment to open its link before time is a reason to give it up.
@@ -64,6 +77,8 @@ class Keeping(StrEnum):
     NOTHING = "nothing"  # it has all
     KEPT = "kept"  # what it lacks is kept while it comes on
     AWAY = "away"  # it is away, and waited for up to the bounds
+    # It was away for too long, and is waited for all the same: no other member has what it lacks.
+    ONLY_COPY = "only-copy"
     GIVEN_UP = "given-up"  # it was away for too long: the log may be cut without it
     BOOTSTRAP = "bootstrap"  # what it lacks was cut
 
@@ -85,7 +100,7 @@ class Held:
     @property
     def holds(self) -> bool:
         """Whether the log is not cut because of it."""
-        return self.keeping in (Keeping.KEPT, Keeping.AWAY)
+        return self.keeping in (Keeping.KEPT, Keeping.AWAY, Keeping.ONLY_COPY)
 
 
 @dataclass(slots=True)
@@ -113,7 +128,7 @@ class Retention:
 
     Attributes:
         backlog_bytes_max, backlog_ttl_s: how much of the log is kept for a member that is away, and
-            for how long; 0: nothing is.
+            for how long; 0: nothing is but the only copies.
         bootstrap: bounds of what is sent to a region that lacks what was cut.
         first_seq: the log's first record; of an empty log the next one to be written.
         begins: of each origin the last effect that was cut: what the log has lies beyond it.
@@ -153,7 +168,7 @@ class Retention:
         return {
             number: one.since_ms
             for number, one in self.held.items()
-            if one.keeping in (Keeping.AWAY, Keeping.GIVEN_UP)
+            if one.keeping in (Keeping.AWAY, Keeping.GIVEN_UP, Keeping.ONLY_COPY)
         }
 
     def note_absences(self, since: Mapping[RegionId, int]) -> None:
@@ -179,6 +194,14 @@ class Retention:
             number: self.begins if member.durable_vv is None else member.durable_vv
             for number, member in self._members.items()
         }
+
+    @property
+    def elsewhere_vv(self) -> VersionVector:
+        """What at least one other member durably has: beyond it the log has the only copies."""
+        elsewhere: MutableVersionVector = dict(self.begins)
+        for durable_vv in self.durable_vvs.values():
+            join(elsewhere, durable_vv)
+        return elsewhere
 
     def note_durable(self, region: RegionId, durable_vv: VersionVector) -> None:
         """A member itself says what it durably has."""
@@ -226,29 +249,50 @@ class Retention:
         self.covered_seq = max(self.covered_seq, seq)
 
     def cut_upto(
-        self, lacks: Mapping[RegionId, Lack], linked: Collection[RegionId], now: Millis
+        self,
+        lacks: Mapping[RegionId, Lack],
+        linked: Collection[RegionId],
+        now: Millis,
+        *,
+        only_copy_seq: int,
     ) -> int:
         """The last record that may be cut; the one before ``first_seq``: none may.
 
         Args:
             lacks: what each member lacks of the log, by what ``durable_vvs`` said.
             linked: the members that pull from this region now.
+            only_copy_seq: the first record with effects beyond ``elsewhere_vv``; the next one to be
+                written, if there is none.
         """
         self.held = {
-            number: self._look(member, lacks[number], now, is_linked=number in linked)
+            number: self._look(
+                member,
+                lacks[number],
+                now,
+                is_linked=number in linked,
+                # Of what it lacks nothing may be cut: each record from there on stays.
+                is_only_copy=lacks[number].seq >= only_copy_seq,
+            )
             for number, member in self._members.items()
         }
         needed = [lacks[number].seq - 1 for number, one in self.held.items() if one.holds]
+        if self._members:
+            needed.append(only_copy_seq - 1)
         return max(self.first_seq - 1, min([self.covered_seq, *needed]))
 
-    def _look(self, member: _Member, lack: Lack, now: Millis, *, is_linked: bool) -> Held:
+    def _look(
+        self, member: _Member, lack: Lack, now: Millis, *, is_linked: bool, is_only_copy: bool
+    ) -> Held:
         has_all = not lack.bytes
         # A clock that was set back makes nobody stay away for longer.
         if member.came_on or has_all or is_linked != member.is_linked or now < member.since_ms:
             member.since_ms = now
         member.came_on = False
         member.is_linked = is_linked
-        return Held(self._keeping(member, lack, now), member.since_ms, lack.bytes)
+        keeping = self._keeping(member, lack, now)
+        if keeping is Keeping.GIVEN_UP and is_only_copy:
+            keeping = Keeping.ONLY_COPY
+        return Held(keeping, member.since_ms, lack.bytes)
 
     def _keeping(self, member: _Member, lack: Lack, now: Millis) -> Keeping:
         if member.durable_vv is not None and not covers(member.durable_vv, self.begins):

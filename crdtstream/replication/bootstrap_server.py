@@ -283,11 +283,12 @@ class BootstrapService(rpc.BootstrapServicer):
         if refusal is not None:
             raise _RefusedError(CODES[refusal.kind], refusal.reason)
         region = self._engine.region
-        if region.opening.readiness.is_recovering or not region.replica.database_uid:
+        # One that recovers may send: two that do may each have what the other one lacks.
+        if not region.replica.database_uid:
             raise _RefusedError(
                 grpc.StatusCode.UNAVAILABLE,
-                f"region {region.replica.region} recovers, and does not know yet what it lacks "
-                "itself; ask another one, or try again when it takes writes",
+                f"region {region.replica.region} does not know its database yet; ask another one, "
+                "or try again in a moment",
             )
         if self._checkpoints.staging is not None and self._checkpoints.staging.staged() is not None:
             raise _RefusedError(

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import grpc
 
 from crdtstream.engine import Engine
+from crdtstream.passwords import METADATA_KEY, NOT_SAID
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import Failed, Refused
 from crdtstream.region.links.messages import ToServer
@@ -34,10 +35,13 @@ class Puller:
     One task writes to the call and waits; while there is a call, another one reads from it.
     """
 
-    def __init__(self, pull: Pull, engine: Engine, *, batch_bytes_max: int) -> None:
+    def __init__(
+        self, pull: Pull, engine: Engine, *, batch_bytes_max: int, password_mark: int = NOT_SAID
+    ) -> None:
         self._pull = pull
         self._engine = engine
         self._batch_bytes_max = batch_bytes_max
+        self._password_mark = password_mark
         self._unpacker = BatchUnpacker(pull.peer, bytes_max=batch_bytes_max)
         self._wake = asyncio.Event()
         self._may_read = asyncio.Event()
@@ -110,7 +114,10 @@ class Puller:
             ("grpc.use_local_subchannel_pool", 1),
         )
         async with grpc.aio.insecure_channel(self._pull.address, options=options) as channel:
-            call = rpc.ReplicationStub(channel).Sync(wait_for_ready=False)
+            call = rpc.ReplicationStub(channel).Sync(
+                wait_for_ready=False,
+                metadata=((METADATA_KEY, str(self._password_mark)),),
+            )
             try:
                 yield call
             finally:

@@ -8,7 +8,9 @@ from typing import Final, TypeAlias
 import grpc
 import structlog
 
+from crdtstream.core.ids import RegionId
 from crdtstream.engine import Engine
+from crdtstream.passwords import METADATA_KEY, NOT_SAID, do_passwords_differ
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import Refusal, RefusalKind
 from crdtstream.region.links.serve import CUT_SECONDS, End, Read, Seek, Send, Serve, Sleep
@@ -37,8 +39,16 @@ class _CutOffError(Exception):
 class ReplicationService(rpc.ReplicationServicer):
     """The ``Replication`` service of one node."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, password_mark: int = NOT_SAID) -> None:
+        """A service that has heard of no peer's password yet.
+
+        Args:
+            password_mark: of the password that this node takes (``passwords.py``).
+        """
         self._engine = engine
+        self._password_mark = password_mark
+        # Of each peer the mark that it said last.
+        self._peer_marks: dict[RegionId, int] = {}
 
     async def Sync(self, requests: Requests, context: Context) -> None:  # noqa: N802 - gRPC's name
         """One link, from its Open on, until either side goes."""
@@ -79,7 +89,25 @@ class ReplicationService(rpc.ReplicationServicer):
         if isinstance(serve, Refusal):
             await context.abort(CODES[serve.kind], serve.reason)
             raise AssertionError("abort raises")
+        self._note_password(serve.region, _password_mark_of(context))
         return serve
+
+    def _note_password(self, peer: RegionId, mark: int) -> None:
+        """Warn once if a peer takes another password: clients that move there are refused.
+
+        The link goes on. Regions do not need the password, and refusing would turn a change of it,
+        made in one region after the other, into a partition.
+        """
+        if self._peer_marks.get(peer) == mark:
+            return
+        self._peer_marks[peer] = mark
+        if do_passwords_differ(self._password_mark, mark):
+            logger.warning(
+                "passwords differ",
+                peer=peer,
+                reason=f"region {peer} takes another password than this region, so clients that "
+                "move between the two are refused; set the same requirepass in both",
+            )
 
     async def _read_acks(self, serve: Serve, requests: Requests) -> None:
         """Until the puller ends the call.
@@ -138,3 +166,10 @@ class ReplicationService(rpc.ReplicationServicer):
                 # Behind a cut other records come than those that were asked for.
                 if found and found[0].seq == seq:
                     serve.take([logged.record for logged in found])
+
+
+def _password_mark_of(context: Context) -> int:
+    """What the puller says; ``NOT_SAID`` for what is no mark, too."""
+    text = dict(context.invocation_metadata() or ()).get(METADATA_KEY, "")
+    is_mark = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= 3
+    return int(text) if is_mark else NOT_SAID

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, meet
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, join, meet
 from crdtstream.core.effects import Append, EffectBatch, IdempotentId, Record
 from crdtstream.core.groups.pel_chunk import PelChunk
 from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, RegionId, StreamId, format_id
@@ -17,6 +17,7 @@ from crdtstream.core.lanes.reading import dot_numbers
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
+from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.query import planning
 from crdtstream.region.links.messages import Progress
 from crdtstream.region.ready import Parcel, Receiver
@@ -197,7 +198,7 @@ class Checker:
 
     def _recount(self, node: SimNode) -> None:
         disk = node.disk
-        cut, begins = disk.first_seq - 1, disk.begins
+        cut, begins = disk.first_seq - 1, disk.cut_vv
         self._logged[node.number] = OnDisk(cut, dict(begins), cut, dict(begins))
         self._count(node)
 
@@ -214,10 +215,14 @@ class Checker:
             for record in disk.records_behind(begin)[: disk.synced - begin]:
                 if record.batch is not None:
                     logged.synced_vv[record.origin] = record.last_n
+                elif (merged := merged_in(record)) is not None:
+                    join(logged.synced_vv, merged.vv)
             logged.synced = disk.synced
 
     def _look_at_record(self, node: SimNode, record: Record, logged: OnDisk) -> None:
         if record.batch is None:
+            if (merged := merged_in(record)) is not None:
+                join(logged.vv, merged.vv)
             return
         batch = self._decoded(record.batch)
         origin = batch.origin

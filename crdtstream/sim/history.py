@@ -18,6 +18,8 @@ from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.query.append_rows import append_numbered, checked_rows
+from crdtstream.region.bootstrap import Phase
+from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
 from crdtstream.region.staleness import LagAction
 from crdtstream.sim.checks import (
     READ_KEY,
@@ -40,6 +42,7 @@ CLOCK_START: Final = Millis(1_600_000_000_000)
 REGIONS_MAX: Final = 9
 HEAL_ROUNDS_MAX: Final = 400
 HEAL_ROUND_MS: Final = 100
+HEAL_TURNS: Final = 50
 # Of the blocked commands, and of keys, in one region at the end.
 DEADLINES_MAX: Final = 100
 # Requests of one client behind a blocked one.
@@ -61,6 +64,7 @@ class Plan:
         regions: how many.
         catches_up: a region that starts takes no writes while it is behind.
         lag_effects_max, lag_action: what a lost region may take with it, and what happens there.
+        backlog_bytes_max: how much of the log is kept for a region that is away.
         sizes: what the sizes of the code are drawn from; None: they are as they are by default.
     """
 
@@ -71,6 +75,7 @@ class Plan:
     catches_up: bool = False
     lag_effects_max: int = 0
     lag_action: str = "warn"
+    backlog_bytes_max: int = BACKLOG_BYTES_DEFAULT
     sizes: int | None = None
 
     def __post_init__(self) -> None:
@@ -108,6 +113,7 @@ class History:
             sizes=plan.sizes,
             lag_effects_max=plan.lag_effects_max,
             lag_action=LagAction(plan.lag_action),
+            backlog_bytes_max=plan.backlog_bytes_max,
         )
         numbers = [RegionId(number) for number in range(1, plan.regions + 1)]
         self.world = World(numbers, settings, clock=CLOCK_START)
@@ -150,6 +156,11 @@ class History:
             case ("checkpoint", region, turns):
                 if world.nodes[region].is_up:
                     self._checkpoint(world.nodes[region], turns)
+            case ("bootstrap", region, turns):
+                if world.nodes[region].is_up:
+                    world.nodes[region].go_on_with_bootstrap(turns)
+            case ("wipe", region):
+                self._wipe(world.nodes[region])
             case ("failpoint", region, str(name), at):
                 world.nodes[region].checkpoints.failpoints = Armed(name, refuse, at=at)
             case ("exchange", puller, server, count):
@@ -272,6 +283,15 @@ class History:
         self.checker.begin_reading_again(node.number)
         self.checker.note_lost()
 
+    def _wipe(self, node: SimNode) -> None:
+        """The folder of a region is lost, with all that only this region had."""
+        if node.is_up:
+            self._crash(node, commits=False)
+        node.wipe()
+        self._before.pop(node.number, None)
+        self.checker.begin_reading_again(node.number)
+        self.checker.note_lost()
+
     def _start(self, node: SimNode) -> None:
         if node.is_up:
             return
@@ -317,6 +337,10 @@ class History:
                 self._exchange(line, 50)
             for node in world.nodes.values():
                 node.settle()
+                node.go_on_with_bootstrap(HEAL_TURNS)
+                if node.region.bootstrap.phase is Phase.SAVING:
+                    node.go_on_with_checkpoint(HEAL_TURNS)
+                node.settle()
             self.checker.look()
             if self._is_healed():
                 return
@@ -339,6 +363,7 @@ class History:
         first = nodes[0].region.replica.vv
         return all(
             node.region.refuses_writes is None
+            and node.region.bootstrap.phase is Phase.IDLE
             and dict(node.region.replica.vv) == dict(first)
             and not node.has_queued
             and covers(node.region.outstanding.durable_vv, first)

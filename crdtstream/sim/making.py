@@ -8,6 +8,7 @@ from random import Random
 from typing import Final
 
 from crdtstream.core.ids import ID_MAX, ID_MIN
+from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
 from crdtstream.sim.checks import GROUP, HOME_KEY, READ_KEY, ViolationError
 from crdtstream.sim.history import Failure, History, Plan, Step
 from crdtstream.sim.node import SimNode
@@ -84,6 +85,10 @@ REFUSED_STEPS: Final = (
     "checkpoint.discard",
     "checkpoint.fetch",
     "log.cut",
+    "staging.begin",
+    "staging.put",
+    "staging.finish",
+    "staging.discard",
 )
 # In every fourth world so many steps are followed by a burst: entries, which a consumer reads, and
 # acknowledges nearly all of.  Pending entries are in chunks, and these must come, shrink and go.
@@ -150,6 +155,8 @@ class Maker:
         self._cools = seed % 3 == 2
         self._works = seed % 6 == 2
         self._cuts_log = seed % 6 == 5
+        # In every other world that cuts logs, a region may find no log that has what it lacks.
+        self._bootstraps = seed % 12 == 11
         self.plan = Plan(
             regions=random.choice((2, 3, 3)),
             fsync=random.choice(("always", "always", "everysec")),
@@ -159,6 +166,7 @@ class Maker:
             catches_up=seed % 10 == 3,
             lag_effects_max=lag_effects_max,
             lag_action=lag_action,
+            backlog_bytes_max=0 if self._bootstraps else BACKLOG_BYTES_DEFAULT,
             sizes=seed,
         )
         # Some faults off, some heavy: uniform noise finds less.
@@ -274,9 +282,11 @@ class Maker:
         kinds = {"checkpoint": 8, "evict": 3, "fetch": 3, "failpoint": 1}
         if self._cuts_log:
             kinds["cut log"] = 3
+        if self._bootstraps:
+            kinds |= {"bootstrap": 6, "wipe": 1}
         (kind,) = random.choices(list(kinds), list(kinds.values()))
         match kind:
-            case "checkpoint":
+            case "checkpoint" | "bootstrap":
                 return (kind, region, random.choice((1, 3, 10, 100)))
             case "failpoint":
                 return (kind, region, random.choice(REFUSED_STEPS), random.randint(1, 3))

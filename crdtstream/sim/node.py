@@ -8,8 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+from crdtstream.bootstrapper import Bootstrapper
 from crdtstream.commands.reply import Reply
 from crdtstream.core.checkpoint.parts import NO_IMAGE, Image
 from crdtstream.core.clock import VersionVector
@@ -23,6 +25,7 @@ from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
+from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.core.xread_mode import XreadMode
 from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
@@ -33,14 +36,17 @@ from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.ready import Confirm, Parcel, Ready, StoreIdentity
 from crdtstream.region.region import Region
+from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
 from crdtstream.region.staleness import LagAction
 from crdtstream.resp.wire.encode import encode
-from crdtstream.sim.checkpoints import CheckpointTurns, SimCheckpoints, through
+from crdtstream.sim.bootstraps import BootstrapTurns, SimCopy, SimStaging
+from crdtstream.sim.checkpoints import CheckpointTurns, SimCheckpoints, a_turn, through
 from crdtstream.sim.disk import Disk, now
 from crdtstream.sim.sizes import drawn_node_limits, redraw
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, next_commit
 from crdtstream.store.replay import recover
+from crdtstream.store.staging import staged_keys
 
 BYTES_MAX: Final = 1 << 30
 LIMITS: Final = RegionLimits(
@@ -65,6 +71,8 @@ class SimSettings:
     lag_effects_max: int = 0
     lag_ms_max: int = 0
     lag_action: LagAction = LagAction.WARN
+    # How much of the log is kept for a region that is away.
+    backlog_bytes_max: int = BACKLOG_BYTES_DEFAULT
     # What sizes are drawn from, again at each start; None: all are as they are by default.
     sizes: int | None = None
 
@@ -130,10 +138,12 @@ class SimNode:
     Attributes:
         number: which region it is.
         clock: what its wall clock reads; the world moves it.
-        disk: outlives the process, as do its checkpoints.
+        disk: outlives the process, as do its checkpoints and its staging.
         is_up: False between ``crash`` and ``start``.
         on_told: called with the region's node and each reply that leaves, as the bytes that leave.
         on_link: called with each link that a Ready wakes.
+        run_id: counts the processes.
+        reach: the node of another region, if messages get there and back now.
         ready: the last Ready.
         last_reply: what a command last came to, told or not.
     """
@@ -149,11 +159,14 @@ class SimNode:
         self.clock = clock
         self.disk = Disk(settings.fsync)
         self.checkpoints = SimCheckpoints(self.disk)
+        self.staging = SimStaging(disk=self.disk)
+        self.checkpoints.staging = self.staging
+        self.reach: Callable[[RegionId], SimNode | None] = _nobody_is_reached
         self.on_told: Callable[[SimNode, bytes, Parcel], None] = _nobody_looks
         self.on_link: Callable[[object], None] = _nobody_sleeps
         self._peers = dict(peers)
         self._settings = settings
-        self._run_id = 0
+        self.run_id = 0
         self.last_reply = b""
         self._reply_count = 0
         if settings.has_database:
@@ -164,10 +177,10 @@ class SimNode:
     def start(self) -> None:
         """A process with nothing in it but what the disk holds."""
         settings, disk = self._settings, self.disk
-        self._run_id += 1
+        self.run_id += 1
         self.is_up = True
-        if self._run_id > 1:
-            redraw(settings.sizes, self._run_id)
+        if self.run_id > 1:
+            redraw(settings.sizes, self.run_id)
         recovered = through(recover(disk, self.checkpoints, self._new_replica))
         replica = recovered.replica
         folder = now(read_folder(disk, is_proven=disk.is_proven))
@@ -178,7 +191,7 @@ class SimNode:
             seq=disk.last_seq,
             folder=folder,
             now=self.clock,
-            identity=Identity(self.number, "simulated", self._run_id),
+            identity=Identity(self.number, "simulated", self.run_id),
             addresses=self._peers,
             encode=self._encode,
             clock=lambda: 0,
@@ -192,13 +205,32 @@ class SimNode:
             action=settings.lag_action,
         )
         self.region.database.channels.deliver = self._push
+        if len(self._peers) == 1:
+            # What only this region has must be enough for the other one to catch up by, however
+            # long it was away.  Of three, one that is away may come to need a bootstrap.
+            self.region.retention.backlog_bytes_max = 0
         self.region.note_beginning(disk.first_seq, disk.begins)
         if recovered.checkpoint is not None:
             row = recovered.checkpoint.row
             self.region.checkpointing.note_found(row.seq, row.made_ms, size_bytes=0)
             self.region.retention.note_covered(row.seq)
         through(read_absences(self.region, disk))
+        retention = self.region.retention
+        retention.backlog_bytes_max = settings.backlog_bytes_max
         self._checkpointer = CheckpointTurns(self, disk, self.checkpoints)
+        copy = SimCopy(self, self.number, self._reached)
+        bootstrapper = Bootstrapper(
+            self.region,
+            disk,
+            self.staging,
+            self._checkpointer,
+            copy,
+            now=lambda: self.clock,
+            timer_ns=lambda: 0,
+            pause=a_turn,
+        )
+        through(bootstrapper.begin(recovered.merged_seq))
+        self._bootstraps = BootstrapTurns(bootstrapper)
         self._requests: deque[tuple[int, ...]] = deque()
         # Of macro nodes that are cold, the image and what is in it, as it was last seen.
         self._columns: dict[MacroNode, tuple[int, NodeColumns]] = {}
@@ -211,7 +243,7 @@ class SimNode:
 
     def _new_replica(self) -> Replica:
         settings = self._settings
-        entries_max, bytes_max = drawn_node_limits(settings.sizes, self._run_id)
+        entries_max, bytes_max = drawn_node_limits(settings.sizes, self.run_id)
         replica = Replica(
             self.number,
             node_entries_max=entries_max,
@@ -221,7 +253,11 @@ class SimNode:
             peers=self._peers,
         )
         replica.xread_mode = settings.xread_mode
+        replica.staged = partial(staged_keys, self.staging)
         return replica
+
+    def _reached(self, region: RegionId) -> "SimNode | None":
+        return self.reach(region)
 
     def _ask(self) -> None:
         self._asked = True
@@ -363,6 +399,11 @@ class SimNode:
         self._checkpointer.go_on(turns)
         self.end_tick()
 
+    def go_on_with_bootstrap(self, turns: int) -> None:
+        """Take over another region's state if one is wanted, a few turns of it."""
+        self._bootstraps.go_on(turns)
+        self.end_tick()
+
     @property
     def is_whole(self) -> bool:
         """Whether all that its replica has is in the log."""
@@ -470,11 +511,32 @@ class SimNode:
         if commits and self._queue and self.disk.refuses is None:
             now(self.disk.append(next_commit(self._queue)))
         self._checkpointer.end()
+        self._bootstraps.end()
         self.is_up = False
 
     def put_back(self, count: int) -> None:
         """An earlier copy of the folder is put in its place; the process is down."""
-        self.disk.put_back(self.checkpoints.put_back(count))
+        count = self.checkpoints.put_back(count)
+        self.disk.put_back(count)
+        self.staging.put_back(self._merged_behind_checkpoint())
+
+    def wipe(self) -> None:
+        """The folder is lost, and an empty one is in its place; the process is down."""
+        self.disk = Disk(self._settings.fsync)
+        self.checkpoints = SimCheckpoints(self.disk)
+        self.staging = SimStaging(disk=self.disk)
+        self.checkpoints.staging = self.staging
+
+    def _merged_behind_checkpoint(self) -> bytes | None:
+        """The state whose merging a restart would replay."""
+        found = now(self.checkpoints.newest())
+        seq = self.disk.first_seq - 1 if found is None else found.row.seq
+        cuts = [
+            merged.cut_id
+            for record in self.disk.records_behind(seq)
+            if (merged := merged_in(record)) is not None
+        ]
+        return cuts[-1] if cuts else None
 
 
 async def _images(checkpoints: SimCheckpoints, generation: int) -> list[Image]:
@@ -496,6 +558,10 @@ _NOBODY: Final = _Nobody()
 
 def _nobody_looks(_node: SimNode, _chunk: bytes, _parcel: Parcel) -> None:
     pass
+
+
+def _nobody_is_reached(_region: RegionId) -> None:
+    return None
 
 
 def _nobody_sleeps(_link: object) -> None:

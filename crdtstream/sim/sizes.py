@@ -32,11 +32,20 @@ _MADE: Final = re.compile(r"^(\w+): Final = (?:Size|Seconds)\(", re.MULTILINE)
 _STAY: Final = (0.0, 0.0, 0.2, 0.5, 0.8, 1.0)
 
 
+# Seeds from this one on draw large sizes: of all 32-bit ones 7 %.
+LARGE_FROM: Final = 4_000_000_000
+
+
 class Manner(Enum):
     """Which sizes are drawn."""
 
     TINY = "tiny"
     LARGE = "large"
+
+    @classmethod
+    def of(cls, seed: int) -> "Manner":
+        """That of a seed, so that the seed alone repeats a history."""
+        return cls.LARGE if seed >= LARGE_FROM else cls.TINY
 
 
 @cache
@@ -56,29 +65,30 @@ def all_sizes() -> Mapping[str, Size | Seconds]:
 
 @contextmanager
 def drawn(
-    seed: int | None, manner: Manner = Manner.TINY, *, clients: bool = True
+    seed: int | None, manner: Manner | None = None, *, clients: bool = True
 ) -> Iterator[None]:
     """Have the sizes that this seed draws, and the former ones again at the end.
 
     Args:
         seed: None draws nothing.
+        manner: None: that of the seed.
         clients: whether clients may notice.
     """
     before = [(size, size.value) for size in all_sizes().values()]
     try:
         if seed is not None:
             scopes = set(Scope) if clients else {Scope.NODE, Scope.REGIONS}
-            _draw(f"{seed}", manner, scopes)
+            _draw(f"{seed}", manner or Manner.of(seed), scopes)
         yield
     finally:
         for size, value in before:
             size.value = value
 
 
-def redraw(seed: int | None, turn: int, manner: Manner = Manner.TINY) -> None:
+def redraw(seed: int | None, turn: int) -> None:
     """Draw again those that one region may change by itself; within ``drawn``."""
     if seed is not None:
-        _draw(f"{seed} {turn}", manner, {Scope.NODE, Scope.CLIENTS})
+        _draw(f"{seed} {turn}", Manner.of(seed), {Scope.NODE, Scope.CLIENTS})
 
 
 def _draw(seed: str, manner: Manner, scopes: set[Scope]) -> None:
@@ -109,14 +119,14 @@ def _number(random: Random, size: Size, manner: Manner) -> int:
 def drawn_node_limits(seed: int | None, turn: int) -> tuple[int, int]:
     """Entries and bytes of a macro node."""
     random = Random(f"nodes {seed} {turn}")
-    if seed is None or random.random() < 0.2:
+    if seed is None or Manner.of(seed) is Manner.LARGE or random.random() < 0.2:
         return NODE_ENTRIES_MAX_DEFAULT, NODE_BYTES_MAX_DEFAULT
     return random.choice((0, 1, 2, 3, 4, 7, 100)), random.choice((0, 1, 30, 100, 4096))
 
 
 def drawn_region_limits(seed: int | None, limits: RegionLimits) -> RegionLimits:
     """These, but for some of its bounds on records, batches and bytes."""
-    if seed is None:
+    if seed is None or Manner.of(seed) is Manner.LARGE:
         return limits
     random = Random(f"limits {seed}")
     stay = Random(f"stay {seed}").choice(_STAY)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.sim.network import Line
@@ -41,6 +42,12 @@ class World:
         }
         for node in self.nodes.values():
             node.on_link = self._wake
+            node.reach = partial(self._reached, node.number)
+
+    def _reached(self, region: RegionId, other: RegionId) -> SimNode | None:
+        """A region's node, if calls to it are answered."""
+        gets_there = self.carries(region, other) and self.carries(other, region)
+        return self.nodes[other] if gets_there and self.nodes[other].is_up else None
 
     def _wake(self, link: object) -> None:
         for line in self.lines.values():

@@ -19,6 +19,7 @@ from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Size
+from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.store.errors import LogCutError
 
 FORMAT_VERSION: Final = 5
@@ -68,7 +69,7 @@ class Log(Protocol):
 
     @property
     def begins(self) -> VersionVector:
-        """The version vector before that record: what was cut off."""
+        """Up to where effects are not in the log: what was cut off, and what no record brought."""
 
     def append_at_once(self, records: Sequence[Record]) -> bool:
         """Commit the records as ``append`` does, if that takes little time and waits for nobody.
@@ -126,10 +127,10 @@ class Log(Protocol):
                 returns.
         """
 
-    async def raise_begins(self, vv: VersionVector) -> None:
-        """Say, durably, that the log does not have these effects, wherever it begins.
+    async def note_lacks(self, vv: VersionVector) -> None:
+        """Say, durably, that the log does not have all effects up to there, wherever it begins.
 
-        A state that was merged brought them, and no record.
+        A state that is merged brings them, and no record.
 
         Raises:
             StoreError: it could not be said.  The same call may be made again.
@@ -183,13 +184,18 @@ def leading_within(records: Iterable[Logged], bytes_max: int) -> list[Logged]:
 
 
 class MemoryLog:
-    """A log that forgets everything when the process ends."""
+    """A log that forgets everything when the process ends.
+
+    Attributes:
+        cut_vv: the version vector before the first record: what was cut off.
+    """
 
     def __init__(self) -> None:
         self._records: list[Logged] = []
         self._meta: dict[str, str] = {}
         self._first_seq = 1
-        self._begins: MutableVersionVector = {}
+        self.cut_vv: MutableVersionVector = {}
+        self._lacks: MutableVersionVector = {}
 
     @property
     def last_seq(self) -> int:
@@ -201,7 +207,9 @@ class MemoryLog:
 
     @property
     def begins(self) -> VersionVector:
-        return self._begins
+        begins = dict(self.cut_vv)
+        join(begins, self._lacks)
+        return begins
 
     async def bytes_from(self, seq: int) -> int:
         return sum(record_bytes(one.record) for one in self._records if one.seq >= seq)
@@ -221,13 +229,13 @@ class MemoryLog:
         """Cut off the records up to and with this one."""
         count = max(0, seq - self._first_seq + 1)
         for logged in self._records[:count]:
-            note_passed(self._begins, logged.record)
+            note_passed(self.cut_vv, logged.record)
         del self._records[:count]
         self._first_seq += count
 
-    async def raise_begins(self, vv: VersionVector) -> None:
+    async def note_lacks(self, vv: VersionVector) -> None:
         self.check()
-        join(self._begins, vv)
+        join(self._lacks, vv)
 
     def append_at_once(self, records: Sequence[Record]) -> bool:
         self._put(records)
@@ -253,7 +261,7 @@ class MemoryLog:
 
     async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
         wanted = set(origins)
-        check_reaches(self._begins, vv, sorted(wanted))
+        check_reaches(self.begins, vv, sorted(wanted))
         for logged in self._records:
             record = logged.record
             is_wanted = record.batch is not None and record.origin in wanted
@@ -284,3 +292,5 @@ def note_passed(vv: MutableVersionVector, record: Record) -> None:
     """Raise ``vv`` by what a record of the log has."""
     if record.batch is not None:
         vv[record.origin] = max(vv.get(record.origin, 0), record.last_n)
+    elif (merged := merged_in(record)) is not None:
+        join(vv, merged.vv)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector
-from crdtstream.core.effects import record_bytes
+from crdtstream.core.effects import OF_MERGED, record_bytes
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Size
-from crdtstream.store.connections import Connections
-from crdtstream.store.log import Logged
-from crdtstream.store.rows import RowReader, stored_bytes
+from crdtstream.store.connections import ADVICE, Connections
+from crdtstream.store.errors import StoreError
+from crdtstream.store.log import Logged, note_passed
+from crdtstream.store.rows import ROW_COLUMNS, RowReader, stored_bytes
 
 # Rows that one read looks at; what it returns is bounded in bytes as well.
 ROWS_PER_READ_MAX: Final = Size(1_024, least=1)
@@ -102,6 +103,10 @@ async def passed(
         "SELECT coalesce(sum(length(local)), 0) FROM log "
         "WHERE seq BETWEEN ? AND ? AND batch IS NULL"
     )
+    merged_query = (
+        f"SELECT {ROW_COLUMNS} FROM log WHERE seq BETWEEN ? AND ? AND origin = {OF_MERGED}"
+    )
+    reader = RowReader()
     for first in rows[:: COUNT_ROWS_MAX.value]:
         between = (first, min(rows[-1], first + COUNT_ROWS_MAX.value - 1))
         for origin, last_n, row_bytes in await connections.fetch(
@@ -112,6 +117,11 @@ async def passed(
             size += row_bytes
         ((row_bytes,),) = await connections.fetch(connections.keeper, locals_query, between)
         size += row_bytes
+        for columns in await connections.fetch(connections.keeper, merged_query, between):
+            logged, is_sound = reader.read(columns)
+            if logged is None or not is_sound:
+                raise StoreError(f"row {columns[0]} of table log is damaged (checksum). {ADVICE}")
+            note_passed(behind, logged.record)
     return behind, size
 
 

@@ -15,7 +15,7 @@ from crdtstream.store.layout import IMAGE_COLUMNS, SEEN, SUMS, Sums, named, read
 from crdtstream.store.staging import NOT_SENT, Staged, StagedImage, image_crc
 
 # Images of one read, and of one that only sums them up.
-IMAGES_PER_READ: Final = Size(512, least=1)
+IMAGES_PER_READ: Final = Size(256, least=1)
 SUMMED_PER_READ: Final = Size(16_384, least=1)
 
 _NEXT: Final = (

@@ -76,6 +76,8 @@ Result = TypeVar("Result")
 REVOKED: Final = "0 revoked"
 # With FIRST_KEY: where the log begins, once its beginning was cut off.
 BEGINS_KEY: Final = "log_begins"
+# Up to where effects came by a state that was merged, and by no record.
+LACKS_KEY: Final = "log_lacks"
 
 # A statement's rows: seven values each, and SQLite allows 32,766 of them.
 ROWS_PER_STATEMENT_MAX: Final = 4_000
@@ -124,7 +126,9 @@ class SqliteLog:
         self._acknowledged: AcknowledgedFile | None = None
         self.meta = MetaTable(connections)
         self._first_seq = 1
+        # Up to where effects were cut off, and up to where some came by a merged state.
         self._begins: VersionVector = {}
+        self._lacks: VersionVector = {}
         self._last_seq = 0
         # Of all rows but the older ones, which are still to be counted.
         self._bytes = 0
@@ -207,6 +211,7 @@ class SqliteLog:
         try:
             self._first_seq = int(self.meta.get(FIRST_KEY) or "1")
             self._begins = parse_vv(self.meta.get(BEGINS_KEY) or "")
+            self._lacks = parse_vv(self.meta.get(LACKS_KEY) or "")
         except ValueError as error:
             raise StoreError(f"{self.path}: table meta is damaged: {error}. {ADVICE}") from error
         ((last_seq,),) = await self._fetch("SELECT max(seq) FROM log")
@@ -372,7 +377,9 @@ class SqliteLog:
 
     @property
     def begins(self) -> VersionVector:
-        return self._begins
+        begins = dict(self._begins)
+        join(begins, self._lacks)
+        return begins
 
     def append_at_once(self, records: Sequence[Record]) -> bool:
         assert records
@@ -546,13 +553,13 @@ class SqliteLog:
             "SELECT seq, first_n FROM log WHERE origin = ? AND last_n > ? AND batch IS NOT NULL "
             "ORDER BY last_n LIMIT 1"
         )
-        check_reaches(self._begins, vv, origins)
+        check_reaches(self.begins, vv, origins)
         first = self._last_seq + 1
         for origin in origins:
             wanted_n = vv.get(origin, 0) + 1
             for seq, first_n in await self._fetch(query, (origin, wanted_n - 1)):
                 # It may have been cut meanwhile.
-                check_reaches(self._begins, vv, [origin])
+                check_reaches(self.begins, vv, [origin])
                 if first_n > wanted_n:
                     raise StoreError(
                         f"{self.path}: effect {wanted_n} of region {origin} is missing. {ADVICE}"
@@ -587,12 +594,12 @@ class SqliteLog:
             # A page that becomes free is named in others, which are written.
             self.connections.note_written(cut.bytes // 64)
 
-    async def raise_begins(self, vv: VersionVector) -> None:
-        begins = dict(self._begins)
-        join(begins, vv)
-        await self.meta.write({FIRST_KEY: str(self._first_seq), BEGINS_KEY: format_vv(begins)})
+    async def note_lacks(self, vv: VersionVector) -> None:
+        lacks = dict(self._lacks)
+        join(lacks, vv)
+        await self.meta.write({LACKS_KEY: format_vv(lacks)})
         await self.sync()
-        self._begins = begins
+        self._lacks = lacks
 
     # --- Settings -----------------------------------------------------------------------------
 

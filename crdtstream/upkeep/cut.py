@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.core.clock import format_vv
-from crdtstream.core.effects import record_bytes
+from crdtstream.core.effects import OF_MERGED, record_bytes
 from crdtstream.store.checkpoints import Hold
 from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, ImageRow, StoredCheckpoint, Sums
@@ -155,7 +155,8 @@ def _parts(
                 yield pb.BackupPart(begin=begin)
                 yield from _image_parts(path, connection, stored)
                 end.images = stored.sums.images
-            yield from _row_parts(path, connection, first, last)
+            seq = 0 if hold.checkpoint is None else hold.checkpoint.row.seq
+            yield from _row_parts(path, connection, first, last, covered_seq=seq)
             yield pb.BackupPart(end=end)
     except (*DAMAGED, UpkeepError) as error:
         raise StoreError(f"{path}: cannot be read: {error}; check the disk") from error
@@ -190,12 +191,17 @@ def _image_parts(
 
 
 def _row_parts(
-    path: Path, connection: sqlite3.Connection, first: int, last: int
+    path: Path, connection: sqlite3.Connection, first: int, last: int, *, covered_seq: int
 ) -> Iterator[pb.BackupPart]:
     some: list[pb.BackupRow] = []
     some_bytes = 0
     for row in rows(connection, first=first, last=last):
         logged = _sound(path, row)
+        if logged.record.origin == OF_MERGED and logged.seq > covered_seq:
+            raise StoreError(
+                f"{path}: the state of another region was merged a moment ago, and no checkpoint "
+                "has it yet; try again when the next one is written (SAVE)"
+            )
         some.append(_shown(logged))
         some_bytes += record_bytes(logged.record)
         if some_bytes >= PIECE_BYTES:

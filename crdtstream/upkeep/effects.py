@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from crdtstream.core.clock import MutableVersionVector, covers
+from crdtstream.core.clock import MutableVersionVector, covers, join
 from crdtstream.core.effects import Record
 from crdtstream.core.wire.codec import BatchError, decode_batch
-from crdtstream.core.wire.local_codec import decode_local
+from crdtstream.core.wire.local_codec import decode_local, merged_in
 from crdtstream.store.log import Logged
 
 
@@ -37,6 +37,8 @@ class Effects:
             if record.batch is not None:
                 self.batches += 1
                 self._take_batch(where, record, record.batch)
+            elif (merged := merged_in(record)) is not None:
+                join(self.vv, merged.vv)
             elif record.last_n != record.first_n - 1:
                 self.undecoded.append(f"{where}: dots without a batch")
         except BatchError as error:

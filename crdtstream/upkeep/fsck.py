@@ -30,7 +30,7 @@ from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
 from crdtstream.store.lost_end import LAST_KEY, expected_of, find_loss
 from crdtstream.store.presence import FIRST_KEY
-from crdtstream.store.sqlite import BEGINS_KEY
+from crdtstream.store.sqlite import BEGINS_KEY, LACKS_KEY
 from crdtstream.store.wal import check_wal_of
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound, find_images
@@ -281,7 +281,7 @@ def _lost_end(path: Path, meta: Mapping[str, str], connection: sqlite3.Connectio
 
 def _fits(name: str, value: str) -> bool:
     """Whether a setting may have this value."""
-    if name in (BEGINS_KEY, ABSENCES_KEY):
+    if name in (BEGINS_KEY, LACKS_KEY, ABSENCES_KEY):
         return _is_vv(value)
     if name == "database_uid":
         return parse_uid(value) is not None

@@ -72,6 +72,12 @@ def shown_record(logged: Logged, key: bytes | None = None) -> Shown | None:
             shown["arrived_ms"] = local.arrived
         if local.appended:
             shown["appended_ms"] = list(local.appended)
+        if local.merged is not None:
+            shown["merged"] = {
+                "source": local.merged.source,
+                "cut_id": local.merged.cut_id.hex(),
+                "vv": {str(region): n for region, n in sorted(local.merged.vv.items())},
+            }
     return shown if key is None or about or changes else None
 
 

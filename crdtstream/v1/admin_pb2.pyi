@@ -17,7 +17,7 @@ class StatusRequest(_message.Message):
     def __init__(self, with_streams: _Optional[bool] = ..., with_digest: _Optional[bool] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid", "storage", "bootstrap")
+    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid", "storage", "password_mark", "bootstrap")
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,7 @@ class StatusReply(_message.Message):
     INBOX_BYTES_FIELD_NUMBER: _ClassVar[int]
     DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
     STORAGE_FIELD_NUMBER: _ClassVar[int]
+    PASSWORD_MARK_FIELD_NUMBER: _ClassVar[int]
     BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
     region: int
     database_id: str
@@ -71,8 +72,9 @@ class StatusReply(_message.Message):
     inbox_bytes: int
     database_uid: str
     storage: Storage
+    password_mark: int
     bootstrap: BootstrapStatus
-    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., bootstrap: _Optional[_Union[BootstrapStatus, _Mapping]] = ...) -> None: ...
+    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., password_mark: _Optional[int] = ..., bootstrap: _Optional[_Union[BootstrapStatus, _Mapping]] = ...) -> None: ...
 
 class BootstrapStatus(_message.Message):
     __slots__ = ("phase", "source", "began_ms", "images_done", "images", "bytes_done", "bytes", "bytes_per_s", "seconds_left", "taken_over", "failures", "failure")
@@ -154,12 +156,14 @@ class Kept(_message.Message):
         AWAY: _ClassVar[Kept.Keeping]
         GIVEN_UP: _ClassVar[Kept.Keeping]
         BOOTSTRAP: _ClassVar[Kept.Keeping]
+        ONLY_COPY: _ClassVar[Kept.Keeping]
     KEEPING_UNSPECIFIED: Kept.Keeping
     NOTHING: Kept.Keeping
     KEPT: Kept.Keeping
     AWAY: Kept.Keeping
     GIVEN_UP: Kept.Keeping
     BOOTSTRAP: Kept.Keeping
+    ONLY_COPY: Kept.Keeping
     REGION_FIELD_NUMBER: _ClassVar[int]
     KEEPING_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]

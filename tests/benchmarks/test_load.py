@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,13 +13,15 @@ import pytest
 from benchmarks.generators import blocked_clients, parse_benchmark, pings, run_load
 from benchmarks.load.paced import STAMP
 from benchmarks.load.wire import Connection, LoadError
-from benchmarks.nats_servers import MIRROR, SUBJECT, is_nats_there, nats_pair
+from benchmarks.nats_servers import MIRROR, SUBJECT, nats_pair
 from benchmarks.processes import wait_until
 from benchmarks.relay import relay
 from benchmarks.systems import System, redis_servers, started
-from tests.conftest import ROOT
+from tests.conftest import ROOT, program
 
 pytestmark = pytest.mark.live
+# Two of these are less than the bound of a test.
+SOON_SECONDS = 50
 KEY = "bench"
 PAGE = (
     "WARNING: something\n"
@@ -43,8 +44,7 @@ def test_stamp_is_found_only_when_it_is_whole() -> None:
 
 @pytest.fixture(scope="module")
 def redis_alone() -> Iterator[System]:
-    if shutil.which("redis-server") is None:
-        pytest.skip("redis-server is not installed")
+    program("redis-server")
     with started({"Redis": redis_servers()}) as systems:
         yield systems["Redis"]
 
@@ -110,8 +110,8 @@ def test_blocked_clients_wait_until_they_are_let_go(port: int, redis_alone: Syst
         return int(redis_alone.client().info("clients")["blocked_clients"])
 
     with blocked_clients(port, 20):
-        wait_until(lambda: blocked() == 20, "20 blocked clients")
-    wait_until(lambda: blocked() == 0, "no blocked client")
+        wait_until(lambda: blocked() == 20, "20 blocked clients", SOON_SECONDS)
+    wait_until(lambda: blocked() == 0, "no blocked client", SOON_SECONDS)
 
 
 def test_pings_are_sent_meanwhile_and_the_longest_is_kept(port: int) -> None:
@@ -135,12 +135,11 @@ def test_relay_passes_on_and_counts_both_directions(port: int) -> None:
 
 
 def test_mirror_of_nats_gets_what_was_published(tmp_path: Path) -> None:
-    if not is_nats_there():
-        pytest.skip("nats-server is not installed")
+    program("nats-server")
     with nats_pair(tmp_path) as pair:
         pair.make_stream()
         run_load("publish", port=pair.port, subject=SUBJECT, count=2_345, size=10)
-        wait_until(lambda: pair.mirrored() == 2_345, "the mirror")
+        wait_until(lambda: pair.mirrored() == 2_345, "the mirror", SOON_SECONDS)
         pair.make_stream()
         found = run_load(
             "through_nats",
@@ -160,8 +159,8 @@ def test_mirror_of_nats_gets_what_was_published(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_whole_run_with_tiny_amounts(tmp_path: Path) -> None:
     """One region beside Redis, and two with a link: there are figures for both systems."""
-    if shutil.which("redis-benchmark") is None:
-        pytest.skip("redis-benchmark is not installed")
+    program("redis-server")
+    program("redis-benchmark")
     figures = tmp_path / "figures.json"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "benchmarks", "--part", "consume", "wire"]

@@ -667,3 +667,16 @@ def shown_tables(found: Survey) -> str:
     for table in status_tables(found, streams=False):
         Console(file=shown, width=120).print(table)
     return shown.getvalue()
+
+
+@pytest.mark.parametrize(("marks", "is_told"), [((7, 7), False), ((7, 8), True), ((7, 0), False)])
+def test_status_says_that_passwords_differ(marks: tuple[int, int], is_told: bool) -> None:
+    found = Survey(
+        replies={
+            RegionId(region): admin_pb2.StatusReply(region=region, password_mark=mark)
+            for region, mark in enumerate(marks, start=1)
+        }
+    )
+    told = [reason for reason in status_reasons(found) if "requirepass" in reason]
+    assert len(told) == is_told
+    assert all(reason.startswith("regions 1, 2 ") for reason in told)

@@ -42,7 +42,7 @@ def test_socket_io_loses_no_broadcast_and_recovers_sessions(two_regions: Cluster
         env={**os.environ, "NODE_PATH": str(PACKAGES), "PORTS": ports},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=90,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

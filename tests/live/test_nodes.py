@@ -174,7 +174,12 @@ def test_health_is_told_over_http_and_grpc(tmp_path: Path) -> None:
             urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}/nothing")
         with grpc.insecure_channel(node.grpc_address) as channel:
             health: Any = health_pb2_grpc.HealthStub(channel)
-            for service in ("", "crdtstream.v1.Replication", "crdtstream.v1.Admin"):
+            for service in (
+                "",
+                "crdtstream.v1.Replication",
+                "crdtstream.v1.Bootstrap",
+                "crdtstream.v1.Admin",
+            ):
                 answer = health.Check(health_pb2.HealthCheckRequest(service=service))
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING
             reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
@@ -182,7 +187,11 @@ def test_health_is_told_over_http_and_grpc(tmp_path: Path) -> None:
                 iter([reflection_pb2.ServerReflectionRequest(list_services="")])
             )
             names = {service.name for service in next(listing).list_services_response.service}
-        assert {"crdtstream.v1.Replication", "crdtstream.v1.Admin"} <= names
+        assert {
+            "crdtstream.v1.Replication",
+            "crdtstream.v1.Bootstrap",
+            "crdtstream.v1.Admin",
+        } <= names
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

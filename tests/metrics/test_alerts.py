@@ -188,6 +188,8 @@ ROWS = [
     Row("CrdtstreamBacklogFull", True, kept("away", 801)),
     Row("CrdtstreamBacklogFull", False, kept("away", 799)),
     Row("CrdtstreamBacklogFull", False, kept("kept", 5_000)),
+    Row("CrdtstreamLogOnlyCopy", True, kept("only-copy", 5_000)),
+    Row("CrdtstreamLogOnlyCopy", False, kept("away", 5_000)),
     Row("CrdtstreamCommitsSlow", True, commits(slow=5, fast=95), 15),
     Row("CrdtstreamCommitsSlow", False, commits(slow=0, fast=95), 15),
     Row("CrdtstreamCongested", True, of_region("congested", steady(1))),

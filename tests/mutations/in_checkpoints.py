@@ -57,6 +57,14 @@ CHECKPOINTS: Final = (
         "with a small maxmemory each write is answered OOM though there is room",
     ),
     Mutation(
+        "near-the-bound-what-is-free-is-looked-for-as-seldom-as-ever",
+        "crdtstream/storage_watch.py",
+        " or _is_half_full(self._region.memory)\n",
+        "\n",
+        (WATCH + "test_little_that_became_free_counts_soon_where_memory_is_half_full",),
+        "after a delete of everything there is room for little for another ten seconds",
+    ),
+    Mutation(
         "large-images-are-not-read-back",
         "crdtstream/store/sqlite_checkpoints.py",
         "                first = large[-1][0] + 1\n",

@@ -220,6 +220,22 @@ RECOVERIES: Final = (
         ("tests/store/test_presence.py::test_nothing_is_written_before_the_folder_says_so",),
         "a log without its mark is taken for whole after a power cut",
     ),
+    Mutation(
+        "own-effects-that-peers-have-cut-are-said-to-come",
+        "crdtstream/region/links/readiness.py",
+        "                    if self.cut_off\n                    else",
+        "                    if False\n                    else",
+        (READY + "test_what_peers_have_cut_is_not_said_to_come_in_a_moment",),
+        "a client tries again in a moment, for ever, and nobody restores a backup",
+    ),
+    Mutation(
+        "effects-of-others-that-peers-have-cut-are-said-to-come",
+        "crdtstream/region/links/readiness.py",
+        "            if self.cut_off:\n",
+        "            if not self.cut_off and self.cut_off:\n",
+        (READY + "test_what_peers_have_cut_is_not_said_to_come_in_a_moment",),
+        "a client tries again in a moment, for ever, and nobody restores a backup",
+    ),
     # --- Who must answer ---
     Mutation(
         "first-answer-is-enough",

@@ -11,6 +11,8 @@ WIRE: Final = "tests/replication/test_wire.py::"
 DURABLE: Final = "tests/replication/test_durable_version_vectors.py::"
 TRAFFIC: Final = "tests/region/test_link_traffic.py::"
 SERVE: Final = "tests/region/test_serve.py::"
+FALSE: Final = "tests/replication/test_false_words.py::"
+CLAIMS: Final = "crdtstream/region/links/claims.py"
 PULL: Final = "tests/region/test_pull.py::"
 FRESHNESS: Final = "tests/region/test_freshness.py::"
 SESSION: Final = "tests/replication/test_session.py::"
@@ -18,6 +20,160 @@ LISTENERS: Final = "tests/region/test_listeners.py::"
 PUBLICATIONS: Final = "tests/region/test_publications.py::"
 
 REPLICATION: Final = (
+    # --- Passwords that differ ---
+    Mutation(
+        "a-puller-says-nothing-of-its-password",
+        "crdtstream/replication/puller.py",
+        "str(self._password_mark)",
+        "str(NOT_SAID)",
+        (REFUSALS + "test_regions_with_different_passwords_both_notice",),
+        "clients that move to another region are refused there, and nobody was warned",
+    ),
+    Mutation(
+        "passwords-that-differ-are-told-at-each-open",
+        "crdtstream/replication/server.py",
+        "        self._peer_marks[peer] = mark\n",
+        "",
+        (REFUSALS + "test_a_peer_that_takes_another_password_is_let_in_and_told_of_once",),
+        "a log full of one warning while a link flaps",
+    ),
+    Mutation(
+        "a-node-that-says-nothing-has-another-password",
+        "crdtstream/passwords.py",
+        " - {NOT_SAID}",
+        "",
+        (
+            "tests/test_passwords.py::test_marks_differ_if_two_nodes_say_other_ones",
+            "tests/cli/test_cli.py::test_status_says_that_passwords_differ",
+        ),
+        "while regions are upgraded each warns of the others",
+    ),
+    # --- Rule 3: what a peer cannot have is not believed ---
+    Mutation(
+        "an-ack-of-what-was-never-sent-is-believed",
+        CLAIMS,
+        "        if n > most_n:\n",
+        "        if n > self.logged_n:\n",
+        (
+            SERVE + "test_an_ack_of_what_was_never_sent_ends_the_link_and_teaches_nothing",
+            FALSE + "test_an_ack_of_what_was_never_sent_ends_the_link_and_counts_for_nothing",
+        ),
+        "rule 3: a program that links as a peer makes WAIT count it, and the log is cut",
+    ),
+    Mutation(
+        "an-ack-is-judged-after-it-was-learned",
+        "crdtstream/region/links/serve.py",
+        "        own.tick.open()\n        try:\n",
+        "        own.tick.open()\n"
+        "        own.replication_lag.note_durable(self.region, own.claims.own_n(ack.durable_vv))\n"
+        "        try:\n",
+        (SERVE + "test_an_ack_of_what_was_never_sent_ends_the_link_and_teaches_nothing",),
+        "a bound on the replication lag counts what no other region has",
+    ),
+    Mutation(
+        "a-link-that-ended-is-still-believed",
+        "crdtstream/region/links/serve.py",
+        "        if self.is_over:\n            return\n        own = self._own\n",
+        "        own = self._own\n        if self.is_over:\n"
+        "            own.learn(self.region, ack.durable_vv, by=self.region)\n            return\n",
+        (SERVE + "test_an_ack_of_what_was_never_sent_ends_the_link_and_teaches_nothing",),
+        "what a peer had before it lost its disk comes late, and counts",
+    ),
+    Mutation(
+        "an-open-with-more-than-there-is-is-let-in",
+        CLAIMS,
+        "if self._opening.is_recovering or n <= self.logged_n:",
+        "if self._opening.is_recovering or n:",
+        (
+            SERVE + "test_an_open_with_more_than_the_log_has_is_refused_and_teaches_nothing",
+            FALSE + "test_an_open_with_more_than_the_log_has_is_refused",
+        ),
+        "rule 18: a region that lost the end of its log sends nothing to who has more",
+    ),
+    Mutation(
+        "a-region-that-recovers-refuses-who-has-its-effects",
+        CLAIMS,
+        "if self._opening.is_recovering or n <= self.logged_n:",
+        "if n <= self.logged_n:",
+        (
+            SERVE + "test_a_region_that_recovers_serves_peers_that_have_more_and_learns_"
+            "when_it_is_back",
+        ),
+        "rule 18: two regions that both lost the end of their logs wait for each other",
+    ),
+    Mutation(
+        "what-was-said-while-a-region-recovered-counts",
+        CLAIMS,
+        "            return n <= self.logged_n\n",
+        "            return True\n",
+        (
+            SERVE + "test_a_region_that_recovers_serves_peers_that_have_more_and_learns_"
+            "when_it_is_back",
+        ),
+        "rule 3: WAIT counts a peer for effects that are issued after the peer said to have them",
+    ),
+    Mutation(
+        "an-open-is-not-judged-after-a-recovery",
+        CLAIMS,
+        "        if most_n > self.logged_n:\n",
+        "        if most_n > 1 << 60:\n",
+        (SERVE + "test_what_a_link_opened_with_is_judged_when_the_region_has_recovered",),
+        "rule 3: who opened a link with too much while a region recovered may acknowledge all",
+    ),
+    Mutation(
+        "one-peer-may-have-what-was-never-sent-to-it",
+        CLAIMS,
+        "sent_n if self._has_one_peer else self.elsewhere_n",
+        "self.elsewhere_n",
+        (SERVE + "test_of_two_regions_the_other_has_what_its_own_link_brought_and_no_more",),
+        "after a restart of a region the log is cut of what its only peer was not sent",
+    ),
+    Mutation(
+        "relayed-effects-are-taken-for-a-lie",
+        CLAIMS,
+        "sent_n if self._has_one_peer else self.elsewhere_n",
+        "sent_n",
+        (SERVE + "test_a_puller_may_have_got_from_another_region_what_was_sent_there",),
+        "links of peers that relay to each other end for nothing",
+    ),
+    Mutation(
+        "gossip-of-what-was-never-sent-counts",
+        "crdtstream/region/links/own_side.py",
+        "if region != by and self.claims.is_possible(vv):",
+        "if region != by:",
+        (
+            SERVE + "test_gossip_of_what_was_never_sent_is_passed_over",
+            FALSE + "test_gossip_of_what_was_never_sent_counts_for_nothing",
+        ),
+        "rule 3: a peer speaks for regions that have nothing",
+    ),
+    Mutation(
+        "gossip-speaks-for-who-tells-it",
+        "crdtstream/region/links/own_side.py",
+        "if region != by and self.claims.is_possible(vv):",
+        "if self.claims.is_possible(vv):",
+        (SERVE + "test_gossip_of_what_was_never_sent_is_passed_over",),
+        "rule 3: what a link was never sent is acknowledged as gossip",
+    ),
+    Mutation(
+        "a-heartbeat-is-not-judged",
+        CLAIMS,
+        "return self.own_n(vv) <= issued and self._check(peer, vv, self.elsewhere_n)",
+        "return self.own_n(vv) <= issued",
+        (PULL + "test_a_heartbeat_of_what_was_never_sent_ends_the_call_and_teaches_nothing",),
+        "rule 3: the other end of a link says by heartbeats what it may not acknowledge",
+    ),
+    Mutation(
+        "a-lost-log-is-taken-for-a-lie",
+        CLAIMS,
+        "return self.own_n(vv) <= issued and self._check(peer, vv, self.elsewhere_n)",
+        "return self._check(peer, vv, self.elsewhere_n)",
+        (
+            PULL + "test_a_heartbeat_of_more_than_was_issued_makes_the_region_recover_and_"
+            "teaches_no_more",
+        ),
+        "rule 18: a region that lost effects of its own never hears of it",
+    ),
     # --- Rule 3: what is told is durable ---
     Mutation(
         "acks-from-applied",

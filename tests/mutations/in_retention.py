@@ -8,12 +8,50 @@ RETENTION: Final = "crdtstream/region/retention.py"
 TABLES: Final = "tests/region/test_retention.py::"
 STORED: Final = "tests/store/test_checkpoints.py::"
 LIVE: Final = "tests/replication/test_cut_logs.py::"
+ALONE: Final = "tests/live/test_only_copies.py::"
 
 TURN: Final = "tests/store/test_turns.py::test_a_turn_of_a_checkpoint_is_bounded"
 ROOM: Final = "tests/region/test_room.py::"
 ENGINE: Final = "tests/region/test_engine.py::"
 
 RETAINING: Final = (
+    Mutation(
+        "the-only-copy-is-cut",
+        "crdtstream/cutting.py",
+        "only_copy_seq = await _first_beyond(retention.elsewhere_vv, log, origins)",
+        "only_copy_seq = log.last_seq + 1",
+        (
+            LIVE + "test_two_regions_that_were_alone_for_too_long_converge_by_their_logs",
+            LIVE + "test_effects_of_a_third_region_that_no_member_has_are_kept",
+            ALONE + "test_regions_alone_for_longer_than_the_backlog_converge_by_their_logs",
+        ),
+        "two regions that were alone for longer than the backlog differ for ever",
+    ),
+    Mutation(
+        "what-was-cut-is-looked-for-in-the-log",
+        RETENTION,
+        "elsewhere: MutableVersionVector = dict(self.begins)",
+        "elsewhere: MutableVersionVector = {}",
+        (TABLES + "test_a_member_that_needs_a_bootstrap_holds_what_only_this_log_has",),
+        "the log is never cut again once a region needs a bootstrap",
+    ),
+    Mutation(
+        "given-up-though-nothing-of-it-is-elsewhere",
+        RETENTION,
+        "if keeping is Keeping.GIVEN_UP and is_only_copy:",
+        "if keeping is Keeping.GIVEN_UP and not is_only_copy:",
+        (TABLES + "test_a_record_that_no_other_member_has_is_kept_beyond_the_bounds",),
+        "operators read that the log may be cut while it fills the disk",
+    ),
+    Mutation(
+        "a-bootstrap-lets-only-copies-go",
+        RETENTION,
+        "        if self._members:\n            needed.append(only_copy_seq - 1)\n",
+        "        if any(one.holds for one in self.held.values()):\n"
+        "            needed.append(only_copy_seq - 1)\n",
+        (TABLES + "test_a_member_that_needs_a_bootstrap_holds_what_only_this_log_has",),
+        "what a region that needs a bootstrap could still be sent by nobody else is cut",
+    ),
     Mutation(
         "cut-by-what-is-not-durable",
         "crdtstream/region/links/links.py",
@@ -138,8 +176,11 @@ RETAINING: Final = (
     Mutation(
         "new-parts-are-passed-over-in-one-step",
         "crdtstream/core/checkpoint/parts.py",
-        "        for number in self._before.values():\n            yield",
-        "        for number in filter(None, self._before.values()):\n            yield",
+        "        for number in self._before.values():\n"
+        "            yield number if number < STAGED else NO_IMAGE\n",
+        "        for number in self._before.values():\n"
+        "            if number:\n"
+        "                yield number\n",
         (TURN,),
         "the first checkpoint of many keys holds the event loop",
     ),

@@ -359,6 +359,8 @@ def test_a_link_that_begins_again_tells_of_what_its_peer_lost() -> None:
     driven.end_tick()
     driven.commit()
     puller.drain()
+    # It has them from this region: nobody has what was never sent.
+    driven.region.links.accept(Open(R2, "crdb", 7, frozenset({R1}), {R1: 2}, STANDING), 0.0)
     puller.receive(Welcome(R2, 7, {RegionId(1): 2}, STANDING, own_n=2))
     puller.heartbeat(r1=2)
     assert driven.region.staleness.lag.known_n == 2
@@ -463,3 +465,29 @@ def test_a_link_looks_at_its_routes_only_while_time_can_change_them() -> None:
     other.lost(Failed("broken"), now)
     assert puller.pull in puller.driven.end_tick().links
     assert puller.next() == Sleep(puller.at + WATCH_SECONDS.value)
+
+
+def test_a_heartbeat_of_what_was_never_sent_ends_the_call_and_teaches_nothing() -> None:
+    puller = Puller()
+    driven = puller.driven
+    puller.live()
+    driven.write("a")
+    driven.end_tick()
+    driven.commit()
+    puller.heartbeat(r1=1, r2=3)
+    assert puller.state() is LinkState.WAITING
+    assert "region 2: durable_vv: it says to have 1 effects of region 1" in puller.pull.link.error
+    assert driven.region.knowledge.vvs.get(R2, {}) == {}
+    assert driven.region.staleness.lag.known_n == 0
+    assert not driven.region.opening.is_recovering
+
+
+def test_a_heartbeat_of_more_than_was_issued_makes_the_region_recover_and_teaches_no_more() -> None:
+    """Rule 18: it may have lost the end of its log."""
+    puller = Puller()
+    driven = puller.driven
+    puller.live()
+    puller.heartbeat(r1=7)
+    assert driven.region.opening.is_recovering
+    assert driven.region.knowledge.vvs.get(R2, {}) == {}
+    assert driven.region.staleness.lag.known_n == 0

@@ -142,6 +142,22 @@ def test_the_refusal_names_whom_it_waits_for_and_the_way_out() -> None:
     assert "--new-database" not in str(readiness().obstacle({R1: 5}))
 
 
+def test_what_peers_have_cut_is_not_said_to_come_in_a_moment() -> None:
+    """Neither effects of its own that it lost, nor those of others."""
+    region = readiness()
+    region.note_answer(R2, Answer(own_n=9, vv={R2: 7}))
+    region.note_answer(R3, Answer(own_n=5))
+    lost_own, lacks_others = {R1: 5, R2: 7}, {R1: 9, R2: 6}
+    for vv in (lost_own, lacks_others):
+        assert "try again in a moment" in str(region.obstacle(vv))
+    region.cut_off = "region 2 has cut region 1's effects 6 to 8 from its log"
+    for vv in (lost_own, lacks_others):
+        told = str(region.obstacle(vv))
+        assert region.cut_off in told
+        assert "cannot pull" in told
+        assert "in a moment" not in told
+
+
 # --- The database's identity ----------------------------------------------------------------------
 
 

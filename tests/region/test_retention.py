@@ -104,7 +104,8 @@ class LogAndMembers(RuleBasedStateMachine):
         retention = self.retention
         retention.note_covered(covered)
         lacks = {member: self._lack(vv) for member, vv in retention.durable_vvs.items()}
-        upto = retention.cut_upto(lacks, self.linked, Millis(self.now))
+        only_copy_seq = self._lack(retention.elsewhere_vv).seq
+        upto = retention.cut_upto(lacks, self.linked, Millis(self.now), only_copy_seq=only_copy_seq)
         assert self.cut <= upto <= retention.covered_seq
         self._check(upto, retention.held)
         begins = {
@@ -122,8 +123,12 @@ class LogAndMembers(RuleBasedStateMachine):
         return Lack(len(self.log) + 1, 0)
 
     def _check(self, upto: int, held: object) -> None:
-        """What is cut now is nobody's, except of those who were away for too long."""
+        """What is cut now another member has; all have it, except those away for too long."""
         assert isinstance(held, dict)
+        for entry in self.log[self.cut : upto]:
+            if entry is not None:
+                origin, n = entry
+                assert any(self.durable[member][origin] >= n for member in MEMBERS), entry
         for member in MEMBERS:
             one: Held = held[member]
             going = [
@@ -133,7 +138,7 @@ class LogAndMembers(RuleBasedStateMachine):
             ]
             if one.holds or one.keeping is Keeping.NOTHING:
                 assert not going, f"region {member} does not have {going}"
-            if one.keeping is Keeping.GIVEN_UP:
+            if one.keeping in (Keeping.GIVEN_UP, Keeping.ONLY_COPY):
                 assert member not in self.linked or self.now - one.since_ms >= STALLED_MS.value
                 assert one.bytes > 50 or self.now - one.since_ms > 100_000
 
@@ -151,9 +156,16 @@ TestLogAndMembers = LogAndMembers.TestCase
 
 
 def looked(
-    retention: Retention, lack: Lack, *, linked: bool = False, now: int = 1_000
+    retention: Retention,
+    lack: Lack,
+    *,
+    linked: bool = False,
+    now: int = 1_000,
+    only_copy_seq: int = 1_000_000,
 ) -> tuple[int, Held]:
-    upto = retention.cut_upto({R2: lack}, {R2} if linked else set(), Millis(now))
+    """How the log stands to region 2; what it lacks another member has, up to ``only_copy_seq``."""
+    linked_members = {R2} if linked else set()
+    upto = retention.cut_upto({R2: lack}, linked_members, Millis(now), only_copy_seq=only_copy_seq)
     return upto, retention.held[R2]
 
 
@@ -166,9 +178,9 @@ def of_two(*, covered: int = 100) -> Retention:
 
 def test_a_region_alone_keeps_what_no_checkpoint_covers() -> None:
     retention = Retention([], now=Millis(1_000))
-    assert retention.cut_upto({}, (), Millis(1_000)) == 0
+    assert retention.cut_upto({}, (), Millis(1_000), only_copy_seq=1) == 0
     retention.note_covered(7)
-    assert retention.cut_upto({}, (), Millis(1_000)) == 7
+    assert retention.cut_upto({}, (), Millis(1_000), only_copy_seq=1) == 7
 
 
 @pytest.mark.parametrize(
@@ -189,6 +201,58 @@ def test_whom_the_log_is_kept_for(
     looked(retention, lack, linked=linked)
     found, held = looked(retention, lack, linked=linked, now=1_000 + after_s * 1000)
     assert (found, held.keeping) == (upto, keeping)
+
+
+@pytest.mark.parametrize(
+    ("lack", "linked", "only_copy_seq", "upto", "keeping"),
+    [
+        # Nobody else has the first record that it lacks.
+        (Lack(41, 501), False, 41, 40, Keeping.ONLY_COPY),
+        (Lack(41, 501), True, 41, 40, Keeping.ONLY_COPY),
+        # Somebody has the first ones, and those may be cut.
+        (Lack(41, 501), False, 71, 70, Keeping.GIVEN_UP),
+        # Within the bounds it is away as ever.
+        (Lack(41, 500), False, 41, 40, Keeping.AWAY),
+        # A checkpoint does not have all of it anyway.
+        (Lack(201, 501), False, 201, 100, Keeping.ONLY_COPY),
+    ],
+)
+def test_a_record_that_no_other_member_has_is_kept_beyond_the_bounds(
+    lack: Lack, linked: bool, only_copy_seq: int, upto: int, keeping: Keeping
+) -> None:
+    retention = of_two()
+    retention.note_durable(R2, {R1: 40})
+    looked(retention, lack, linked=linked)
+    late = 1_000 + (STALLED_MS.value if linked else 0)
+    found, held = looked(retention, lack, linked=linked, now=late, only_copy_seq=only_copy_seq)
+    assert (found, held.keeping) == (upto, keeping)
+    assert held.holds is (keeping is not Keeping.GIVEN_UP)
+
+
+def test_a_member_that_needs_a_bootstrap_holds_what_only_this_log_has() -> None:
+    retention = of_two()
+    retention.note_beginning(31, {R1: 30})
+    retention.note_durable(R2, {R1: 12})
+    assert retention.elsewhere_vv == {R1: 30}, "what was cut is not looked for in the log"
+    upto, held = looked(retention, Lack(31, 400), only_copy_seq=31)
+    assert (upto, held.keeping) == (30, Keeping.BOOTSTRAP)
+
+
+def test_what_any_member_has_is_elsewhere() -> None:
+    retention = Retention([R2, R3], now=Millis(1_000))
+    assert retention.elsewhere_vv == {}, "nobody has said anything since the start"
+    retention.note_durable(R2, {R1: 40, R3: 1})
+    retention.note_told(R3, {R1: 10, R3: 9})
+    assert retention.elsewhere_vv == {R1: 40, R3: 9}
+    retention.note_opened(R2, {R1: 5})
+    assert retention.elsewhere_vv == {R1: 10, R3: 9}, "region 2 lost its disk"
+
+
+def test_an_absence_for_which_only_copies_are_kept_outlives_a_restart() -> None:
+    retention = of_two()
+    looked(retention, Lack(41, 501), only_copy_seq=41)
+    assert retention.held[R2].keeping is Keeping.ONLY_COPY
+    assert retention.absences == {R2: 1_000}
 
 
 def test_a_link_over_which_nothing_becomes_durable_counts_as_away() -> None:

@@ -34,6 +34,7 @@ from crdtstream.region.links.serve import (
     ServeAction,
     Sleep,
 )
+from crdtstream.region.opening import FolderState
 from tests.harness.driven import UID, Driven, make_region
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -328,7 +329,7 @@ def test_another_node_of_the_same_region_is_refused_while_the_first_is_linked() 
 
 def test_what_a_region_says_while_it_recovers_is_not_passed_on_as_counting() -> None:
     driven = begun()
-    serve = serve_of(driven, opening(R1))
+    serve = serve_of(driven, opening(R1, r1=2))
     recovers = replace(STANDING, regains=True)
     serve.receive(Progress({R1: 2}, NOW, recovers, others={R2: {R1: 2}}), 0.1)
     assert driven.region.knowledge.vvs == {R2: {R1: 2}, R3: {R1: 2}}
@@ -348,6 +349,152 @@ def test_a_heartbeat_passes_on_what_counts() -> None:
     heartbeat = sent(serve.next(NOW, 0.0))
     assert isinstance(heartbeat, Progress)
     assert heartbeat.others == {R2: {R1: 2}}
+
+
+# --- What a puller cannot have (``claims.py``) --------------------------------------------------
+
+
+def waited(driven: Driven) -> list[object]:
+    """What a WAIT 2 for all that was written has been answered by now, its time being over."""
+    driven.call("WAIT", "2", "1")
+    driven.clock += 10
+    driven.region.pass_time(driven.now)
+    driven.end_tick()
+    driven.commit()
+    return driven.client.replies[-1:]
+
+
+def written(count: int, *, peers: tuple[int, ...] = (2, 3)) -> Driven:
+    """A region that has written, and sent nothing yet."""
+    driven = Driven(make_region(limits=LIMITS, peers=peers))
+    for index in range(count):
+        driven.write(str(index))
+        driven.end_tick()
+    driven.commit()
+    return driven
+
+
+def learned(driven: Driven) -> tuple[object, ...]:
+    region = driven.region
+    return (
+        dict(region.knowledge.vvs),
+        region.retention.elsewhere_vv,
+        region.staleness.lag.known_n,
+        region.links.pulls[R3].peer_pulls,
+    )
+
+
+@pytest.mark.parametrize(
+    ("claims", "text"),
+    [
+        ({R1: 3}, "durable_vv: it says to have 3 effects of region 1; it can have 2 at most, of 4"),
+        ({R1: 4}, "4 effects of region 1; it can have 2 at most"),
+        ({R1: 5, R2: 1}, "5 effects of region 1; it can have 2 at most, of 4 in the log"),
+    ],
+)
+def test_an_ack_of_what_was_never_sent_ends_the_link_and_teaches_nothing(
+    claims: dict[RegionId, int], text: str
+) -> None:
+    driven = written(4)
+    serve = welcomed(driven, opening(R1))
+    serve.take(driven.log[:2])
+    before = learned(driven)
+    with pytest.raises(PeerError, match=f"region 3: .*{text}"):
+        serve.receive(Progress(claims, NOW, STANDING, others={R2: {R1: 1}}), 0.1)
+    assert serve.is_over
+    assert learned(driven) == before
+    assert waited(driven) == [0]
+    # What was still under way on that link counts for nothing, true or not.
+    serve.receive(Progress({R1: 1}, NOW, STANDING), 0.2)
+    assert learned(driven) == before
+
+
+def test_an_ack_of_what_was_sent_counts() -> None:
+    driven = written(4)
+    serve = welcomed(driven, opening(R1, r1=1))
+    serve.take(driven.log[:4])
+    serve.receive(Progress({R1: 4}, NOW, STANDING), 0.1)
+    assert driven.region.staleness.lag.known_n == 4
+    assert waited(driven) == [1]
+
+
+def test_of_two_regions_the_other_has_what_its_own_link_brought_and_no_more() -> None:
+    """Also of what an earlier run had written, and may have sent: its Open says that."""
+    log = written(4).log
+    driven = Driven(make_region(limits=LIMITS, peers=(3,), log=log))
+    serve = welcomed(driven, opening(R1, r1=1))
+    serve.receive(Progress({R1: 1}, NOW, STANDING), 0.1)
+    with pytest.raises(PeerError, match="it can have 1 at most, of 4"):
+        serve.receive(Progress({R1: 4}, NOW, STANDING), 0.2)
+
+
+def test_a_puller_may_have_got_from_another_region_what_was_sent_there() -> None:
+    driven = written(4)
+    other = welcomed(driven, opening(R1, region=R2, run_id=2))
+    serve = welcomed(driven, opening(R1))
+    other.take(driven.log[:3])
+    serve.receive(Progress({R1: 3}, NOW, STANDING), 0.1)
+    assert driven.region.knowledge.of(R3) == {R1: 3}
+
+
+def test_a_puller_may_have_more_of_a_third_region() -> None:
+    driven = begun()
+    serve = welcomed(driven, opening(R1, R2))
+    serve.receive(Progress({R2: 9, R3: 7}, NOW, STANDING), 0.1)
+    assert driven.region.knowledge.of(R3) == {R2: 9, R3: 7}
+
+
+def test_an_open_with_more_than_the_log_has_is_refused_and_teaches_nothing() -> None:
+    driven = written(4)
+    first = serve_of(driven, opening(R1, r1=2))
+    before = learned(driven)
+    refusal = driven.region.links.accept(opening(R1, r1=5), 0.0)
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind is RefusalKind.MISMATCH
+    assert "it says to have 5 effects of region 1, whose log has 4" in refusal.reason
+    assert learned(driven) == before
+    assert not first.is_over
+    assert isinstance(driven.region.links.accept(opening(R1, r1=4), 0.0), Serve)
+
+
+def test_gossip_of_what_was_never_sent_is_passed_over() -> None:
+    """It may have been true once, so the link goes on; WAIT and the log do not count it."""
+    driven = written(4)
+    serve = welcomed(driven, opening(R1))
+    serve.take(driven.log[:2])
+    told = {R2: {R1: 3}, R3: {R1: 2}, RegionId(4): {R1: 2, R2: 5}}
+    serve.receive(Progress({R1: 1}, NOW, STANDING, others=told), 0.1)
+    assert not serve.is_over
+    assert driven.region.knowledge.vvs == {R3: {R1: 1}, RegionId(4): {R1: 2, R2: 5}}
+    assert driven.region.retention.elsewhere_vv == {R1: 1}
+
+
+def recovering(*, peers: tuple[int, ...] = (3,)) -> Driven:
+    """A region that lost the end of its log: peers may have more of its effects."""
+    folder = FolderState(is_proven=False, database=DatabaseIdentity(UID))
+    region = make_region(limits=LIMITS, peers=peers, log=written(2).log, folder=folder)
+    driven = Driven(region)
+    assert driven.region.opening.is_recovering
+    return driven
+
+
+def test_a_region_that_recovers_serves_peers_that_have_more_and_learns_when_it_is_back() -> None:
+    driven = recovering()
+    serve = welcomed(driven, opening(R1, r1=4))
+    serve.receive(Progress({R1: 4}, NOW, STANDING), 0.1)
+    assert not serve.is_over
+    assert driven.region.knowledge.of(R3) == {}
+    serve.receive(Progress({R1: 2}, NOW, STANDING), 0.1)
+    assert driven.region.knowledge.of(R3) == {R1: 2}
+
+
+def test_what_a_link_opened_with_is_judged_when_the_region_has_recovered() -> None:
+    """No peer has what region 3 says to have, so it was no loss but a lie."""
+    driven = recovering()
+    serve = welcomed(driven, opening(R1, r1=1_000))
+    driven.region.opening.readiness.finish()
+    with pytest.raises(PeerError, match="vv: it opened its link with 1000 effects of region 1"):
+        serve.receive(Progress({R1: 2}, NOW, STANDING), 0.1)
 
 
 # --- A log that was cut -------------------------------------------------------------------------
@@ -384,6 +531,8 @@ def test_an_origin_that_was_cut_is_left_out_of_what_is_relayed() -> None:
 def test_a_link_goes_on_at_the_beginning_when_the_log_is_cut_behind_it() -> None:
     driven = begun()
     serve = welcomed(driven, opening(R1, R2))
+    # Region 2 has them, and region 3 got them from there.
+    serve_of(driven, opening(R1, region=R2, run_id=2, r1=4))
     serve.receive(Progress({R1: 4, R2: 3}, NOW, STANDING), 0.0)
     retention = driven.region.retention
     retention.cutting_seq = 4

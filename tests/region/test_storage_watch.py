@@ -129,7 +129,13 @@ async def test_overhead_that_became_free_is_not_used() -> None:
     assert await used_after_a_look(measured) == 20 * MIB
 
 
-async def test_little_that_became_free_counts_while_writers_are_refused() -> None:
+async def test_little_that_became_free_counts_while_writers_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given_back: list[bool] = []
+    monkeypatch.setattr(
+        "crdtstream.storage_watch.give_back_memory", lambda: given_back.append(True)
+    )
     measured = Measured()
     measured.resident_bytes = BASE_BYTES + 20 * MIB
     await used_after_a_look(measured)
@@ -137,6 +143,23 @@ async def test_little_that_became_free_counts_while_writers_are_refused() -> Non
     measured.memory.look(measured.watch.account())
     assert measured.memory.is_full
     measured.free_bytes = 4 * MIB
+    del given_back[:]
+    assert await used_after_a_look(measured) == 16 * MIB
+    assert given_back, "the C library may have kept some, too"
+
+
+async def test_little_that_became_free_counts_soon_where_memory_is_half_full() -> None:
+    """A checkpoint that ends frees what it had kept of deleted keys, and nothing else shows it."""
+    measured = Measured()
+    measured.resident_bytes = BASE_BYTES + 20 * MIB
+    assert await used_after_a_look(measured) == 20 * MIB
+    measured.free_bytes = 4 * MIB
+    measured.memory.maxmemory = 60 * MIB
+    measured.memory.look(measured.watch.account())
+    assert await used_after_a_look(measured) == 20 * MIB, "far below the bound it is not urgent"
+    measured.memory.maxmemory = 30 * MIB
+    measured.memory.look(measured.watch.account())
+    assert not measured.memory.is_full
     assert await used_after_a_look(measured) == 16 * MIB
 
 

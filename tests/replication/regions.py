@@ -18,6 +18,7 @@ from crdtstream.database.database import Database, Waiting
 from crdtstream.database.session import Session
 from crdtstream.engine import Engine
 from crdtstream.machine import random_uid, wall_clock
+from crdtstream.passwords import password_mark
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.pull import Pull
@@ -65,6 +66,7 @@ class LiveRegion:
         uid: DatabaseUid = UID,
         limits: RegionLimits = LIMITS,
         fsync: Fsync = Fsync.ALWAYS,
+        password: str = "",
     ) -> None:
         """A region that goes on with its log; not ``is_proven``: it recovers first."""
         self.number = RegionId(number)
@@ -78,6 +80,7 @@ class LiveRegion:
         self._folder = FolderState(is_proven=is_proven, database=DatabaseIdentity(uid))
         self._limits = limits
         self._fsync = fsync
+        self._password_mark = password_mark(password, database_id)
         self._has_begun = False
 
     async def begin(self) -> None:
@@ -99,7 +102,7 @@ class LiveRegion:
             limits=self._limits,
         )
         self.engine = Engine(self.region, self.log, fsync=self._fsync)
-        self.service = ReplicationService(self.engine)
+        self.service = ReplicationService(self.engine, password_mark=self._password_mark)
         self._client = Told(self.region)
         self._has_begun = True
         await self.engine.begin()
@@ -163,7 +166,8 @@ class LiveRegion:
         if not self._has_begun:
             await self.begin()
         pullers = [
-            Puller(pull, self.engine, batch_bytes_max=1 << 30) for pull in self.pulls.values()
+            Puller(pull, self.engine, batch_bytes_max=1 << 30, password_mark=self._password_mark)
+            for pull in self.pulls.values()
         ]
         server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         replication_pb2_grpc.add_ReplicationServicer_to_server(self.service, server)

@@ -112,6 +112,50 @@ async def test_a_region_that_is_linked_keeps_its_place_in_a_log_that_is_cut() ->
         assert all(pull.link.reconnects == 0 for one in regions for pull in one.pulls.values())
 
 
+async def test_two_regions_that_were_alone_for_too_long_converge_by_their_logs() -> None:
+    """Each writes while the other is down, and cuts as if that were gone for good."""
+    where = addresses(2)
+    logs = {number: CuttingLog() for number in where}
+    for number in where:
+        alone = LiveRegion(number, where, log=logs[number])
+        async with alone.running():
+            alone.region.retention.backlog_bytes_max = 100
+            alone.region.retention.backlog_ttl_s = 0
+            await add_each_by_itself(alone, 100)
+            assert await cut(alone) == 0
+            (held,) = alone.region.retention.held.values()
+            assert held.keeping is Keeping.ONLY_COPY
+    async with live_regions(
+        LiveRegion(number, where, log=logs[number]) for number in where
+    ) as both:
+        await converged(both)
+        await until(lambda: both[0].knows_of(R2) == both[1].knows_of(R1) == both[0].durable_vv)
+        assert [await cut(one) for one in both] == [200, 200]
+
+
+async def test_effects_of_a_third_region_that_no_member_has_are_kept() -> None:
+    """Region 3 is gone and no member any more; its effects are in the log of region 1 alone."""
+    where = addresses()
+    log = CuttingLog()
+    async with (
+        LiveRegion(1, where, log=log).running() as first,
+        LiveRegion(3, where, log=CuttingLog()).running() as third,
+    ):
+        await add_each_by_itself(third, 100)
+        await converged([first, third])
+        await until(lambda: first.knows_of(R3) == first.durable_vv)
+    two = {number: where[number] for number in (1, 2)}
+    async with LiveRegion(1, two, log=log).running() as first:
+        first.region.retention.backlog_bytes_max = 0
+        assert await cut(first) == 0
+        async with LiveRegion(2, two, log=CuttingLog()).running() as second:
+            # Region 2 asks for them once something waits for them (``rules`` 2).
+            first.add()
+            await converged([first, second])
+            await until(lambda: first.knows_of(R2) == first.durable_vv)
+            assert await cut(first) > 100
+
+
 async def test_nothing_is_cut_that_a_member_has_not_made_durable() -> None:
     """Region 2 applies what it gets, and says so when it links anew, but no sync is ever done."""
     where = addresses(2)

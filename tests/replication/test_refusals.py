@@ -1,12 +1,15 @@
 """Who may pull from a region, asked as a stranger would: one call, and what is answered first."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import TypedDict, Unpack
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
+from crdtstream.passwords import METADATA_KEY, password_mark
 from crdtstream.region.links.messages import PROTOCOL_VERSION
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
@@ -39,10 +42,16 @@ async def address() -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def answered(address: str, **differs: Unpack[OpenFields]) -> AsyncIterator[str]:
-    """What a region says to an Open: welcome, or the name of the status; the call stays open."""
+async def answered(
+    address: str, mark: str | None = None, **differs: Unpack[OpenFields]
+) -> AsyncIterator[str]:
+    """What a region says to an Open: welcome, or the name of the status; the call stays open.
+
+    `mark` is of the stranger's password; None: it says none.
+    """
     async with grpc.aio.insecure_channel(address) as channel:
-        call = rpc.ReplicationStub(channel).Sync()
+        metadata = None if mark is None else ((METADATA_KEY, mark),)
+        call = rpc.ReplicationStub(channel).Sync(metadata=metadata)
         await call.write(pb.SyncRequest(open=pb.Open(origins=[1], **(PEER | differs))))
         try:
             message = await call.read()
@@ -78,3 +87,41 @@ async def test_while_a_region_is_linked_no_other_node_is_let_in_as_it(address: s
 async def test_a_node_may_open_its_link_again(address: str) -> None:
     async with answered(address) as first, answered(address) as second:
         assert (first, second) == ("welcome", "welcome")
+
+
+@pytest.mark.parametrize(
+    ("mark", "is_told"),
+    [
+        (None, False),
+        ("0", False),
+        (str(password_mark("", "crdb")), False),
+        (str(password_mark("secret", "crdb")), True),
+        ("-7", False),
+        ("a password", False),
+        ("9" * 5000, False),
+    ],
+)
+async def test_a_peer_that_takes_another_password_is_let_in_and_told_of_once(
+    address: str, mark: str | None, is_told: bool
+) -> None:
+    with capture_logs() as lines:
+        for _ in range(2):
+            async with answered(address, mark) as found:
+                assert found == "welcome"
+    told = [line for line in lines if line["event"] == "passwords differ"]
+    assert len(told) == is_told
+    for line in told:
+        assert line["peer"] == 2
+        assert "set the same requirepass" in line["reason"]
+
+
+async def test_regions_with_different_passwords_both_notice() -> None:
+    where = addresses(2)
+    with capture_logs() as lines:
+        one, two = LiveRegion(1, where, password="a"), LiveRegion(2, where, password="b")
+        async with one.running(), two.running():
+            async with asyncio.timeout(20):
+                while len([line for line in lines if line["event"] == "passwords differ"]) < 2:
+                    await asyncio.sleep(0.01)
+    told = [line["peer"] for line in lines if line["event"] == "passwords differ"]
+    assert sorted(told) == [1, 2]

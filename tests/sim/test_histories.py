@@ -13,6 +13,7 @@ from crdtstream.sim.history import Failure, Plan, run, shorten
 from crdtstream.sim.making import Maker
 from crdtstream.sim.planted import BUGS, planted
 from crdtstream.sim.seeds import first_failing, processes_for
+from crdtstream.sim.sizes import LARGE_FROM
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
 SEEDS = 25
@@ -32,6 +33,13 @@ def test_every_invariant_holds(seed: int) -> None:
 def test_every_invariant_holds_for_many_seeds() -> None:
     jobs = processes_for(SOAK_SEEDS)
     failing = first_failing(1_000_000, SOAK_SEEDS, STEPS, jobs=jobs, bug=None)
+    assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
+
+
+@pytest.mark.soak
+def test_every_invariant_holds_with_large_sizes() -> None:
+    seeds = max(10, SOAK_SEEDS // 10)
+    failing = first_failing(LARGE_FROM, seeds, STEPS, jobs=processes_for(seeds), bug=None)
     assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
 
 

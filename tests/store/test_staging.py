@@ -2,23 +2,26 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from crdtstream.core.checkpoint.parts import Kind
 from crdtstream.store.connections import wal_of
 from crdtstream.store.errors import ImageError, NoRoomError, StoreError
-from crdtstream.store.failpoints import EXIT_STATUS, NO_FAILPOINTS, Armed, Failpoints, die, refuse
+from crdtstream.store.failpoints import EXIT_STATUS, NO_FAILPOINTS, Armed, Failpoints, refuse
 from crdtstream.store.sqlite_staging import STAGING_FILE, SqliteStaging
 from crdtstream.store.staging import MemoryStaging, Staging
 from tests.store.stagings import check_whole, cut_of, image, put, stage, staged
 
+ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = [*range(3, 300), 500, 7_000, 7_001]
 NODES = [number for number in NUMBERS if image(number).kind is Kind.NODE]
 
@@ -208,17 +211,21 @@ async def test_what_is_staged_outlives_its_process(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+# What a process that dies does.
+STAGES: Final = """
+import asyncio, sys
+from pathlib import Path
+from crdtstream.store.failpoints import Armed, die
+from tests.store.test_staging import stage_on
+folder, step, at = sys.argv[1:]
+asyncio.run(stage_on(Path(folder), Armed(step, die, at=int(at))))
+"""
+
+
 def killed(folder: Path, step: str, at: int) -> int:
     """Stage in a process that dies at a step; returns its exit status."""
-    pid = os.fork()
-    if pid:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    status = 1
-    try:
-        asyncio.run(stage_on(folder, Armed(step, die, at=at)))
-        status = 0
-    finally:
-        os._exit(status)
+    command = [sys.executable, "-c", STAGES, str(folder), step, str(at)]
+    return subprocess.run(command, cwd=ROOT, check=False, timeout=60).returncode
 
 
 async def stage_on(folder: Path, failpoints: Failpoints = NO_FAILPOINTS) -> None:

@@ -44,6 +44,12 @@ class Create:
         create.mode = other.mode if other.mode.beats(self.mode) else self.mode
         return create
 
+    def knows_as(self, other: "Create") -> bool:
+        """Whether the same create has the same acknowledged intervals and mode elsewhere."""
+        mine = {region: list(intervals) for region, intervals in self.intervals.items()}
+        theirs = {region: list(intervals) for region, intervals in other.intervals.items()}
+        return self.mode == other.mode and mine == theirs
+
     def without_intervals(self) -> "Create":
         """The same create before anybody acknowledged anything."""
         create = Create(self.start)

@@ -217,6 +217,8 @@ class Keyspace:
     def note_lost(self, key: bytes, lost: dict[RegionId, int]) -> None:
         """Of a key without a stream: up to which dots it lost entries elsewhere."""
         assert key not in self.streams
+        # It becomes the latest of those that are gone.
+        self._trimmed.take(key)
         self._keep_lost(key, lost)
 
     def restore_stream(self, key: bytes, stream: Stream) -> None:

@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Final
 
 from crdtstream.core.ids import RegionId, StreamId
+from crdtstream.core.lanes.header import Header
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.rax import KEY_BYTES, Rax
@@ -274,5 +275,8 @@ class NodeChain:
     def measure(self, node: MacroNode) -> None:
         self.limits.residency.measure(node)
 
-    def note_warm(self, node: MacroNode) -> None:
-        self.limits.residency.note_warm(node)
+    def note_warm(self, node: MacroNode, cold: Header) -> None:
+        self.limits.residency.note_warm(node, cold)
+
+    def note_encoding(self, node: MacroNode) -> None:
+        self.limits.residency.note_encoding(node)

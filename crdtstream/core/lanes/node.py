@@ -68,8 +68,11 @@ class Home(Protocol):
     def replace(self, old: Sequence["MacroNode"], new: Sequence["MacroNode"]) -> None:
         """Put nodes with the same entries in the place of neighbours."""
 
-    def note_warm(self, node: "MacroNode") -> None:
-        """Its columns are here again."""
+    def note_warm(self, node: "MacroNode", cold: Header) -> None:
+        """Its columns are here again; ``cold`` was known of it until now."""
+
+    def note_encoding(self, node: "MacroNode") -> None:
+        """It is encoded while its columns are here, and its image was in the staging."""
 
 
 class MacroNode(Part):
@@ -362,6 +365,8 @@ class MacroNode(Part):
         cold = self.cold
         if cold is not None:
             return self._encode_taken_over(cold)
+        if self.image >= STAGED:
+            self.lane.note_encoding(self)
         columns = self.columns
         if is_single(columns):
             header, body = encode_single(columns, self.digest)
@@ -463,5 +468,5 @@ class MacroNode(Part):
         columns = decode_body(unpack(packed, size=cold.body_bytes), cold)
         self.put_columns(columns)
         self.digest = cold.digest
-        self.lane.note_warm(self)
+        self.lane.note_warm(self, cold)
         return columns

@@ -28,9 +28,11 @@ from collections.abc import Callable, Iterable, Sequence
 from sys import getsizeof
 from typing import Final
 
+from crdtstream.core.checkpoint.parts import NO_IMAGE
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.body import encode_body
 from crdtstream.core.lanes.cold import ColdError
+from crdtstream.core.lanes.header import Header
 from crdtstream.core.lanes.node import MacroNode, State
 from crdtstream.core.lanes.packing import pack
 from crdtstream.core.size import Size
@@ -51,6 +53,7 @@ COLUMNS_BYTES: Final = 120
 HEADER_BYTES: Final = 500
 COLD: Final = (State.PACKED, State.ABSENT)
 _WARM: Final = State.WARM
+_NOT_TAKEN_OVER: Final[tuple[int, Header | None]] = (NO_IMAGE, None)
 # An empty node's columns besides.
 OPENED_BYTES: Final = NODE_BYTES + COLUMNS_BYTES + 620
 # A run of numbered rows: two tuples and their numbers.
@@ -94,6 +97,9 @@ class Residency:
         # it.
         self._warm: OrderedDict[MacroNode, None] = OrderedDict()
         self._packed: OrderedDict[MacroNode, None] = OrderedDict()
+        # Of warm ones that came with another region's state: their image, and the header that fits
+        # it.  Packing their columns would give another body than that image has.
+        self._as_it_came: dict[MacroNode, tuple[int, Header | None]] = {}
         self._wanted: dict[int, MacroNode] = {}
         self._pinned: set[int] = set()
         # Where a scan will need the next image, and how much was read ahead for it.
@@ -273,10 +279,12 @@ class Residency:
         self._bytes[_WARM] += size - node.bytes_counted
         node.bytes_counted = size
 
-    def note_warm(self, node: MacroNode) -> None:
-        """Its columns are here again."""
+    def note_warm(self, node: MacroNode, cold: Header) -> None:
+        """Its columns are here again; ``cold`` was known of it until now."""
         self._packed.pop(node, None)
         self._warm[node] = None
+        if cold.came_at_once:
+            self._as_it_came[node] = node.image, cold
         if self._passing is not None:
             self._passing[node] = None
         self.measure(node)
@@ -285,6 +293,11 @@ class Residency:
         """It is about to change: no image has it any more as it is."""
         node.is_encoded = False
         self._warm.pop(node, None)
+        self._as_it_came.pop(node, None)
+
+    def note_encoding(self, node: MacroNode) -> None:
+        """It gets an image of its own, and stays until that one can be read (``note_saved``)."""
+        self._warm.pop(node, None)
 
     def forget(self, node: MacroNode) -> None:
         """No lane has it any more."""
@@ -292,6 +305,7 @@ class Residency:
         self._count(node, State.NOT, 0)
         if state is State.WARM:
             self._warm.pop(node, None)
+            self._as_it_came.pop(node, None)
         elif state is State.PACKED:
             self._packed.pop(node, None)
         elif state is State.ABSENT:
@@ -407,9 +421,13 @@ class Residency:
 
     def _pack(self, node: MacroNode) -> None:
         self._warm.pop(node, None)
-        body = encode_body(node.columns)
-        node.take_columns(node.header(body_bytes=len(body)), pack(body))
-        self._packed[node] = None
+        image, header = self._as_it_came.pop(node, _NOT_TAKEN_OVER)
+        if header is not None and image == node.image:
+            node.take_columns(header, None)
+        else:
+            body = encode_body(node.columns)
+            node.take_columns(node.header(body_bytes=len(body)), pack(body))
+            self._packed[node] = None
         self.measure(node)
 
     def _drop(self, node: MacroNode) -> None:

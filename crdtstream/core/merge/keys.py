@@ -13,7 +13,7 @@ from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
 from crdtstream.core.keyspace.strings import StringValue
 from crdtstream.core.lanes.lane import LastId
 from crdtstream.core.merge.presence import Both
-from crdtstream.core.merge.sent import SentKey
+from crdtstream.core.merge.sent import NO_REGISTERS, SentKey
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 
@@ -36,6 +36,8 @@ def merge_floors(state: State, sent: SentKey) -> None:
 def merge_registers(state: State, sent: SentKey, both: Both, destroys: "Destroys") -> None:
     """Deadlines and the values of XCFGSET.  Call it before the stream is settled."""
     keys, key, theirs = state.keys, sent.key, sent.registers
+    if theirs is NO_REGISTERS and key not in keys.registers:
+        return
     before = keys.idmp_duration_of(key), keys.idmp_maxsize_of(key)
     registers = keys.registers.get(key) or KeyRegisters()
     _merge_values(registers.expiry, theirs.expiry, both, destroys)
@@ -139,11 +141,11 @@ def merge_lost(state: State, sent: SentKey, stream: Stream | None) -> None:
         if content.gone is not None
         else {}
     )
-    if not theirs:
-        return
     mine = dict(state.keys.lost(sent.key))
-    united = {region: max(n, mine.get(region, 0)) for region, n in theirs.items()}
+    higher = {region: n for region, n in theirs.items() if n > mine.get(region, 0)}
+    if not higher:
+        return
     if stream is not None:
-        stream.lost.update(united)
+        stream.lost.update(higher)
     else:
-        state.keys.note_lost(sent.key, {**mine, **united})
+        state.keys.note_lost(sent.key, {**mine, **higher})

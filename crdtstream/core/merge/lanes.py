@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from crdtstream.core.ids import ID_MAX, SEQ_BITS, Millis, StreamId
+from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, StreamId
 from crdtstream.core.lanes.blocks import DIGEST_MASK
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.columns import NodeColumns, part_of
@@ -79,7 +79,7 @@ def _gone(
 ) -> Iterator[tuple[int, int]]:
     """Stretches of dot numbers, first and last, whose entries the other side has removed."""
     for here, there in _stretches(lane, sent, upto_n):
-        if not here or _are_alike(here, there, upto_n):
+        if not here or are_alike(here, there, upto_n):
             continue
         left = {n for node in there for n in _columns_of(node, residency).n if n <= upto_n}
         mine = [n for node in here for n in node.columns.n if n <= upto_n]
@@ -99,10 +99,12 @@ def _stretches(lane: Lane, sent: Iterable[SentNode], upto_n: int) -> Iterator[St
         here_n = here.first_n if here is not None else upto_n + 1
         there_n = there[1].header.first_n if there is not None else upto_n + 1
         first_n = min(here_n, there_n)
-        if first_n > end and (stretch.here or stretch.there):
+        is_last = first_n > upto_n
+        # The last one may have a macro node that reaches beyond the dot number.
+        if (is_last or first_n > end) and (stretch.here or stretch.there):
             yield stretch
             stretch = Stretch([], [])
-        if first_n > upto_n:
+        if is_last:
             return
         if here is not None and here_n == first_n:
             stretch.here.append(here)
@@ -114,12 +116,16 @@ def _stretches(lane: Lane, sent: Iterable[SentNode], upto_n: int) -> Iterator[St
             there = next(theirs, None)
 
 
-def _are_alike(here: Sequence[MacroNode], there: Sequence[SentNode], upto_n: int) -> bool:
-    """Whether both sides have the same entries, as far as heads tell; False: they may."""
+def are_alike(here: Sequence[MacroNode], there: Sequence[SentNode], upto_n: int = U64_MAX) -> bool:
+    """Whether both sides have the same entries, and none beyond a dot number, as far as heads tell.
+
+    False: they may.
+    """
+    if not here or not there:
+        return not here and not there
     headers = [head.header for _, head in there]
     return (
-        bool(headers)
-        and max(here[-1].last_n, headers[-1].last_n) <= upto_n
+        max(here[-1].last_n, headers[-1].last_n) <= upto_n
         and sum(map(len, here)) == sum(header.entries for header in headers)
         and sum(node.own_digest() for node in here) & DIGEST_MASK
         == sum(header.digest for header in headers) & DIGEST_MASK
@@ -162,8 +168,3 @@ def _came_at(head: Head, arrived: Millis) -> Head:
     """The head of a macro node all of whose entries come here at once."""
     header = head.header._replace(first_arrival=arrived, last_arrival=arrived, came_at_once=True)
     return head._replace(header=header)
-
-
-def clear(lane: Lane, *, there_n: int) -> bool:
-    """Remove all that the other side had applied and has no more; did anything go?"""
-    return lane.remove_prefix(up_to=ID_MAX, n_max=there_n) > 0

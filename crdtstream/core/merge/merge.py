@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from crdtstream.core.checkpoint.contents import id_of
 from crdtstream.core.clock import VersionVector, join
 from crdtstream.core.ids import ID_MAX, Millis, RegionId
+from crdtstream.core.merge.alike import is_unchanged
 from crdtstream.core.merge.groups import merge_groups
 from crdtstream.core.merge.keys import (
     Destroys,
@@ -74,6 +75,8 @@ def merge(
 
 
 def _merge_key(state: State, sent: SentKey, both: Both) -> None:
+    if is_unchanged(state, sent, both):
+        return
     keys, key = state.keys, sent.key
     state.parts.note(key)
     destroys = Destroys(state, sent)
@@ -112,6 +115,9 @@ def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) 
         if nodes:
             here_n = both.here.get(region, 0)
             merge_lane(lane, nodes, here_n=here_n, there_n=there_n, arrived=arrived)
+        elif sent.content.stream is None and sent.content.gone is None:
+            # Losses of keys that are gone are forgotten in time: what goes is noted here again.
+            stream.trim({region: ID_MAX}, both.there)
         else:
             lane.remove_prefix(up_to=ID_MAX, n_max=there_n)
     content = sent.content.stream

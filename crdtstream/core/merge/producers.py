@@ -36,12 +36,19 @@ def merge_producers(
 
 
 def _merge_messages(state: State, stream: Stream, sent: SentKey, both: Both) -> None:
-    """Records: the union; those that one side has forgotten are causally stable."""
+    """Records by their dots; one that the other side has forgotten is causally stable.
+
+    Nothing concurrent to such a one can come any more.  Deletes of it that came after it was
+    forgotten are in no image, so it must not be asked whether its entry was deleted.
+    """
     records, key, theirs = state.idempotency, sent.key, sent.producers
+    kept = {record.dot for record in theirs.records}
     mine: Named = {}
-    for dot, name, entry_id in records.of(key):
+    for dot, name, entry_id in list(records.of(key)):
         if both.is_new_there(dot):
             mine.setdefault(name, {})[dot] = entry_id
+        elif dot not in kept:
+            records.forget(key, name, dot)
     new: Named = {}
     for record in theirs.records:
         if both.is_new_here(record.dot):
@@ -49,16 +56,17 @@ def _merge_messages(state: State, stream: Stream, sent: SentKey, both: Both) -> 
             new.setdefault(name, {})[record.dot] = id_of(record.entry_id)
             records.add(record.dot, key, name, id_of(record.entry_id))
     records.note_deleted(key, theirs.deleted)
-    _take_collapsed(state, sent, both)
+    _take_collapsed(state, sent)
     for name, entries in new.items():
         if name in mine:
             _settle(state, stream, key, name, mine[name], entries)
 
 
-def _take_collapsed(state: State, sent: SentKey, both: Both) -> None:
+def _take_collapsed(state: State, sent: SentKey) -> None:
+    """Appends that gave way elsewhere, also of those that both sides have."""
     for row in sent.producers.collapsed:
-        if both.is_new_here(row.dot):
-            name = IdempotentId(row.producer, row.id)
+        name = IdempotentId(row.producer, row.id)
+        if state.idempotency.has(sent.key, name, row.dot):
             collapsed = Collapsed(row.dot, name, row.stays, id_of(row.stays_id))
             state.idempotency.note_collapsed(sent.key, id_of(row.entry_id), collapsed)
 

@@ -270,8 +270,11 @@ class IdempotencyRecords:
             join(records.deleted, context)
 
     def note_collapsed(self, key: bytes, entry_id: StreamId, collapsed: Collapsed) -> None:
-        rows = self._by_key[key].collapsed
-        rows.setdefault(entry_id, {})[collapsed.dot] = collapsed
+        """An entry gave way; of several to which it did, the one with the smallest dot counts."""
+        rows = self._by_key[key].collapsed.setdefault(entry_id, {})
+        before = rows.get(collapsed.dot)
+        if before is None or collapsed.stays < before.stays:
+            rows[collapsed.dot] = collapsed
 
     def collapsed(self, key: bytes, entry_id: StreamId) -> list[Collapsed]:
         """The entries with this ID that went, for as long as their records are kept."""
@@ -290,9 +293,15 @@ class IdempotencyRecords:
             while queue and queue[0][0] <= n_stable:
                 n, key, idempotent = queue.popleft()
                 note(key)
-                self._forget(key, idempotent, Dot(region, n))
+                self.forget(key, idempotent, Dot(region, n))
 
-    def _forget(self, key: bytes, idempotent: IdempotentId, dot: Dot) -> None:
+    def has(self, key: bytes, idempotent: IdempotentId, dot: Dot) -> bool:
+        """Whether this very append is remembered."""
+        records = self._by_key.get(key)
+        return records is not None and dot in records.by_name.get(idempotent, {})
+
+    def forget(self, key: bytes, idempotent: IdempotentId, dot: Dot) -> None:
+        """An append is causally stable, as another region knows; ``restore_order`` then."""
         records = self._by_key[key]
         entries = records.by_name[idempotent]
         entry_id = entries.pop(dot)
@@ -328,6 +337,7 @@ class IdempotencyRecords:
         return {} if records is None else records.deleted
 
     def restore_order(self) -> None:
-        """All records of all keys were added, those of one key in their order."""
+        """All records of all keys were added, those of one key in their order, or forgotten."""
         for region, queue in self._queues.items():
-            self._queues[region] = deque(sorted(queue, key=lambda row: row[0]))
+            rows = [row for row in queue if self.has(row[1], row[2], Dot(region, row[0]))]
+            self._queues[region] = deque(sorted(rows, key=lambda row: row[0]))

@@ -10,6 +10,7 @@ from typing import Final, assert_never
 from google.protobuf.message import DecodeError
 
 from crdtstream.core.effects import (
+    OF_MERGED,
     Ack,
     Claim,
     CreateConsumer,
@@ -17,6 +18,7 @@ from crdtstream.core.effects import (
     Deliver,
     LocalChange,
     Merged,
+    Record,
     Redeliver,
     Release,
     SetPosition,
@@ -134,6 +136,17 @@ def decode_local(data: bytes) -> Local:
         [Millis(ms) for ms in message.appended_ms],
         _decode_merged(message.merged) if message.HasField("merged") else None,
     )
+
+
+def merged_in(record: Record) -> Merged | None:
+    """The state that a record tells of, None if it is another record.
+
+    Raises:
+        BatchError: what is local about it is no valid message.
+    """
+    if record.origin != OF_MERGED or record.local is None:
+        return None
+    return decode_local(record.local).merged
 
 
 def _decode_merged(message: local_pb2.Merged) -> Merged:

@@ -95,12 +95,17 @@ class Links:
     # --- Peers that pull ----------------------------------------------------------------------
 
     def accept(self, opening: Open, at: float) -> Serve | Refusal:
-        """A peer opens a link; its earlier one is over."""
+        """A peer opens a link; its earlier one is over.
+
+        Of an Open that is refused nothing is learned, and the earlier link goes on.
+        """
         refusal = self._refusal(opening)
         if refusal is None:
             reason = self._own.opening.readiness.note_database(
                 opening.region, opening.standing.database
             )
+            if reason is None:
+                reason = self._own.claims.wrong_open(opening.vv)
             if reason is not None:
                 refusal = Refusal(RefusalKind.MISMATCH, reason)
         if refusal is not None:

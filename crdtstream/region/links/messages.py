@@ -155,7 +155,8 @@ class RefusalKind(Enum):
     """What is wrong with an Open."""
 
     MALFORMED = "malformed"
-    MISMATCH = "mismatch"  # another protocol, another database, the same region
+    # Another protocol, another database, the same region, more of our effects than there are.
+    MISMATCH = "mismatch"
     DUPLICATE = "duplicate"  # another node is linked as the same region
     UNKNOWN = "unknown"  # no peer of this region
 

@@ -1,6 +1,6 @@
 """This region as its links see it: what they ask of it, and what they tell it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from crdtstream.region.freshness import Lags
 from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.lag import ReplicationLag
 from crdtstream.region.limits import RegionLimits
+from crdtstream.region.links.claims import Claims
 from crdtstream.region.links.messages import Identity, Standing
 from crdtstream.region.links.routes import Routes
 from crdtstream.region.opening import Opening
@@ -46,6 +47,7 @@ class OwnSide:
     Attributes:
         lags: how far this region is behind its peers.
         retention: what the log has for whom.
+        claims: what others can have of this region's effects.
         learn: takes a region's durable version vector, as a peer told it of itself or of others.
         arrived: something was put into an inbox.
         is_awaited: whether somebody waits to hear what peers have.
@@ -62,6 +64,7 @@ class OwnSide:
     replication_lag: ReplicationLag
     opening: Opening
     retention: Retention
+    claims: Claims
     routes: Routes
     tick: Tick
     limits: RegionLimits
@@ -70,6 +73,13 @@ class OwnSide:
     is_awaited: Callable[[], bool]
     holds_links: Callable[[], bool]
     is_held: Callable[[EffectBatch, Millis], bool]
+
+    def learn_others(self, others: Mapping[RegionId, VersionVector], *, by: RegionId) -> None:
+        """``by`` says what third regions durably have; what they cannot have is passed over."""
+        for region, vv in others.items():
+            # A region's own word is no gossip: it is checked where it says so itself.
+            if region != by and self.claims.is_possible(vv):
+                self.learn(region, vv, by=by)
 
     def standing(self) -> Standing:
         opening = self.opening

@@ -535,21 +535,23 @@ class Pull:
 
     def _take_progress(self, progress: Progress, now: Millis, at: float) -> None:
         own = self._own
+        self._note_database(progress.standing)
+        durable_vv = progress.durable_vv
+        is_believed = own.claims.check_heartbeat(self.peer, durable_vv, issued=own.replica.issued)
         self._stamps.note(progress, at)
         self._acks.is_awaited = progress.acks_awaited
         next_ms = min(progress.next_ms, NEXT_MS_MAX)
-        own.lags.note(self.peer, progress.durable_vv, to_ms(at), progress.echo_ms, next_ms=next_ms)
         self._silence_seconds = silence_seconds(own.limits, next_ms)
         self._peer_announces = bool(next_ms)
         self.stats.heard_ms = now
         self._note_skew(progress.now - now)
-        self.stats.peer_vv = progress.durable_vv
-        regains = progress.standing.regains
-        own.learn(self.peer, progress.durable_vv, by=self.peer, regains=regains)
-        own.replication_lag.note_durable(self.peer, progress.durable_vv.get(own.identity.region, 0))
-        for region, vv in progress.others.items():
-            own.learn(region, vv, by=self.peer)
-        self._note_database(progress.standing)
+        self.stats.peer_vv = durable_vv
+        if is_believed:
+            at_ms, echo_ms = to_ms(at), progress.echo_ms
+            own.lags.note(self.peer, durable_vv, at_ms, echo_ms, next_ms=next_ms)
+            own.learn(self.peer, durable_vv, by=self.peer, regains=progress.standing.regains)
+            own.replication_lag.note_durable(self.peer, own.claims.own_n(durable_vv))
+        own.learn_others(progress.others, by=self.peer)
         self._look_at_own_effects()
         own.opening.peer_runs.note(
             self.peer, self._peer_run, recovering=progress.standing.recovering

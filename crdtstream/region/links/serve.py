@@ -131,6 +131,9 @@ class Serve:
         self.run_id = run_id
         self.origins = origins
         self.sent_vv: MutableVersionVector = {o: n for o, n in vv.items() if o in origins}
+        # Of this region's effects: what the puller came with, and was sent (``claims.py``).
+        self._own_n = own.claims.own_n(vv)
+        own.claims.note_sent(self._own_n)
         self.told_awaited = False
         self.stats = stats
         self.is_over = False
@@ -346,6 +349,9 @@ class Serve:
                 continue
             if record.last_n > self.sent_vv.get(record.origin, 0):
                 self.sent_vv[record.origin] = record.last_n
+                if record.origin == self._own.identity.region:
+                    self._own_n = max(self._own_n, record.last_n)
+                    self._own.claims.note_sent(record.last_n)
                 effects = record.last_n - record.first_n + 1
                 self._message_effects += effects
                 self._message_bytes += len(record.batch)
@@ -356,13 +362,23 @@ class Serve:
         self._sent_bytes += self._message_bytes
 
     def receive(self, ack: Progress, at: float) -> None:
-        """The puller acknowledged.
+        """The puller acknowledged.  What comes after the link's end counts for nothing.
 
         Raises:
-            PeerError: it belongs to another database; the link is to end.
+            PeerError: it belongs to another database, or says to have effects of this region that
+                it cannot have (``claims.py``).  Nothing was learned from the message, and the link
+                is over.
         """
+        if self.is_over:
+            return
         own = self._own
         own.tick.open()
+        try:
+            self._check_database(ack.standing)
+            is_believed = own.claims.check_ack(self.region, ack.durable_vv, sent_n=self._own_n)
+        except PeerError:
+            self.end()
+            raise
         self._heard_at = at
         self._next_ms = ack.next_ms
         if ack.taken_bytes > self._taken_bytes:
@@ -370,22 +386,21 @@ class Serve:
             self.wake()
         if self.outbox.note_taken(ack.taken_publication_bytes):
             self.wake()
-        self._durable_vv = ack.durable_vv
         self._stamps.note(ack, at)
-        own.lags.note(self.region, ack.durable_vv, to_ms(at), ack.echo_ms)
-        own.learn(self.region, ack.durable_vv, by=self.region, regains=ack.standing.regains)
-        own.replication_lag.note_durable(self.region, ack.durable_vv.get(own.identity.region, 0))
-        for region, vv in ack.others.items():
-            own.learn(region, vv, by=self.region)
-        self._take_standing(ack.standing)
+        if is_believed:
+            self._durable_vv = ack.durable_vv
+            own.lags.note(self.region, ack.durable_vv, to_ms(at), ack.echo_ms)
+            own.learn(self.region, ack.durable_vv, by=self.region, regains=ack.standing.regains)
+            own.replication_lag.note_durable(self.region, own.claims.own_n(ack.durable_vv))
+        own.learn_others(ack.others, by=self.region)
+        own.opening.look()
+        own.opening.peer_runs.note(self.region, self.run_id, recovering=ack.standing.recovering)
 
-    def _take_standing(self, standing: Standing) -> None:
-        opening = self._own.opening
-        wrong_database = opening.readiness.note_database(self.region, standing.database)
+    def _check_database(self, standing: Standing) -> None:
+        readiness = self._own.opening.readiness
+        wrong_database = readiness.note_database(self.region, standing.database)
         if wrong_database is not None:
             raise PeerError(self.region, wrong_database)
-        opening.look()
-        opening.peer_runs.note(self.region, self.run_id, recovering=standing.recovering)
 
     # --- Messages -----------------------------------------------------------------------------
 

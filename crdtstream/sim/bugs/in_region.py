@@ -209,9 +209,19 @@ def _a_cut_has_what_came_later() -> Sequence[Patch]:
 def _members_are_not_asked() -> Sequence[Patch]:
     """The log is cut behind a checkpoint, whoever lacks what goes."""
 
-    def cut_upto(self: Retention, *_arguments: object) -> int:
+    def cut_upto(self: Retention, *_arguments: object, **_named: object) -> int:
         return max(self.first_seq - 1, self.covered_seq)
 
+    return [(Retention, "cut_upto", cut_upto)]
+
+
+def _only_copies_are_cut() -> Sequence[Patch]:
+    """A member that was away for too long is given up, also for what nobody else has."""
+
+    def cut_upto(self: Retention, *arguments: Any, only_copy_seq: int) -> int:
+        return right(self, *arguments, only_copy_seq=max(only_copy_seq, self.covered_seq + 1))
+
+    right = Retention.cut_upto
     return [(Retention, "cut_upto", cut_upto)]
 
 
@@ -371,5 +381,12 @@ IN_REGION: Final = (
         _members_are_not_asked,
         frozenset({"liveness"}),
         seed=5,
+    ),
+    Bug(
+        "only-copies-are-cut",
+        "two regions that were alone for long never become equal again",
+        _only_copies_are_cut,
+        frozenset({"liveness"}),
+        seed=59,
     ),
 )

@@ -1,0 +1,61 @@
+"""A region that takes over a state, and its twin that has applied the same by effects."""
+
+from tests.harness.regions import Node
+
+
+def twin_of(node: Node) -> Node:
+    """Another region of the same number, with the same log: it has lived through the same."""
+    node.end_tick()
+    twin = Node(node.region, node.mode, now=node.now)
+    twin.checkpoints = node.checkpoints
+    twin.log = list(node.log)
+    twin.restart()
+    assert twin.digest == node.digest
+    return twin
+
+
+def merge_as_by_links(node: Node, *sources: Node) -> None:
+    """Take over states; replicated and local facts must be those that the effects would leave."""
+    twin = twin_of(node)
+    twin.pull(*sources)
+    for source in sources:
+        node.merge(source)
+    assert node.replica.vv == twin.replica.vv
+    assert node.digest == twin.digest
+    assert local_facts(node) == local_facts(twin)
+
+
+def local_facts(node: Node) -> dict[tuple[bytes, bytes], object]:
+    """By key and group all that a region knows of its reading, the order of claims included."""
+    return {
+        (key, name): (
+            group.mode,
+            sorted(group.creates),
+            {
+                region: (
+                    progress.last_delivered,
+                    progress.run_from,
+                    progress.ignore_until,
+                    list(progress.handed_out),
+                    progress.has_left_out,
+                    progress.skip_pending_until,
+                    [
+                        (
+                            nack.id,
+                            nack.consumer and nack.consumer.name,
+                            nack.delivered_ms,
+                            nack.delivery_count,
+                        )
+                        for nack in progress.pel.nacks()
+                    ],
+                )
+                for region in sorted(stream.lanes)
+                for progress in [group.progress(region)]
+            },
+            [(nack.id, nack.lane) for nack in group.unowned()],
+            [(nack.id, nack.lane) for nack in group.longest_idle()],
+            sorted(group.pel.consumers),
+        )
+        for key, stream in sorted(node.replica._streams.items())
+        for name, group in sorted(stream.groups.items())
+    }

@@ -1,0 +1,137 @@
+"""A worker of pytest-xdist that dies fails one test, and never keeps a run from its end.
+
+Each row is a small folder of tests, dealt out to two workers as `make test` does it.
+"""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.live
+# A run takes about two seconds; a run that hangs is ended after this time.
+RUN_SECONDS_MAX = 60
+# Only these plugins: others take longer to load than a run does.
+PLUGINS = ("-p", "xdist.plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider")
+# The Makefile's own words.
+DEALT = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+
+CONFTEST = """
+from tests import dealing
+
+def pytest_xdist_make_scheduler(config, log):
+    return dealing.scheduler(config, log)
+"""
+# Each kind of test notes first that it runs.
+TEST = """
+def test_{name}():
+    with open({journal!r}, "a") as journal:
+        journal.write({nodeid!r} + "\\n")
+    {body}
+"""
+HEAD = "import os, threading\n"
+BODIES = {
+    "passes": "pass",
+    "exits": "os._exit(1)",
+    # pytest-timeout's thread ends the process.
+    "hangs": "threading.Event().wait()",
+}
+DIES = frozenset({"exits", "hangs"})
+# Tests of one file by their kind, in their order.
+File = Sequence[str]
+THREE = ("passes",) * 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run says of its tests.
+
+    Attributes:
+        ran: how often each test began.
+        reported: result and test, one for each line of the summary.
+    """
+
+    status: int
+    ran: Counter[str]
+    reported: Counter[tuple[str, str]]
+    printed: str
+
+
+def run(folder: Path, files: Iterable[File]) -> tuple[Outcome, Mapping[str, str]]:
+    """Run these files; returns with the outcome the kind of each test."""
+    journal = folder / "journal"
+    journal.touch()
+    (folder / "pytest.ini").write_text("[pytest]\ntimeout = 5\ntimeout_method = thread\n")
+    (folder / "conftest.py").write_text(CONFTEST)
+    kinds = {}
+    for number, file in enumerate(files):
+        name = f"test_{number:02}.py"
+        text = HEAD
+        for at, kind in enumerate(file):
+            nodeid = f"{name}::test_{at}"
+            kinds[nodeid] = kind
+            text += TEST.format(name=at, journal=str(journal), nodeid=nodeid, body=BODIES[kind])
+        (folder / name).write_text(text)
+    # The run is its own, also where a worker of another run starts it.
+    environment = {name: own for name, own in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rA", *PLUGINS, *DEALT],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    reported = Counter(
+        (words[0], words[1]) for words in lines if words and words[0] in ("PASSED", "FAILED")
+    )
+    ran = Counter(journal.read_text().split())
+    return Outcome(done.returncode, ran, reported, done.stdout), kinds
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        # Its worker has ended other files before, which must not be dealt out again.
+        pytest.param([THREE] * 6 + [("passes", "exits", "passes")] + [THREE] * 3, id="exits"),
+        pytest.param([THREE] * 6 + [("passes", "hangs", "passes")] + [THREE] * 3, id="hangs"),
+        pytest.param([("exits", "passes"), *[THREE] * 6], id="the first test"),
+        pytest.param([*[THREE] * 6, ("passes", "exits")], id="the last test"),
+        pytest.param([("exits",), ("exits",)], id="no other test"),
+        pytest.param([THREE, ("exits", "passes", "exits", "passes"), THREE], id="twice in a file"),
+        # The other worker has been told to end, and the new one begins with a file of one test.
+        pytest.param(
+            [("passes",), ("exits", "passes"), ("passes",), ("passes",)], id="a worker alone"
+        ),
+        pytest.param(
+            [("exits", "passes"), ("exits", "passes"), *[("passes",)] * 8], id="both workers"
+        ),
+    ],
+)
+def test_a_test_that_ends_its_worker_fails_once_and_all_others_run(
+    tmp_path: Path, files: Sequence[File]
+) -> None:
+    outcome, kinds = run(tmp_path, files)
+    assert outcome.status == pytest.ExitCode.TESTS_FAILED, outcome.printed
+    assert outcome.ran == Counter(kinds.keys()), outcome.printed
+    assert outcome.reported == Counter(
+        ("FAILED" if kind in DIES else "PASSED", nodeid) for nodeid, kind in kinds.items()
+    )
+
+
+def test_a_run_whose_workers_die_again_and_again_ends(tmp_path: Path) -> None:
+    """xdist replaces four workers for each that it began with, then gives up."""
+    outcome, _ = run(tmp_path, [("exits",) * 3] * 6)
+    assert outcome.status == pytest.ExitCode.TESTS_FAILED, outcome.printed
+    assert "maximum crashed workers reached: 8" in outcome.printed
+    assert set(outcome.ran.values()) == {1}
