@@ -30,6 +30,7 @@ from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.region import Region
 from crdtstream.store.errors import StoreError
+from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.log import Log
 from crdtstream.store.staging import StagedCut, Staging
 from crdtstream.turns import Turn
@@ -66,6 +67,7 @@ class Bootstrapper:
         now: Callable[[], Millis],
         timer_ns: Callable[[], int] = time.perf_counter_ns,
         pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
+        failpoints: Failpoints = NO_FAILPOINTS,
     ) -> None:
         """A bootstrapper of a region.
 
@@ -81,6 +83,7 @@ class Bootstrapper:
         self._now = now
         self._timer_ns = timer_ns
         self._pause = pause
+        self._failpoints = failpoints
 
     async def run(self) -> None:
         """Look now and then, until it is cancelled."""
@@ -98,11 +101,12 @@ class Bootstrapper:
         Raises:
             StoreError: the disk refuses.
         """
+        found = self._staging.staged()
         if merged_seq:
             self._region.bootstrap.note_merged(merged_seq)
+            self._region.bootstrap.source = None if found is None else found[0].source
             self._region.checkpointing.want()
             return
-        found = self._staging.staged()
         if found is not None and not self._region.bootstrap.is_of_use(_merged(found[0])):
             await self._staging.discard()
 
@@ -142,6 +146,7 @@ class Bootstrapper:
         region, cut = self._region, found[0]
         bootstrap, merged = region.bootstrap, _merged(cut)
         bootstrap.note_staged(cut.source, cut.vv)
+        self._failpoints.reach("bootstrap.staged")
         try:
             if not bootstrap.is_of_use(merged):
                 await self._staging.discard()
@@ -149,6 +154,7 @@ class Bootstrapper:
                 return
             await self._check(cut)
             await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
+            self._failpoints.reach("bootstrap.merge")
         except (ContentError, StoreError) as error:
             await self._discard_if_bad(error)
             bootstrap.note_failed(str(error), self._now())
@@ -158,7 +164,9 @@ class Bootstrapper:
         region.merge(merged, self._now())
         seq = self._ticks.end_tick()
         bootstrap.note_merged(seq)
+        self._failpoints.reach("bootstrap.merged")
         await self._ticks.wait_logged(seq)
+        self._failpoints.reach("bootstrap.logged")
         region.checkpointing.want()
 
     async def _check(self, cut: StagedCut) -> None:
@@ -185,6 +193,7 @@ class Bootstrapper:
         if region.checkpointing.seq < region.bootstrap.saved_seq:
             region.checkpointing.want_an_end()
             return
+        self._failpoints.reach("bootstrap.saved")
         try:
             await self._staging.discard()
         except StoreError as error:

@@ -410,6 +410,7 @@ class Node:
                 engine,
                 CopyFromPeer(engine, settings),
                 now=self._now,
+                failpoints=self._failpoints(),
             )
             await bootstrapper.begin(self._merged_seq)
             for watching in (metrics.stalls, metrics.walker, storage, checkpointer, bootstrapper):

@@ -3,6 +3,7 @@
 from typing import Final
 
 from benchmarks.parts import (
+    bootstrap,
     bulk,
     catch_up,
     cold,
@@ -29,6 +30,7 @@ PARTS: Final[dict[str, Part]] = {
         visibility.PART,
         wire.PART,
         catch_up.PART,
+        bootstrap.PART,
         bulk.PART,
         large.PART,
         cold.PART,

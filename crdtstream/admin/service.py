@@ -17,6 +17,7 @@ from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine import Engine
 from crdtstream.passwords import password_mark
 from crdtstream.programs import UnreadableError
+from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.retention import Keeping
@@ -42,6 +43,12 @@ KEEPINGS: Final = {
     Keeping.GIVEN_UP: pb.Kept.Keeping.GIVEN_UP,
     Keeping.BOOTSTRAP: pb.Kept.Keeping.BOOTSTRAP,
     Keeping.STAGING: pb.Kept.Keeping.STAGING,
+}
+PHASES: Final = {
+    Phase.IDLE: pb.BootstrapStatus.Phase.IDLE,
+    Phase.COPYING: pb.BootstrapStatus.Phase.COPYING,
+    Phase.MERGING: pb.BootstrapStatus.Phase.MERGING,
+    Phase.SAVING: pb.BootstrapStatus.Phase.SAVING,
 }
 
 
@@ -117,6 +124,7 @@ class AdminService(rpc.AdminServicer):
             inbox_bytes=inbox_bytes,
             storage=self._storage(),
             password_mark=password_mark(settings.requirepass, settings.database_id),
+            bootstrap=self._bootstrap(),
         )
 
     async def SetLinks(  # noqa: N802
@@ -249,6 +257,24 @@ class AdminService(rpc.AdminServicer):
                 )
                 for peer, held in sorted(retention.held.items())
             ],
+        )
+
+    def _bootstrap(self) -> pb.BootstrapStatus:
+        bootstrap = self._region.bootstrap
+        progress = bootstrap.progress
+        return pb.BootstrapStatus(
+            phase=PHASES[bootstrap.phase],
+            source=bootstrap.source or 0,
+            began_ms=bootstrap.began_ms,
+            images_done=progress.images_done,
+            images=progress.images,
+            bytes_done=progress.bytes_done,
+            bytes=progress.bytes,
+            bytes_per_s=round(progress.rate),
+            seconds_left=progress.seconds_left or 0,
+            taken_over=bootstrap.count,
+            failures=bootstrap.failures,
+            failure=bootstrap.failure,
         )
 
     def _tunables(self) -> list[pb.Tunable]:

@@ -54,6 +54,8 @@ def tables(found: Survey, *, streams: bool) -> Iterator[Table]:
     yield _regions(found)
     yield _links(found)
     yield _storage(found)
+    if any(is_shown(reply.bootstrap) for reply in found.replies.values()):
+        yield _bootstraps(found)
     if streams:
         yield _streams(found)
 
@@ -111,6 +113,11 @@ def reasons(found: Survey) -> Iterator[str]:
     for region, reply in found.replies.items():
         if reply.fault:
             yield f"region {region} refuses writes: {reply.fault}"
+        if reply.bootstrap.failure:
+            yield (
+                f"region {region} could not get the state of a peer; it tries again by itself: "
+                f"{reply.bootstrap.failure}"
+            )
         for link in reply.links:
             if link.error:
                 yield f"link {link.peer} → {region} ({link_state(link)}): {link.error}"
@@ -120,6 +127,36 @@ def reasons(found: Survey) -> Iterator[str]:
             f"regions {regions} do not all take the same password, so clients that move to another "
             "region may be refused; set the same requirepass in all"
         )
+
+
+def is_shown(bootstrap: admin_pb2.BootstrapStatus) -> bool:
+    """Whether a region gets the state of another one, or tried to."""
+    return bool(bootstrap.source or bootstrap.failure or bootstrap.taken_over)
+
+
+def _bootstraps(found: Survey) -> Table:
+    """Whose state each region gets, as it cannot catch up by logs."""
+    table = new_table(
+        "state of another region (bootstrap), MiB",
+        "from → to", "phase", ">images", ">done", ">of", ">MiB/s", ">s left", ">taken over",
+        ">failed",
+    )  # fmt: skip
+    for region, reply in found.replies.items():
+        one = reply.bootstrap
+        if not is_shown(one):
+            continue
+        table.add_row(
+            f"{one.source or '-'} → {region}",
+            admin_pb2.BootstrapStatus.Phase.Name(one.phase).lower(),
+            f"{one.images_done} of {one.images}",
+            _mebibytes(one.bytes_done),
+            _mebibytes(one.bytes),
+            _mebibytes(one.bytes_per_s),
+            str(one.seconds_left or "-"),
+            str(one.taken_over),
+            str(one.failures),
+        )
+    return table
 
 
 def _storage(found: Survey) -> Table:

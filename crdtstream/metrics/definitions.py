@@ -243,6 +243,23 @@ PEER_CLOCK_SKEW_SECONDS: Final = _gauge(
     "peer",
 )
 
+# --- The state of another region ----------------------------------------------------------------
+
+BOOTSTRAP_PHASE: Final = _gauge(
+    "bootstrap_phase",
+    "1 for what the region does about what no log has any more: `idle` (nothing), `copying` (it"
+    " gets the state of a peer), `merging`, `saving` (it is merged; a checkpoint is written).",
+    "phase",
+)
+BOOTSTRAP_SIZE_BYTES: Final = _gauge(
+    "bootstrap_size_bytes", "Of the state that is copied, or was last; 0: not known yet."
+)
+BOOTSTRAP_DONE_BYTES: Final = _gauge("bootstrap_done_bytes", "What of that has come.")
+BOOTSTRAPS: Final = _counter("bootstraps", "States of other regions that were taken over.")
+BOOTSTRAP_FAILURES: Final = _counter(
+    "bootstrap_failures", "Attempts to take one over that failed; each is repeated by itself."
+)
+
 # --- What would be lost with the region ---------------------------------------------------------
 
 REPLICATION_LAG_EFFECTS: Final = _gauge(
@@ -509,6 +526,13 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
         INBOX_BYTES,
         PEER_LAG_EFFECTS,
         PEER_CLOCK_SKEW_SECONDS,
+    ),
+    "The state of another region": (
+        BOOTSTRAP_PHASE,
+        BOOTSTRAP_SIZE_BYTES,
+        BOOTSTRAP_DONE_BYTES,
+        BOOTSTRAPS,
+        BOOTSTRAP_FAILURES,
     ),
     "What would be lost with the region": (
         REPLICATION_LAG_EFFECTS,

@@ -20,6 +20,7 @@ from crdtstream.metrics.definitions import Definition
 from crdtstream.metrics.parts import ClientFigures, MetricsParts
 from crdtstream.metrics.stalls import StallWatch
 from crdtstream.metrics.walk import Found, Walker
+from crdtstream.region.bootstrap import Phase
 from crdtstream.region.freshness import Freshness, to_ms
 from crdtstream.region.histogram import Histogram
 from crdtstream.region.links.link import LinkState
@@ -102,6 +103,7 @@ class Figures:
             d.REFUSALS: lambda: self._refusals(snapshot.clients),
             **self._of_commands(),
             **self._of_links(),
+            **self._of_bootstrap(),
             **self._of_replication_lag(),
             **self._of_effects(),
             **self._of_log(snapshot.log_bytes),
@@ -237,6 +239,18 @@ class Figures:
     def _lacked_by(self, pull: Pull) -> int:
         region = self._region
         return missing(region.knowledge.of(pull.peer), region.outstanding.durable_vv)
+
+    def _of_bootstrap(self) -> dict[Definition, Source]:
+        bootstrap = self._region.bootstrap
+        return {
+            d.BOOTSTRAP_PHASE: lambda: [
+                Reading(bootstrap.phase is phase, (phase.value,)) for phase in Phase
+            ],
+            d.BOOTSTRAP_SIZE_BYTES: lambda: [Reading(bootstrap.progress.bytes)],
+            d.BOOTSTRAP_DONE_BYTES: lambda: [Reading(bootstrap.progress.bytes_done)],
+            d.BOOTSTRAPS: lambda: [Reading(bootstrap.count)],
+            d.BOOTSTRAP_FAILURES: lambda: [Reading(bootstrap.failures)],
+        }
 
     # --- What would be lost with the region -----------------------------------------------------
 

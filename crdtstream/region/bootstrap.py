@@ -18,7 +18,7 @@ Whoever copies and merges (``bootstrapper.py``) asks ``wanted`` and says what ca
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.effects import Merged
@@ -61,6 +61,11 @@ class CopyProgress:
     rate: float = 0.0
 
     @property
+    def percent(self) -> int | None:
+        """How much is staged, rounded down; None: that is not known."""
+        return 100 * self.bytes_done // self.bytes if self.bytes else None
+
+    @property
     def seconds_left(self) -> int | None:
         """How long the rest takes at this rate; None: that is not known."""
         if not self.bytes or self.rate <= 0:
@@ -77,6 +82,7 @@ class Bootstrap:
         progress: how far the copy is.
         began_ms: when it began.
         count: how many states were taken over since the start.
+        failures: how many attempts failed since the start.
         failure: why the last attempt failed; empty if it did not.
         saved_seq: a checkpoint that covers this record has all that was merged.
     """
@@ -93,6 +99,7 @@ class Bootstrap:
         self.progress = CopyProgress()
         self.began_ms = Millis(0)
         self.count = 0
+        self.failures = 0
         self.failure = ""
         self.saved_seq = 0
         self._tick = tick
@@ -175,6 +182,7 @@ class Bootstrap:
         if reason != self.failure:
             self._tick.notice("warning", "bootstrap failed", peer=self.source, reason=reason)
         self._end()
+        self.failures += 1
         self.failure = reason
         self._retry_at = Millis(now + RETRY_MS.value)
 
@@ -186,10 +194,11 @@ class Bootstrap:
 
     def note_merged(self, seq: int) -> None:
         """Record ``seq`` says that the staged state was merged, now or before a restart."""
+        # After a restart it was counted by the process that merged it.
+        self.count += self.phase is Phase.MERGING
         self._tick.notice("info", "bootstrap: the state is merged", peer=self.source, record=seq)
         self.phase, self.saved_seq = Phase.SAVING, seq
         self.failure = ""
-        self.count += 1
         self._tried.clear()
         self._lacking.clear()
         self._retry_at = None
@@ -208,3 +217,46 @@ class Bootstrap:
     def is_of_use(self, merged: Merged) -> bool:
         """Whether a staged state has anything that lacks here."""
         return not covers(self._vv(), merged.vv)
+
+    # --- For people ---------------------------------------------------------------------------
+
+    def told(self, region: RegionId) -> str:
+        """A sentence without its full stop: what it does, and how far it is; empty: nothing.
+
+        Args:
+            region: this one.
+        """
+        progress = self.progress
+        match self.phase:
+            case Phase.IDLE:
+                return ""
+            case Phase.COPYING:
+                about = f"region {region} gets the state of region {self.source}"
+                if progress.percent is None:
+                    return f"{about}: it waits for the first images"
+                left = progress.seconds_left
+                return (
+                    f"{about}: {progress.percent} % of {_mebibytes(progress.bytes)} MiB, "
+                    f"{_mebibytes(progress.rate)} MiB/s"
+                    + ("" if left is None else f", {left} s left")
+                )
+            case Phase.MERGING:
+                return f"region {region} merges the state of region {self.source} into its own"
+            case Phase.SAVING:
+                whose = "another region" if self.source is None else f"region {self.source}"
+                return (
+                    f"region {region} has merged the state of {whose}, and writes a checkpoint "
+                    "that has it"
+                )
+            case _:
+                assert_never(self.phase)
+
+    def told_failure(self) -> str:
+        """Why the last attempt failed, and what happens next, as a sentence; empty: it did not."""
+        if not self.failure:
+            return ""
+        return f"the last attempt failed, and is repeated by itself: {self.failure}"
+
+
+def _mebibytes(size: float) -> str:
+    return f"{size / (1 << 20):.1f}"

@@ -22,7 +22,7 @@ No asyncio, no clock, no randomness, no file: a node's loop (``engine.py``) and 
 the same object.  Same inputs, same outputs, byte for byte.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from crdtstream.commands.reply import Reply
@@ -35,7 +35,7 @@ from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
 from crdtstream.region.answering import AnswerTime
-from crdtstream.region.bootstrap import PATIENCE, Bootstrap
+from crdtstream.region.bootstrap import PATIENCE, Bootstrap, Phase
 from crdtstream.region.catching_up import CatchingUp
 from crdtstream.region.checkpointing import Checkpointing
 from crdtstream.region.clients import Client, Encode
@@ -407,8 +407,16 @@ class Region:
         nobody."""
         if self.fault is not None:
             return None
-        lacking = {peer: pull.lacking for peer, pull in self.links.pulls.items()}
-        return self.bootstrap.wanted(lacking, self.links.heard, now)
+        return self.bootstrap.wanted(self._lacking, self.links.heard, now)
+
+    @property
+    def bootstrap_lacks(self) -> bool:
+        """Whether effects lack here that a peer has cut from its log."""
+        return any(self._lacking.values())
+
+    @property
+    def _lacking(self) -> dict[RegionId, Collection[RegionId]]:
+        return {peer: pull.lacking for peer, pull in self.links.pulls.items()}
 
     def merge(self, merged: Merged, now: Millis) -> None:
         """Take over the state of another region, which is staged.
@@ -572,7 +580,19 @@ class Region:
     def refuses_writes(self) -> str | None:
         """Why writes are refused at present; None while they are accepted."""
         fault = self.database.fault
+        if fault is not None and self.fault is None:
+            return self._stale_reason(fault)
         return fault if fault is not None else self.staleness.obstacle
+
+    def _stale_reason(self, reason: str) -> str:
+        """Why a region that lacks effects takes no writes, with the state that it gets or could
+        not get."""
+        if self.bootstrap.phase in (Phase.COPYING, Phase.MERGING):
+            told = self.bootstrap.told(self.replica.region)
+            # A member that has not answered holds it back in any case.
+            return f"{reason}. Meanwhile {told}" if self.opening.is_asking else told
+        failure = self.bootstrap.told_failure()
+        return f"{reason}; {failure}" if failure and self.bootstrap_lacks else reason
 
     def _refuse_or_accept(self) -> None:
         refused_before = self.database.fault is not None

@@ -17,7 +17,7 @@ class StatusRequest(_message.Message):
     def __init__(self, with_streams: _Optional[bool] = ..., with_digest: _Optional[bool] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid", "storage", "password_mark")
+    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid", "storage", "password_mark", "bootstrap")
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class StatusReply(_message.Message):
     DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     PASSWORD_MARK_FIELD_NUMBER: _ClassVar[int]
+    BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
     region: int
     database_id: str
     version: str
@@ -72,7 +73,48 @@ class StatusReply(_message.Message):
     database_uid: str
     storage: Storage
     password_mark: int
-    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., password_mark: _Optional[int] = ...) -> None: ...
+    bootstrap: BootstrapStatus
+    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., password_mark: _Optional[int] = ..., bootstrap: _Optional[_Union[BootstrapStatus, _Mapping]] = ...) -> None: ...
+
+class BootstrapStatus(_message.Message):
+    __slots__ = ("phase", "source", "began_ms", "images_done", "images", "bytes_done", "bytes", "bytes_per_s", "seconds_left", "taken_over", "failures", "failure")
+    class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PHASE_UNSPECIFIED: _ClassVar[BootstrapStatus.Phase]
+        IDLE: _ClassVar[BootstrapStatus.Phase]
+        COPYING: _ClassVar[BootstrapStatus.Phase]
+        MERGING: _ClassVar[BootstrapStatus.Phase]
+        SAVING: _ClassVar[BootstrapStatus.Phase]
+    PHASE_UNSPECIFIED: BootstrapStatus.Phase
+    IDLE: BootstrapStatus.Phase
+    COPYING: BootstrapStatus.Phase
+    MERGING: BootstrapStatus.Phase
+    SAVING: BootstrapStatus.Phase
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_DONE_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_DONE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_OVER_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    phase: BootstrapStatus.Phase
+    source: int
+    began_ms: int
+    images_done: int
+    images: int
+    bytes_done: int
+    bytes: int
+    bytes_per_s: int
+    seconds_left: int
+    taken_over: int
+    failures: int
+    failure: str
+    def __init__(self, phase: _Optional[_Union[BootstrapStatus.Phase, str]] = ..., source: _Optional[int] = ..., began_ms: _Optional[int] = ..., images_done: _Optional[int] = ..., images: _Optional[int] = ..., bytes_done: _Optional[int] = ..., bytes: _Optional[int] = ..., bytes_per_s: _Optional[int] = ..., seconds_left: _Optional[int] = ..., taken_over: _Optional[int] = ..., failures: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class Storage(_message.Message):
     __slots__ = ("first_seq", "last_seq", "log_begins", "checkpoint_seq", "checkpoint_ms", "checkpoint_in_progress", "checkpoint_bytes", "backlog_bytes", "disk_bytes", "maxdisk", "used_memory", "maxmemory", "kept")

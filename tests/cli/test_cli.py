@@ -635,6 +635,40 @@ def test_a_long_reason_stands_in_full_below_the_tables_and_not_in_a_column(colum
     ]
 
 
+def test_status_shows_the_state_that_a_region_gets_and_nothing_where_none_does() -> None:
+    reply = admin_pb2.StatusReply(region=3)
+    found = Survey(replies={RegionId(3): reply})
+    assert "bootstrap" not in shown_tables(found)
+    reply.bootstrap.CopyFrom(
+        admin_pb2.BootstrapStatus(
+            phase=admin_pb2.BootstrapStatus.Phase.COPYING,
+            source=1,
+            images_done=430,
+            images=1_000,
+            bytes_done=43 << 20,
+            bytes=100 << 20,
+            bytes_per_s=2 << 20,
+            seconds_left=28,
+            failures=1,
+            failure="region 2: UNAVAILABLE: it recovers",
+        )
+    )
+    shown = " ".join(shown_tables(found).split())
+    assert "1 → 3 copying 430 of 1000 43.0 100.0 2.0 28 0 1" in shown
+    (told,) = status_reasons(found)
+    assert told == (
+        "region 3 could not get the state of a peer; it tries again by itself: "
+        "region 2: UNAVAILABLE: it recovers"
+    )
+
+
+def shown_tables(found: Survey) -> str:
+    shown = io.StringIO()
+    for table in status_tables(found, streams=False):
+        Console(file=shown, width=120).print(table)
+    return shown.getvalue()
+
+
 @pytest.mark.parametrize(("marks", "is_told"), [((7, 7), False), ((7, 8), True), ((7, 0), False)])
 def test_status_says_that_passwords_differ(marks: tuple[int, int], is_told: bool) -> None:
     found = Survey(

@@ -1,46 +1,164 @@
 """A region that cannot catch up by logs takes over the state of another one, with real nodes."""
 
-import shutil
-import signal
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.live.cluster import Cluster, Node, wait_until
+from tests.live.bootstraps import (
+    SLOW_BYTES_PER_S,
+    SMALL_BACKLOG,
+    Writer,
+    are_equal,
+    bootstrap,
+    cut_log,
+    is_copying,
+    level,
+    lose_folder,
+    staging_is_gone,
+    takes_writes_at_once,
+    until,
+    write,
+    write_much,
+)
+from tests.live.cluster import Cluster, Node, cluster_of, wait_until
 
 pytestmark = pytest.mark.live
 
 
-def write(node: Node, key: str, count: int) -> None:
-    """Entries, each in a record of its own."""
-    for index in range(count):
-        node.client.xadd(key, {"value": index})
-
-
-def cut_log(node: Node) -> None:
-    """Have the region write a checkpoint, and cut its log behind it."""
-    node.client.execute_command("SAVE")
-    wait_until(lambda: node.client.info("persistence")["log_first_record"] > 1, "the log is cut")
-
-
-def equal(*nodes: Node) -> bool:
-    return len({(status.digest, str(status.vv)) for status in map(Node.status, nodes)}) == 1
+def ready(node: Node) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}/readyz") as page:
+            return page.status, json.load(page)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
 
 
 def test_a_region_whose_folder_is_lost_comes_back(three_regions: Cluster) -> None:
     first, second, third = three_regions.nodes.values()
     for key, node in (("a", first), ("b", second), ("c", third)):
         write(node, key, 200)
-    wait_until(lambda: equal(first, second, third), "all are equal")
+    level(first, second, third)
     first.client.xgroup_create("c", "g", "0")
+    level(first, second, third)
     for node in (first, second, third):
         cut_log(node)
-    third.end(signal.SIGKILL)
-    shutil.rmtree(third.folder)
+    lose_folder(third)
     write(first, "a", 10)
     third.start()
-    wait_until(lambda: equal(first, second, third), "the rebuilt region is equal")
+    level(first, second, third)
     assert [third.client.xlen(key) for key in "abc"] == [210, 200, 200]
     # It goes on behind its own numbers, and what it writes comes to the others.
     write(third, "c", 5)
-    wait_until(lambda: equal(first, second, third), "all are equal again")
+    level(first, second, third)
     assert first.client.xlen("c") == 205
+    until(lambda: staging_is_gone(third), "what was staged is deleted")
+    assert bootstrap(third)["taken_over"] == 1
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Iterator[Cluster]:
+    """Three regions; region 2 was down for longer than its peers' backlog, and has entries in
+    ``mine`` that no other region has."""
+    with cluster_of(3, tmp_path) as cluster:
+        cluster.configure(replication_backlog_size=SMALL_BACKLOG)
+        cluster.start()
+        first, second, third = cluster.nodes.values()
+        for node in (first, second, third):
+            write(node, "s", 20)
+        level(first, second, third)
+        for node in (first, third):
+            node.set_links(paused=True, peers=[2])
+        write(second, "mine", 30)
+        second.end()
+        write(first, "s", 50, size=SMALL_BACKLOG // 16)
+        write(third, "s", 50, size=SMALL_BACKLOG // 16)
+        wait_until(lambda: are_equal(first, third), "the others are equal")
+        for node in (first, third):
+            cut_log(node)
+            node.set_links(paused=False)
+        yield cluster
+
+
+def test_a_region_away_for_longer_than_the_backlog_loses_nothing_and_nobody_else_does(
+    away: Cluster,
+) -> None:
+    """Its clients write and read while it gets the state."""
+    first, second, third = away.nodes.values()
+    takes_writes_at_once(second)
+    second.start()
+    writer = Writer(second, "during")
+    with writer.running():
+        level_or_ahead(away)
+        until(lambda: len(writer.acknowledged) >= 20, "its client wrote")
+    level(first, second, third)
+    assert bootstrap(second)["taken_over"] == 1
+    assert (writer.refused, writer.lost) == ([], [])
+    for node in (first, second, third):
+        assert node.client.xlen("mine") == 30
+        assert node.client.xlen("s") == 160
+        found = {entry_id for entry_id, _ in node.client.xrange("during")}
+        assert found == set(writer.acknowledged)
+    until(lambda: staging_is_gone(second), "what was staged is deleted")
+
+
+def level_or_ahead(cluster: Cluster) -> None:
+    """Wait until region 2 has what the others wrote."""
+    until(lambda: cluster[2].client.xlen("s") == 160, "it has what it lacked")
+
+
+def test_a_region_added_by_the_settings_of_all_gets_what_the_logs_have_no_more(
+    tmp_path: Path,
+) -> None:
+    """The others start again, one after the other, to know their new peer."""
+    with cluster_of(3, tmp_path) as cluster:
+        old = [cluster[1], cluster[2]]
+        for node, peer in zip(old, reversed(old), strict=True):
+            node.configure({peer.region: peer.grpc_address})
+        for node in old:
+            node.launch()
+        for node in old:
+            node.wait()
+            write(node, "s", 100)
+        level(*old)
+        for node in old:
+            cut_log(node)
+        cluster.configure()
+        for node in old:
+            node.end()
+            node.start()
+        cluster[3].start()
+        level(*cluster.nodes.values())
+        assert cluster[3].client.xlen("s") == 200
+        assert bootstrap(cluster[3])["taken_over"] == 1
+        write(cluster[3], "s", 10)
+        level(*cluster.nodes.values())
+
+
+def test_while_it_gets_a_state_it_says_whose_and_how_much_has_come(tmp_path: Path) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        cluster.configure(bootstrap_bytes_per_s=SLOW_BYTES_PER_S)
+        cluster.start()
+        first, second = cluster.nodes.values()
+        write_much(first, "s")
+        level(first, second)
+        cut_log(first)
+        lose_folder(second)
+        second.launch()
+        until(lambda: is_copying(second), "a part has come")
+        status, page = ready(second)
+        assert status == 503
+        assert "region 2 gets the state of region 1: " in page["reason"]
+        assert " % of " in page["reason"]
+        shown = second.status().bootstrap
+        assert shown.source == 1
+        assert 0 < shown.bytes_done < shown.bytes
+        # Clients that read are answered.
+        assert second.client.xlen("s") == 0
+        second.wait()
+        level(first, second)
+        assert ready(second)[0] == 200

@@ -117,6 +117,12 @@ def kept(keeping: str, size: int) -> dict[str, str]:
     )
 
 
+def copying(done: str, *, phase: str = "copying") -> dict[str, str]:
+    return one("crdtstream_bootstrap_phase", f'region="1",phase="{phase}"', steady(1)) | of_region(
+        "bootstrap_done_bytes", done
+    )
+
+
 def skew(seconds: float) -> dict[str, str]:
     return one("crdtstream_peer_clock_skew_seconds", LINK, steady(seconds))
 
@@ -195,6 +201,14 @@ ROWS = [
     Row("CrdtstreamLinkDown", False, link(up=0, needs_bootstrap=1)),
     Row("CrdtstreamLinkNeedsBootstrap", True, link(up=0, needs_bootstrap=1)),
     Row("CrdtstreamLinkNeedsBootstrap", False, link(up=0)),
+    Row("CrdtstreamBootstrapStands", True, copying("500x200")),
+    Row("CrdtstreamBootstrapStands", False, copying("500+10x200")),
+    Row("CrdtstreamBootstrapStands", False, copying("500x200", phase="idle")),
+    Row("CrdtstreamBootstrapFails", True,
+        of_region("bootstrap_failures_total", "0x8 1 2 3 4 5x200")),
+    # One that failed once goes on from another peer.
+    Row("CrdtstreamBootstrapFails", False,
+        of_region("bootstrap_failures_total", turning(0, 1, scrapes=8))),
     Row("CrdtstreamLinkRefused", True, link(up=0, refused=1)),
     Row("CrdtstreamLinkRefused", False, link(up=0)),
     Row("CrdtstreamLinkPaused", True, link(up=0, paused=1), 20),

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.session import Session
 from crdtstream.engine import Engine
@@ -230,6 +230,23 @@ async def test_writes_that_a_stale_region_refuses_are_told_as_such(tmp_path: Pat
     assert values["crdtstream_writes_refused{reason=stale}"] == 1
     assert values["crdtstream_refusals_total{reason=stale}"] == 1
     assert values["crdtstream_refusals_total{reason=disk}"] == 0
+
+
+async def test_a_state_that_is_copied_is_told(tmp_path: Path) -> None:
+    async with serving(tmp_path) as page:
+        bootstrap = page.engine.region.bootstrap
+        bootstrap.note_begun(RegionId(2), Millis(1_000))
+        bootstrap.progress.bytes, bootstrap.progress.bytes_done = 1_000, 430
+        copying = await page.values()
+        bootstrap.note_failed("gone", Millis(2_000))
+        failed = await page.values()
+    assert copying["crdtstream_bootstrap_phase{phase=copying}"] == 1
+    assert copying["crdtstream_bootstrap_phase{phase=idle}"] == 0
+    assert copying["crdtstream_bootstrap_size_bytes"] == 1_000
+    assert copying["crdtstream_bootstrap_done_bytes"] == 430
+    assert failed["crdtstream_bootstrap_phase{phase=idle}"] == 1
+    assert failed["crdtstream_bootstrap_failures_total"] == 1
+    assert failed["crdtstream_bootstraps_total"] == 0
 
 
 async def test_what_would_be_lost_with_the_region_is_told(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ COPIED: Final = "tests/replication/test_bootstraps.py::"
 STAGED: Final = "tests/store/test_staging.py::"
 STORED: Final = "tests/store/test_checkpoints.py::"
 PARTED: Final = "tests/core/test_parts.py::"
+DRIVEN: Final = "tests/region/test_bootstrapper.py::"
+TOLD: Final = "tests/region/test_bootstrap_told.py::"
+DRIVER: Final = "crdtstream/bootstrapper.py"
 SERVER: Final = "crdtstream/replication/bootstrap_server.py"
 CLIENT: Final = "crdtstream/replication/bootstrap_client.py"
 WIRE: Final = "crdtstream/replication/bootstrap_wire.py"
@@ -200,5 +203,53 @@ BOOTSTRAPS: Final = (
         "                if False:\n",
         (COPIED + "test_what_a_checkpoint_cannot_have_is_refused",),
         "the own disk is blamed for what a peer did not send",
+    ),
+    Mutation(
+        "staging-deleted-before-a-checkpoint-has-it",
+        DRIVER,
+        "        if region.checkpointing.seq < region.bootstrap.saved_seq:\n",
+        "        if False:\n",
+        (DRIVEN + "test_what_is_staged_stays_until_a_checkpoint_has_what_was_merged",),
+        "a region that is killed after a bootstrap cannot start: its log names what is gone",
+    ),
+    Mutation(
+        "the-same-peer-is-asked-again-and-again",
+        "crdtstream/region/bootstrap.py",
+        "            self._tried.append(self.source)\n",
+        "            pass\n",
+        (DRIVEN + "test_after_a_failure_another_peer_is_asked_and_the_reason_is_kept",),
+        "one peer that refuses keeps a region from the state of all others",
+    ),
+    Mutation(
+        "a-copy-is-whole-before-its-end",
+        "crdtstream/region/bootstrap.py",
+        "100 * self.bytes_done // self.bytes if",
+        "round(100 * self.bytes_done / self.bytes) if",
+        (TOLD + "test_a_copy_is_never_said_to_be_whole_before_it_is",),
+        "100 % is shown, and writes are refused for minutes more",
+    ),
+    Mutation(
+        "a-restart-counts-as-a-state-taken-over",
+        "crdtstream/region/bootstrap.py",
+        "        self.count += self.phase is Phase.MERGING\n",
+        "        self.count += 1\n",
+        (TOLD + "test_a_merge_that_a_restart_found_is_not_counted_again",),
+        "each restart looks like one more bootstrap",
+    ),
+    Mutation(
+        "a-full-disk-is-hidden-by-a-bootstrap",
+        "crdtstream/region/region.py",
+        "        if fault is not None and self.fault is None:\n",
+        "        if fault is not None:\n",
+        (TOLD + "test_a_disk_that_refuses_is_the_first_reason",),
+        "the operator waits for a state that cannot be written",
+    ),
+    Mutation(
+        "attempts-that-fail-are-not-counted",
+        "crdtstream/metrics/figures.py",
+        "Reading(bootstrap.failures)",
+        "Reading(bootstrap.count)",
+        ("tests/metrics/test_page.py::test_a_state_that_is_copied_is_told",),
+        "no alert fires for a region that never gets a state",
     ),
 )

@@ -72,7 +72,7 @@ async def test_a_region_that_was_away_for_too_long_says_that_it_needs_a_bootstra
         links = [third.pulls[peer].link for peer in (R1, R2)]
         await until(lambda: all(link.state is LinkState.NEEDS_BOOTSTRAP for link in links))
         assert "region 1 has cut region 1's effects 6 to 105 from its log" in links[0].error
-        assert "start it from a backup of it that has them" in links[0].error
+        assert "takes over the state of a peer by itself" in links[0].error
         # Clients who are refused meanwhile are not told to try again.
         assert "region 1 has cut region 1's effects" in third.region.opening.catching_up.cut_off
         assert third.region.opening.readiness.cut_off == third.region.opening.catching_up.cut_off

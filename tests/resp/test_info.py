@@ -149,3 +149,11 @@ def test_commands_processed_are_those_that_ran(node: Node, r: Any) -> None:
     pipe.execute()
     # RESETSTAT itself, MULTI, ECHO twice, EXEC.
     assert r.info("stats")["total_commands_processed"] == 5
+
+
+def test_a_bootstrap_stands_beside_the_links(r: Any) -> None:
+    found = r.info("crdt")
+    assert found["crdt_bootstrap_phase"] == "idle"
+    assert found["crdt_bootstrap_source"] == 0
+    assert found["crdt_bootstrap_bytes_done"] == found["crdt_bootstrap_bytes"] == 0
+    assert found["crdt_bootstrap_taken_over"] == found["crdt_bootstrap_failures"] == 0

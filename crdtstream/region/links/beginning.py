@@ -42,6 +42,6 @@ def bootstrap_reason(
     )
     return (
         f"region {server} has cut {lacks} from its log, and this region lacks them. Peers "
-        "that still have them are asked. If none has, this region needs a bootstrap: stop it, "
-        "and start it from a backup of it that has them"
+        "that still have them are asked. If none sends them, this region takes over the state of "
+        "a peer by itself: `crdtstream status` shows how far it is"
     )

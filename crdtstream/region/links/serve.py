@@ -292,7 +292,8 @@ class Serve:
         if needs_bootstrap(self._own.identity.region, self.origins, unserved):
             self._cut_off = (
                 f"region {self._own.identity.region}'s log begins behind what region "
-                f"{self.region} lacks: it needs a bootstrap, or another region that has it"
+                f"{self.region} lacks: another region has it, or it needs a bootstrap, which it "
+                "begins by itself"
             )
         self.origins -= unserved
 

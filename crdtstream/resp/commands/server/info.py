@@ -391,7 +391,25 @@ class Info:
         for peer, pull in sorted(region.links.pulls.items()):
             # What to do stands in the log and in `crdtstream status`.
             fields[f"crdt_link_{peer}"] = f"state={pull.link.state.value.replace(' ', '-')}"
-        return fields
+        return fields | self._about_bootstrap()
+
+    def _about_bootstrap(self) -> Fields:
+        """The state of another region that this one takes over."""
+        bootstrap = self._region.bootstrap
+        progress = bootstrap.progress
+        return {
+            "crdt_bootstrap_phase": bootstrap.phase.value,
+            "crdt_bootstrap_source": bootstrap.source or 0,
+            "crdt_bootstrap_images_done": progress.images_done,
+            "crdt_bootstrap_images": progress.images,
+            "crdt_bootstrap_bytes_done": progress.bytes_done,
+            "crdt_bootstrap_bytes": progress.bytes,
+            "crdt_bootstrap_bytes_per_sec": round(progress.rate),
+            "crdt_bootstrap_seconds_left": progress.seconds_left or 0,
+            "crdt_bootstrap_taken_over": bootstrap.count,
+            "crdt_bootstrap_failures": bootstrap.failures,
+            "crdt_bootstrap_failure": _one_line(bootstrap.failure),
+        }
 
 
 def human(size: int) -> str:

@@ -1,0 +1,112 @@
+"""Bootstraps over a network that breaks, onto a disk that is full, from another database."""
+
+import re
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+from toxiproxy import Toxiproxy
+
+from tests.live.bootstraps import (
+    SLOW_BYTES_PER_S,
+    bootstrap,
+    cut_log,
+    is_copying,
+    level,
+    lose_folder,
+    staging_is_gone,
+    until,
+    write,
+    write_much,
+)
+from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until
+
+pytestmark = pytest.mark.live
+
+
+def lose_second(cluster: Cluster) -> None:
+    """Give both regions some data, cut the first one's log, and lose the second one's folder."""
+    first, second = cluster.nodes.values()
+    write_much(first, "s")
+    level(first, second)
+    cut_log(first)
+    lose_folder(second)
+
+
+def copies_of(sender: Node) -> list[int]:
+    """Of each call of a copy, behind which image it began."""
+    found = re.findall(r"the state is sent\b.*?\bafter\b\D*(\d+)", sender.log.read_text())
+    return [int(number) for number in found]
+
+
+@pytest.mark.long
+def test_a_copy_that_the_network_breaks_goes_on_where_it_broke(
+    tmp_path: Path, toxiproxy: Toxiproxy
+) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        proxy = toxiproxy.create(first.grpc_address, "second-pulls-first")
+        cluster.configure({(2, 1): proxy.listen}, bootstrap_bytes_per_s=SLOW_BYTES_PER_S)
+        cluster.start()
+        lose_second(cluster)
+        second.launch()
+        until(lambda: is_copying(second), "a part has come")
+        proxy.disable()
+        until(lambda: bootstrap(second)["failures"] >= 1, "the copy broke")
+        proxy.enable()
+        second.wait()
+        level(first, second)
+        began, went_on = copies_of(first)
+        assert began == 0
+        assert went_on > 0
+        assert first.client.xlen("s") == second.client.xlen("s")
+
+
+def limit_files(node: Node, bytes_max: int) -> None:
+    """Let no file of the node's grow beyond a size: to it, that is a full disk."""
+    assert node.process is not None
+    resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (bytes_max, resource.RLIM_INFINITY))
+
+
+@pytest.mark.long
+def test_a_receiver_whose_disk_is_full_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        cluster.configure(bootstrap_bytes_per_s=SLOW_BYTES_PER_S)
+        cluster.start()
+        first, second = cluster.nodes.values()
+        lose_second(cluster)
+        second.launch()
+        until(lambda: is_copying(second), "a part has come")
+        limit_files(second, 700 << 10)
+        until(lambda: bootstrap(second)["failures"] >= 1, "the disk refused")
+        assert "staging.sqlite" in second.status().bootstrap.failure
+        # Nothing was merged, and reads are answered.
+        assert vv_of(second.status()) == {}
+        assert second.client.xlen("s") == 0
+        limit_files(second, resource.RLIM_INFINITY)
+        second.wait()
+        level(first, second)
+        until(lambda: staging_is_gone(second), "what was staged is deleted")
+
+
+def test_a_region_of_another_database_gets_no_state(tmp_path: Path) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        first.configure({})
+        second.configure({})
+        first.start("--new-database")
+        write(first, "s", 100)
+        cut_log(first)
+        second.start("--new-database")
+        write(second, "t", 3)
+        for node in (first, second):
+            node.end(signal.SIGTERM)
+        cluster.configure()
+        for node in (first, second):
+            node.start()
+        wait_until(lambda: "belongs to database" in second.link(1).error, "the link is refused")
+        found = second.status()
+        assert vv_of(found) == {2: 3}
+        assert found.bootstrap.taken_over == 0
+        assert second.client.xlen("s") == 0
