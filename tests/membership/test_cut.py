@@ -20,7 +20,7 @@ from tests.membership.world import adopted, removal
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 WITHOUT_4 = apply(adopted(4), removal(4, heir=1))
-SEEDS = range(0, int(os.environ.get("CRDTSTREAM_SEEDS", "400")))
+SEEDS = range(int(os.environ.get("CRDTSTREAM_SEEDS", "400")))
 
 
 def search(members: Members = WITHOUT_4) -> CutSearch:

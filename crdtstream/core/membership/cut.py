@@ -151,6 +151,6 @@ def is_dropped(origin: RegionId, via: Iterable[RegionId], members: Members) -> b
 
 
 def is_beyond_cut(origin: RegionId, last_n: int, members: Members) -> bool:
-    """Whether a batch is of a removed region and beyond its cut: it is refused, whoever sends it."""
+    """Whether a batch of a removed region is beyond its cut: it is refused, whoever sends it."""
     member = members.find(origin)
     return member is not None and member.cut is not None and last_n > member.cut
