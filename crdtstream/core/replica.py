@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from crdtstream.core.applying.append_runs import checked_runs
 from crdtstream.core.applying.apply_batch import ReplayedChanges, apply_batch
+from crdtstream.core.applying.checking_members import check_members
 from crdtstream.core.applying.looking_ahead import needs_of, read_entries, read_for_effect
 from crdtstream.core.checkpoint.parts import Cut, Image
 from crdtstream.core.checkpoint.restoring import Restoring
@@ -46,6 +47,7 @@ from crdtstream.core.lanes.limits import (
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
+from crdtstream.core.membership.members import Members
 from crdtstream.core.producers.idempotency import Collapsed, Tracked
 from crdtstream.core.producers.numbered import Rows
 from crdtstream.core.redis_version import DEFAULT, RedisVersion
@@ -252,8 +254,15 @@ class Replica:
     def digest(self, key: bytes | None = None) -> bytes:
         """A canonical digest of one key's replicated state, or of all, as hexadecimal text."""
         if key is None:
-            return digest_keyspace(self._streams, self._registers, self._strings)
+            return digest_keyspace(
+                self._streams, self._registers, self._strings, self._state.members
+            )
         return digest_key(self._streams.get(key), self._registers.get(key), self._strings.get(key))
+
+    @property
+    def members(self) -> Members:
+        """Who belongs to the database, as far as effects have told; epoch 0: nothing has."""
+        return self._state.members
 
     # --- Idempotent producers -----------------------------------------------------------------
 
@@ -526,12 +535,14 @@ class Replica:
         """Apply another region's batch; one that is known already changes nothing (I4).
 
         Raises:
-            BatchError: its IDs do not ascend in a lane.  Nothing has changed then.
+            BatchError: its IDs do not ascend in a lane, or it tells of members of another history.
+                Nothing has changed then.
         """
         if self.is_known(batch):
             return
         assert self.ready(batch), "the inbox holds a batch back until it is next"
         runs = checked_runs(batch, self._state.lane_end)
+        check_members(batch, self._state.members)
         self.seal(now)
         self.advance(now)
         with self.residency.in_place():
@@ -598,6 +609,7 @@ class Replica:
                     f"batch {batch.origin}:{batch.first_n} does not follow {dict(self.vv)}"
                 )
             runs = checked_runs(batch, self._state.lane_end)
+            check_members(batch, self._state.members)
             arrived = local.arrived or batch.issued_ms
             apply_batch(self._state, batch, runs, local, arrived=arrived)
 

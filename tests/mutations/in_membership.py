@@ -8,6 +8,7 @@ MEMBERS: Final = "crdtstream/core/membership/members.py"
 DECIDING: Final = "crdtstream/core/membership/deciding.py"
 CUT: Final = "crdtstream/core/membership/cut.py"
 OF_MEMBERS: Final = "tests/membership/test_members.py::"
+OF_EFFECT: Final = "tests/rules/test_changed_members.py::"
 OF_DECIDING: Final = "tests/membership/test_deciding.py::"
 EXHAUSTIVELY: Final = "tests/membership/test_deciding_exhaustively.py::"
 OF_CUT: Final = "tests/membership/test_cut.py::"
@@ -93,6 +94,31 @@ MEMBERSHIP: Final = (
         "if False:",
         (OF_MEMBERS + "test_other_bytes_of_the_same_change_are_refused",),
         "one history has two hashes, and its regions refuse each other",
+    ),
+    # --- The effect ---
+    Mutation(
+        "a-batch-is-applied-up-to-a-fork",
+        "crdtstream/core/replica.py",
+        "        check_members(batch, self._state.members)\n        self.seal(now)\n",
+        "        self.seal(now)\n",
+        (OF_EFFECT + "test_a_batch_of_another_history_changes_nothing",),
+        "I2: half of a batch is applied, and the node stops",
+    ),
+    Mutation(
+        "members-are-not-in-the-digest",
+        "crdtstream/core/digest.py",
+        "    if members.epoch:\n        hasher.update(_members(members))\n",
+        "",
+        ("tests/rules/test_digest.py::test_the_members_count_once_a_change_was_decided",),
+        "I1: regions that have different members look equal",
+    ),
+    Mutation(
+        "a-checkpoint-has-no-members",
+        "crdtstream/core/state.py",
+        'members=encode_members(self.members) if self.members.epoch else b"",',
+        'members=b"",',
+        (OF_EFFECT + "test_a_restart_has_the_members",),
+        "I18: a region that was removed is a member again after a restart",
     ),
     # --- Deciding ---
     Mutation(
