@@ -24,7 +24,9 @@ from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.merge.sent import sent_key
+from crdtstream.core.membership.changes import MembersError
+from crdtstream.core.membership.members import joined
+from crdtstream.core.merge.sent import sent_key, sent_members
 from crdtstream.core.size import Seconds
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.errors import PeerError
@@ -155,7 +157,7 @@ class Bootstrapper:
             await self._check(cut)
             await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
             self._failpoints.reach("bootstrap.merge")
-        except (ContentError, StoreError) as error:
+        except (ContentError, MembersError, StoreError) as error:
             await self._discard_if_bad(error)
             bootstrap.note_failed(str(error), self._now())
             return
@@ -174,8 +176,10 @@ class Bootstrapper:
 
         Raises:
             ContentError: one does not; the text names it.
+            MembersError: it is the state of a part of the database that went on without this one.
             StoreError: the staging cannot be read.
         """
+        joined(self._region.replica.members, sent_members(self._staging.root()))
         turn = Turn(self._timer_ns)
         for images in self._staging.by_key():
             sent_key(images, cut.source)
@@ -183,9 +187,9 @@ class Bootstrapper:
                 await self._pause()
                 turn = Turn(self._timer_ns)
 
-    async def _discard_if_bad(self, error: ContentError | StoreError) -> None:
+    async def _discard_if_bad(self, error: Exception) -> None:
         """What cannot be merged is of no use however often that is tried."""
-        if isinstance(error, ContentError):
+        if not isinstance(error, StoreError):
             await self._staging.discard()
 
     async def _end_if_saved(self) -> None:

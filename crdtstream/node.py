@@ -66,7 +66,7 @@ from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from crdtstream.store.sqlite_staging import SqliteStaging
-from crdtstream.store.staging import staged_keys
+from crdtstream.store.staging import staged_state
 from crdtstream.turns import Turn
 from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.v1 import (
@@ -244,7 +244,7 @@ class Node:
         )
         replica.idmp_duration_s = settings.stream_idmp_duration
         replica.idmp_maxsize = settings.stream_idmp_maxsize
-        replica.staged = partial(staged_keys, staging)
+        replica.staged = partial(staged_state, staging)
         return replica
 
     async def _recover(

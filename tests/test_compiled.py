@@ -28,6 +28,8 @@ fast = _builder()
 # Another reason than those that `fast.LEFT_OUT` gives is a construct that mypyc gets wrong.
 NOT_COMPILED = {
     "crdtstream/core/checkpoint/contents.py",
+    "crdtstream/core/membership/changes.py",
+    "crdtstream/core/membership/contents.py",
     "crdtstream/core/tuning.py",
     "crdtstream/region/tuning.py",
     "crdtstream/resp/server.py",

@@ -83,8 +83,12 @@ NO_SIZES = {
         resp.wire.parser.UNTRUSTED_ARGUMENTS_MAX resp.wire.parser.UNTRUSTED_BULK_BYTES_MAX
     """,
     "part of a rule that is the same in all regions, for ever": """
-        core.effects.EPOCH_MAX core.effects.COUNTER_MAX core.effects.OF_MERGED core.ids.REGION_MAX
-        core.ids.SEQ_STRIDE
+        core.effects.EPOCH_MAX core.effects.COUNTER_MAX core.effects.OF_MERGED
+        core.membership.members.EPOCHS_MAX
+        core.membership.changes.INSTANCE_BYTES core.membership.changes.HASH_BYTES
+        core.membership.changes.NAME_LENGTH_MAX core.membership.changes.ADDRESS_LENGTH_MAX
+        core.membership.changes.CERTIFICATES_MAX core.membership.changes.CERTIFICATE_LENGTH_MAX
+        core.membership.changes.CHANGE_BYTES_MAX core.ids.REGION_MAX core.ids.SEQ_STRIDE
         core.lanes.blocks.BLOCK_BITS core.lanes.blocks.LONG core.lanes.blocks.DIGEST_BYTES
         core.lanes.blocks.DIGEST_MASK
     """,

@@ -2,9 +2,9 @@
 
 In it, for every key: entries (lane, dot number, ID, fields, producer and idempotent id), last-ID
 registers, live creates with their starts, modes, acknowledged intervals, the values of expiry and
-XCFGSET registers, and those of strings with their deadlines.  Not in it: tombstones, idempotency
-records, counters and windows, consumers and positions, how entries are spread over macro nodes, and
-anything a clock decides.
+XCFGSET registers, and those of strings with their deadlines; and the members, once a change of them
+was decided.  Not in it: tombstones, idempotency records, counters and windows, consumers and
+positions, how entries are spread over macro nodes, and anything a clock decides.
 
 Numbers are hashed as eight or sixteen little-endian bytes and strings with their length in front,
 so that no two states run together to the same bytes.
@@ -21,6 +21,7 @@ from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.blocks import DIGEST_BYTES as BLOCK_DIGEST_BYTES
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.reading import digest_of
+from crdtstream.core.membership.members import Members
 from crdtstream.core.stream import Stream
 
 DIGEST_BYTES: Final = 20
@@ -30,12 +31,15 @@ def digest_keyspace(
     streams: Mapping[bytes, Stream],
     registers: Mapping[bytes, KeyRegisters],
     strings: Mapping[bytes, StringRegister],
+    members: Members,
 ) -> bytes:
-    """Digest of all keys, as hexadecimal text."""
+    """Digest of all keys and of the members, as hexadecimal text."""
     hasher = blake2b(digest_size=DIGEST_BYTES)
     for key in sorted({*streams, *registers, *strings}):
         digest = digest_key(streams.get(key), registers.get(key), strings.get(key))
         hasher.update(_text(key) + digest)
+    if members.epoch:
+        hasher.update(_members(members))
     return hasher.hexdigest().encode()
 
 
@@ -51,6 +55,15 @@ def digest_key(
     if string is not None:
         hasher.update(b"".join(_string(string)))
     return hasher.hexdigest().encode()
+
+
+def _members(members: Members) -> bytes:
+    """The hash is of all changes; of each epoch the dot is a fact of its own."""
+    parts = [b"members", _number(members.epoch), members.hash]
+    for step in members.history:
+        region, n = step.dot or (0, 0)
+        parts += (_number(region), _number(n))
+    return b"".join(parts)
 
 
 def _add_stream(hasher: blake2b, stream: Stream) -> None:

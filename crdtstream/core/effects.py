@@ -32,6 +32,7 @@ from typing import Final, NamedTuple, TypeAlias
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
+from crdtstream.core.membership.changes import HASH_BYTES, Change
 
 # No setting of a mode goes on from this one.
 EPOCH_MAX: Final = 1 << 62
@@ -358,7 +359,31 @@ class SetGroupMode:
         assert (self.home is not None) is (self.mode is Mode.HOME)
 
 
-RareEffect: TypeAlias = (
+@dataclass(frozen=True, slots=True)
+class ChangeMembers:
+    """A change of the members that was decided: of the database, and of no key.
+
+    Attributes:
+        epoch: the one that it begins.
+        previous: the hash of the history that it follows.
+        change: as it was decided.
+
+    Any region that knows the decision may issue it; effects of equal epoch and hash are one.
+    Applying it takes the members to the epoch.  A change that was decided otherwise here is an
+    error, since the database has split then.
+    Source: ``rules`` 4.
+    """
+
+    epoch: int
+    previous: bytes
+    change: Change
+
+    def __post_init__(self) -> None:
+        assert self.epoch >= 1
+        assert len(self.previous) == HASH_BYTES
+
+
+KeyEffect: TypeAlias = (
     Remove
     | Trim
     | DeleteKey
@@ -374,6 +399,7 @@ RareEffect: TypeAlias = (
     | SetStringExpiry
     | DeleteString
 )
+RareEffect: TypeAlias = KeyEffect | ChangeMembers
 Effect: TypeAlias = Append | RareEffect
 
 

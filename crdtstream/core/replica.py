@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from crdtstream.core.applying.append_runs import checked_runs
 from crdtstream.core.applying.apply_batch import ReplayedChanges, apply_batch
+from crdtstream.core.applying.checking_members import check_members
 from crdtstream.core.applying.looking_ahead import needs_of, read_entries, read_for_effect
 from crdtstream.core.checkpoint.parts import Cut, Image
 from crdtstream.core.checkpoint.restoring import Restoring
@@ -48,8 +49,9 @@ from crdtstream.core.lanes.limits import (
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
+from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merge import merge
-from crdtstream.core.merge.sent import SentKey
+from crdtstream.core.merge.sent import SentState
 from crdtstream.core.producers.idempotency import Collapsed, Tracked
 from crdtstream.core.producers.numbered import Rows
 from crdtstream.core.redis_version import DEFAULT, RedisVersion
@@ -122,7 +124,7 @@ class Replica:
         self._issuer = Issuer(self._state)
         self._section = self._issuer.section
         self.expiry_is_held = False
-        self.staged: Callable[[Merged], Iterable[SentKey]] | None = None
+        self.staged: Callable[[Merged], SentState] | None = None
         self.merged_count = 0
         self._is_on_trial = False
         self._call_issuer()
@@ -260,8 +262,15 @@ class Replica:
     def digest(self, key: bytes | None = None) -> bytes:
         """A canonical digest of one key's replicated state, or of all, as hexadecimal text."""
         if key is None:
-            return digest_keyspace(self._streams, self._registers, self._strings)
+            return digest_keyspace(
+                self._streams, self._registers, self._strings, self._state.members
+            )
         return digest_key(self._streams.get(key), self._registers.get(key), self._strings.get(key))
+
+    @property
+    def members(self) -> Members:
+        """Who belongs to the database, as far as effects have told; epoch 0: nothing has."""
+        return self._state.members
 
     # --- Idempotent producers -----------------------------------------------------------------
 
@@ -534,12 +543,14 @@ class Replica:
         """Apply another region's batch; one that is known already changes nothing (I4).
 
         Raises:
-            BatchError: its IDs do not ascend in a lane.  Nothing has changed then.
+            BatchError: its IDs do not ascend in a lane, or it tells of members of another history.
+                Nothing has changed then.
         """
         if self.is_known(batch):
             return
         assert self.ready(batch), "the inbox holds a batch back until it is next"
         runs = checked_runs(batch, self._state.lane_end)
+        check_members(batch, self._state.members)
         self.seal(now)
         self.advance(now)
         with self.residency.in_place():
@@ -556,6 +567,7 @@ class Replica:
 
         Raises:
             ContentError: an image says what cannot be.  The state is of no use from then on.
+            ForkError: its members are of another history.  Nothing has changed then.
             UnreadableError: an image cannot be read.  Likewise.
         """
         self.seal(now)
@@ -567,8 +579,8 @@ class Replica:
 
     def _merge(self, merged: Merged, now: Millis) -> None:
         assert self.staged is not None, "whoever runs the replica says where staged states are"
-        keys = self.staged(merged)
-        merge(self._state, keys, merged.vv, source=merged.source, arrived=now)
+        sent = self.staged(merged)
+        merge(self._state, sent, merged.vv, source=merged.source, arrived=now)
         self.merged_count += 1
         # Effects of this region that it had lost: numbering goes on behind them.
         self._section.begin(self.issued + 1)
@@ -630,6 +642,7 @@ class Replica:
                     f"batch {batch.origin}:{batch.first_n} does not follow {dict(self.vv)}"
                 )
             runs = checked_runs(batch, self._state.lane_end)
+            check_members(batch, self._state.members)
             arrived = local.arrived or batch.issued_ms
             apply_batch(self._state, batch, runs, local, arrived=arrived)
 

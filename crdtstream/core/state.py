@@ -21,6 +21,8 @@ from crdtstream.core.keyspace.floors import Floors
 from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.tombstones import Tombstones
 from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.membership.encoding import encode_members
+from crdtstream.core.membership.members import Members
 from crdtstream.core.producers.encoding import encode_producers
 from crdtstream.core.producers.idempotency import IdempotencyRecords
 from crdtstream.core.producers.numbered import NumberedRecords, Rows
@@ -35,6 +37,7 @@ class State:
         keys: streams, registers and deadlines.
         tombstones, idempotency, numbered, settings: remembered until causally stable.
         floors: below which IDs each origin must not append to a key that has expired.
+        members: who belongs to the database, as far as effects have told; at epoch 0 nothing has.
         groups_made: the number of the last group that was made; none is given again.
         changes, parts, root: what of this a checkpoint has yet to write (``checkpoint/parts.py``).
         residency: which macro nodes are in memory.
@@ -51,6 +54,7 @@ class State:
         "grown_runs",
         "idempotency",
         "keys",
+        "members",
         "numbered",
         "parts",
         "region",
@@ -73,6 +77,7 @@ class State:
         self.idempotency = IdempotencyRecords()
         self.numbered = NumberedRecords()
         self.settings = UnstableSettings()
+        self.members = Members()
         self.groups_made = 0
         self.changes = node_limits.changes
         self.root = RootPart(self._encode_root)
@@ -167,6 +172,7 @@ class State:
                 key_number=self.parts.last_number,
                 group_number=self.groups_made,
                 order=self.parts.order,
+                members=encode_members(self.members) if self.members.epoch else b"",
             )
         )
 

@@ -492,8 +492,8 @@ class Checker:
         replica = node.region.replica
         applied: dict[bytes, list[Issued]] = {}
         for (origin, n), one in self._issued.items():
-            if n <= replica.vv.get(origin, 0):
-                applied.setdefault(one.effect.key, []).append(one)
+            if one.key is not None and n <= replica.vv.get(origin, 0):
+                applied.setdefault(one.key, []).append(one)
         for key, mine in sorted(applied.items()):
             expected, found = self._expected(key, mine), shown(replica, key)
             if found != expected:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from crdtstream.core.effects import (
     AckFrontier,
     Append,
+    ChangeMembers,
     CreateGroup,
     DeleteKey,
     DeleteString,
@@ -47,6 +48,8 @@ READ_AS: Final[dict[type[Effect], str]] = {
     SetString: "strings",
     SetStringExpiry: "strings",
     DeleteString: "strings",
+    # Of the database, and of no key.
+    ChangeMembers: "",
 }
 
 
@@ -55,6 +58,7 @@ class Issued:
 
     Attributes:
         effect: of any kind; who reads a field of it has asked for the kind.
+        key: what it is about; None: no key.
         is_numbered: an append of a numbered producer.
     """
 
@@ -67,6 +71,7 @@ class Issued:
         self.is_numbered = is_numbered
         self.origin, self.n = batch.origin, batch.first_n + offset
         self.effect = effect
+        self.key = None if isinstance(effect, ChangeMembers) else effect.key
         self.context = {**batch.context, batch.origin: self.n - 1}
 
     def observed(self, other: "Issued") -> bool:
@@ -96,7 +101,7 @@ def unfold(batch: EffectBatch) -> Iterator[Issued]:
 
 def removes(issued: Issued, entry: Issued) -> bool:
     """Whether an effect takes an entry: it names it, and had observed it."""
-    if not issued.observed(entry) or issued.effect.key != entry.effect.key:
+    if not issued.observed(entry) or issued.key != entry.key:
         return False
     assert isinstance(entry.effect, Append)
     match issued.effect:
@@ -115,7 +120,7 @@ def loses(entry: Issued, applied: list[Issued]) -> bool:
     assert isinstance(effect, Append)
     return effect.idempotent is not None and any(
         isinstance(other.effect, Append)
-        and (other.effect.key, other.effect.idempotent) == (effect.key, effect.idempotent)
+        and (other.key, other.effect.idempotent) == (entry.key, effect.idempotent)
         # A copy that RENAME made of a row is no row: it has the name, and settles with copies.
         and other.is_numbered == entry.is_numbered
         and (other.origin, other.n) < (entry.origin, entry.n)
@@ -130,7 +135,7 @@ def recognised(
 ) -> dict[IdempotentId, tuple[tuple[int, int], StreamId]]:
     """By idempotent id the entry that a retry stands for: of those that did not lose, and that
     went with no delete of the key, the one that had observed the others."""
-    mine = [one for one in applied if one.effect.key == key]
+    mine = [one for one in applied if one.key == key]
     deletes = [one for one in mine if isinstance(one.effect, DeleteKey | ExpireKey)]
     found: dict[IdempotentId, tuple[tuple[int, int], StreamId]] = {}
     for one in sorted(mine, key=lambda one: sum(one.context.values())):
@@ -149,7 +154,7 @@ def recognised(
 def skipped(applied: list[Issued], key: bytes) -> list[str]:
     """Entries that groups never hand out, though they are not acknowledged: they lie in a run that
     counts, and whoever issued it had not observed them."""
-    mine = [one for one in applied if one.effect.key == key]
+    mine = [one for one in applied if one.key == key]
     runs = [one for one in mine if isinstance(one.effect, AckFrontier)]
     if not runs:
         return []
@@ -256,7 +261,7 @@ def strings(mine: list[Issued]) -> list[object]:
 
 def model(applied: list[Issued], key: bytes) -> dict[str, object]:
     """What a region that applied exactly these effects must show for a key."""
-    mine = [one for one in applied if one.effect.key == key]
+    mine = [one for one in applied if one.key == key]
     deletes = [one for one in mine if isinstance(one.effect, DeleteKey)]
     expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
     entries = [one for one in mine if isinstance(one.effect, Append) and lives(one, mine)]

@@ -46,7 +46,7 @@ from crdtstream.sim.sizes import drawn_node_limits, redraw
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, next_commit
 from crdtstream.store.replay import recover
-from crdtstream.store.staging import staged_keys
+from crdtstream.store.staging import staged_state
 
 BYTES_MAX: Final = 1 << 30
 LIMITS: Final = RegionLimits(
@@ -253,7 +253,7 @@ class SimNode:
             peers=self._peers,
         )
         replica.xread_mode = settings.xread_mode
-        replica.staged = partial(staged_keys, self.staging)
+        replica.staged = partial(staged_state, self.staging)
         return replica
 
     def _reached(self, region: RegionId) -> "SimNode | None":

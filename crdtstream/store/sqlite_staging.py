@@ -278,6 +278,9 @@ class SqliteStaging:
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}. {ADVICE}") from error
 
+    def root(self) -> Image:
+        return read_root(self.path)
+
     def by_key(self) -> Iterator[list[Image]]:
         assert self._is_complete
         return heads_by_key(self.path)
@@ -362,6 +365,9 @@ class StagedFolder:
     def complete(self) -> StagedCut | None:
         return self._cut
 
+    def root(self) -> Image:
+        return read_root(self.path)
+
     def by_key(self) -> Iterator[list[Image]]:
         return heads_by_key(self.path)
 
@@ -371,6 +377,21 @@ class StagedFolder:
                 return _load(self.path, connection, number)
         except DAMAGED as error:
             raise ImageError(f"cannot read {self.path}: {error}. {ADVICE}") from error
+
+
+def read_root(path: Path) -> Image:
+    """The ROOT image of a complete cut.
+
+    Raises:
+        StoreError: it is damaged, or not there.
+    """
+    try:
+        with contextlib.closing(_reading(path)) as connection:
+            query = f"SELECT {_COLUMNS} FROM image WHERE kind = ?"
+            (row,) = connection.execute(query, (Kind.ROOT,)).fetchall()
+            return _head_of(row)
+    except (*DAMAGED, ValueError) as error:
+        raise StoreError(f"{path}: ROOT image: {error}. {ADVICE}") from error
 
 
 def heads_by_key(path: Path) -> Iterator[list[Image]]:

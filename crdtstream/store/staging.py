@@ -29,7 +29,7 @@ from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import RegionId
-from crdtstream.core.merge.sent import SentKey, sent_key
+from crdtstream.core.merge.sent import SentState, sent_key, sent_members
 from crdtstream.store.checksums import body_crc
 from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
@@ -126,6 +126,13 @@ class StagedState(Protocol):
     @property
     def complete(self) -> StagedCut | None:
         """The cut that is complete; None: none is."""
+
+    def root(self) -> Image:
+        """The image of the region as a whole.
+
+        Raises:
+            StoreError: it is damaged, or not there.
+        """
 
     def by_key(self) -> Iterator[list[Image]]:
         """The images of each key, those of NODE without body, key by key; all read at once.
@@ -270,6 +277,12 @@ class MemoryStaging:
             for one in self._images.values()
         ]
 
+    def root(self) -> Image:
+        for one in self._images.values():
+            if one.kind is Kind.ROOT:
+                return Image(one.number, one.kind, one.owner, one.lane, one.head, b"")
+        raise StoreError("no ROOT image is staged")
+
     def by_key(self) -> Iterator[list[Image]]:
         assert self.is_complete
         heads = [
@@ -300,8 +313,8 @@ def is_staged(staging: StagedState, merged: Merged) -> bool:
     return staging.complete is not None and staging.complete.id == merged.cut_id
 
 
-def staged_keys(staging: StagedState, merged: Merged) -> Iterator[SentKey]:
-    """The state that a record of the log names, key by key.
+def staged_state(staging: StagedState, merged: Merged) -> SentState:
+    """The state that a record of the log names; its keys are read one after the other.
 
     Raises:
         ContentError: an image says what cannot be.
@@ -313,8 +326,8 @@ def staged_keys(staging: StagedState, merged: Merged) -> Iterator[SentKey]:
             "staging. Start this region again from a backup of its folder, all files of it, or "
             "with an empty folder; the other regions have its effects"
         )
-    for images in staging.by_key():
-        yield sent_key(images, merged.source)
+    keys = (sent_key(images, merged.source) for images in staging.by_key())
+    return SentState(keys, sent_members(staging.root()))
 
 
 # --- Checksums ------------------------------------------------------------------------------------

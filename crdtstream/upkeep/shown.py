@@ -18,7 +18,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from crdtstream.core.checkpoint.contents import Id, id_of
-from crdtstream.core.effects import Append, EffectBatch, LocalChange, RareEffect
+from crdtstream.core.effects import Append, ChangeMembers, EffectBatch, LocalChange, RareEffect
 from crdtstream.core.fields import are_fields
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import StreamId, format_id, make_id
@@ -50,7 +50,7 @@ def shown_record(logged: Logged, key: bytes | None = None) -> Shown | None:
         about = [
             {"n": n, "effect": type(effect).__name__, **shown_value(effect)}
             for n, effect in effects_of(batch)
-            if key in (None, effect.key)
+            if key is None or (not isinstance(effect, ChangeMembers) and effect.key == key)
         ]
         shown |= {
             "first_n": batch.first_n,
@@ -217,10 +217,13 @@ def _of_tuple(arguments: tuple[Any, ...]) -> Callable[[Any], list[Any]]:
 
 
 def _of_union(arguments: tuple[Any, ...]) -> Callable[[Any], Any]:
-    """None, one by lane, or the one that is left."""
+    """None, one by lane, or the one that is left; or one of several kinds, with its name."""
     by_lane = [one for one in arguments if _is_mapping(one)]
     plain = [one for one in arguments if one is not types.NoneType and not _is_mapping(one)]
-    assert len(plain) == 1
+    if len(plain) > 1:
+        assert not by_lane
+        by_kind = {kind: converter(kind) for kind in plain}
+        return lambda one: {"kind": type(one).__name__, **by_kind[type(one)](one)}
     assert len(by_lane) <= 1
     of_plain = converter(plain[0])
     of_lanes = converter(by_lane[0]) if by_lane else of_plain

@@ -13,7 +13,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import StoredCheckpoint
-from crdtstream.store.staging import StagedState, is_staged, load_staged, staged_keys
+from crdtstream.store.staging import StagedState, is_staged, load_staged, staged_state
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound
 from crdtstream.upkeep.image_rows import images
@@ -147,7 +147,7 @@ def _state_of(
         StateError: what it is built of does not fit together.
     """
     replica = Replica(identity.region)
-    replica.staged = partial(staged_keys, staged)
+    replica.staged = partial(staged_state, staged)
     replica.residency.loader = partial(_load, connection, staged)
     if base.stored is not None:
         _restore(connection, replica, base.stored)

@@ -89,7 +89,7 @@ class NumberedRun(_message.Message):
     def __init__(self, index: _Optional[int] = ..., count: _Optional[int] = ..., producer: _Optional[bytes] = ..., batch: _Optional[int] = ..., first_row: _Optional[int] = ...) -> None: ...
 
 class Effect(_message.Message):
-    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode", "expire_key", "set_string", "set_string_expiry", "delete_string")
+    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode", "expire_key", "set_string", "set_string_expiry", "delete_string", "change_members")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     TRIM_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,7 @@ class Effect(_message.Message):
     SET_STRING_FIELD_NUMBER: _ClassVar[int]
     SET_STRING_EXPIRY_FIELD_NUMBER: _ClassVar[int]
     DELETE_STRING_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_MEMBERS_FIELD_NUMBER: _ClassVar[int]
     offset: int
     remove: Remove
     trim: Trim
@@ -120,7 +121,8 @@ class Effect(_message.Message):
     set_string: SetString
     set_string_expiry: SetStringExpiry
     delete_string: DeleteString
-    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ..., set_expiry: _Optional[_Union[SetExpiry, _Mapping]] = ..., set_stream_config: _Optional[_Union[SetStreamConfig, _Mapping]] = ..., set_group_mode: _Optional[_Union[SetGroupMode, _Mapping]] = ..., expire_key: _Optional[_Union[ExpireKey, _Mapping]] = ..., set_string: _Optional[_Union[SetString, _Mapping]] = ..., set_string_expiry: _Optional[_Union[SetStringExpiry, _Mapping]] = ..., delete_string: _Optional[_Union[DeleteString, _Mapping]] = ...) -> None: ...
+    change_members: ChangeMembers
+    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ..., set_expiry: _Optional[_Union[SetExpiry, _Mapping]] = ..., set_stream_config: _Optional[_Union[SetStreamConfig, _Mapping]] = ..., set_group_mode: _Optional[_Union[SetGroupMode, _Mapping]] = ..., expire_key: _Optional[_Union[ExpireKey, _Mapping]] = ..., set_string: _Optional[_Union[SetString, _Mapping]] = ..., set_string_expiry: _Optional[_Union[SetStringExpiry, _Mapping]] = ..., delete_string: _Optional[_Union[DeleteString, _Mapping]] = ..., change_members: _Optional[_Union[ChangeMembers, _Mapping]] = ...) -> None: ...
 
 class LaneIds(_message.Message):
     __slots__ = ("lane", "ms", "seq")
@@ -312,3 +314,13 @@ class DeleteString(_message.Message):
     KEY_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+
+class ChangeMembers(_message.Message):
+    __slots__ = ("epoch", "previous", "change")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    previous: bytes
+    change: bytes
+    def __init__(self, epoch: _Optional[int] = ..., previous: _Optional[bytes] = ..., change: _Optional[bytes] = ...) -> None: ...

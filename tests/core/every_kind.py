@@ -12,6 +12,7 @@ from crdtstream.core.effects import (
     Ack,
     AckFrontier,
     AppendColumns,
+    ChangeMembers,
     Claim,
     CreateConsumer,
     CreateGroup,
@@ -42,6 +43,17 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.ids import ID_MAX, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId, make_id
+from crdtstream.core.membership.changes import (
+    Activate,
+    Add,
+    Adopt,
+    Adopted,
+    Contact,
+    JoinToken,
+    Removal,
+    Update,
+)
+from crdtstream.core.membership.changes import Remove as RemoveRegion
 from crdtstream.core.wire.local_codec import Local
 
 R1: Final = RegionId(1)
@@ -64,6 +76,9 @@ HANDOVER: Final = LaneHandover(
 )
 EMPTY_HANDOVER: Final = LaneHandover(entry(0), entry(0), (), entry(0), (), None)
 
+ADOPT: Final = Adopt(
+    (Adopted(R1, bytes(16), Contact("us", "us:7000", "us:6379", "", ("us.example",))),)
+)
 EFFECTS: Final[tuple[RareEffect, ...]] = (
     Remove(b"x", {R1: (entry(1), entry(1, 1)), FAR: (ID_MAX,)}),
     Remove(b"x", {R2: (entry(7),)}, with_references=True, trims=True),
@@ -89,6 +104,15 @@ EFFECTS: Final[tuple[RareEffect, ...]] = (
     SetStringExpiry(b"x", NOW),
     SetStringExpiry(b"x", None),
     DeleteString(b"\x00key\xff"),
+    ChangeMembers(1, bytes(32), ADOPT),
+    ChangeMembers(
+        2,
+        bytes(range(32)),
+        Add(R2, Contact("eu", "[::1]:7000"), JoinToken(bytes(range(32)), NOW)),
+    ),
+    ChangeMembers(3, bytes(range(32)), Activate(R2, bytes(range(16)))),
+    ChangeMembers(4, bytes(range(32)), Update(R2, Contact("eu", "eu:7000"))),
+    ChangeMembers(5, bytes(range(32)), RemoveRegion(R2, R1, Removal.FORCED)),
 )
 
 LANE_IDS: Final = {R1: (entry(1), entry(2)), R2: (entry(1, 7),)}

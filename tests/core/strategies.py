@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from crdtstream.core.effects import (
     Ack,
     AckFrontier,
+    ChangeMembers,
     Claim,
     CreateConsumer,
     CreateGroup,
@@ -34,6 +35,17 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.ids import Millis, RegionId, StreamId
+from crdtstream.core.membership.changes import (
+    Activate,
+    Add,
+    Adopt,
+    Adopted,
+    Contact,
+    JoinToken,
+    Removal,
+    Update,
+)
+from crdtstream.core.membership.changes import Remove as RemoveRegion
 
 IDS = st.integers(0, (1 << 128) - 1).map(StreamId)
 REGIONS = st.integers(1, 1023).map(RegionId)
@@ -79,6 +91,22 @@ def modes(draw: st.DrawFn) -> SetGroupMode:
     )
 
 
+HASHES = st.binary(min_size=32, max_size=32)
+INSTANCES = st.binary(min_size=16, max_size=16)
+CONTACTS = st.builds(
+    Contact,
+    st.sampled_from(["us", "eu west", "\u00e9"]),
+    st.sampled_from(["a:1", "[::1]:65535"]),
+    certificates=st.lists(st.just("a.example"), max_size=2).map(tuple),
+)
+MEMBER_CHANGES = st.one_of(
+    st.builds(Adopted, REGIONS, INSTANCES, CONTACTS).map(lambda one: Adopt((one,))),
+    st.builds(Add, REGIONS, CONTACTS, st.builds(JoinToken, HASHES, MS)),
+    st.builds(Activate, REGIONS, INSTANCES),
+    st.builds(Update, REGIONS, CONTACTS),
+    st.builds(RemoveRegion, st.just(RegionId(7)), st.just(RegionId(9)), st.sampled_from(Removal)),
+)
+
 EFFECTS: Final[dict[type[RareEffect], st.SearchStrategy[RareEffect]]] = {
     Remove: st.builds(Remove, NAMES, SOME_LANE_IDS, st.booleans(), st.booleans()),
     Trim: st.builds(Trim, NAMES, LANES.filter(bool)),
@@ -99,6 +127,7 @@ EFFECTS: Final[dict[type[RareEffect], st.SearchStrategy[RareEffect]]] = {
     SetString: st.builds(SetString, NAMES, NAMES, st.none() | MS),
     SetStringExpiry: st.builds(SetStringExpiry, NAMES, st.none() | MS),
     DeleteString: st.builds(DeleteString, NAMES),
+    ChangeMembers: st.builds(ChangeMembers, st.integers(1, 1 << 16), HASHES, MEMBER_CHANGES),
 }
 
 NACKS = st.lists(st.tuples(IDS, MS, st.integers(0, 9)), min_size=1, max_size=2).map(tuple)

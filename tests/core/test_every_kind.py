@@ -17,6 +17,7 @@ import pytest
 from crdtstream.core.effects import (
     AckFrontier,
     Append,
+    ChangeMembers,
     CreateGroup,
     DeleteKey,
     DeleteString,
@@ -36,6 +37,7 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.members import NO_HASH
 from crdtstream.core.replica import Replica
 from crdtstream.core.state import State
 from crdtstream.core.wire.codec import decode_batch
@@ -132,9 +134,10 @@ FATES: Mapping[type[Effect], Fate] = {
     SetString: Fate(("SET x a PX 9",), "SET x b", {"strings"}),
     SetStringExpiry: Fate(("SET x a",), "EXPIRE x 100", {"strings"}),
     DeleteString: Fate(("SET x a PX 9",), "DEL x", {"strings"}),
+    ChangeMembers: Fate((), "adopt", {"members"}),
 }
 # What the digest must see (``rules`` 22); a copy of the whole state would hold all the facts.
-IN_THE_DIGEST = {"entries", "last IDs", "creates", "registers", "strings"}
+IN_THE_DIGEST = {"entries", "last IDs", "creates", "registers", "strings", "members"}
 # What of the state no fact tells of, as no effect's meaning is in it.
 BESIDES = {
     *("_peers", "region", "vv", "grown_runs", "acknowledged_count"),
@@ -200,6 +203,7 @@ def facts(replica: Replica) -> dict[str, Any]:
             },
             len(state.numbered),
         ),
+        "members": state.members,
     }
     return deepcopy(told)
 
@@ -216,6 +220,9 @@ def test_what_an_effect_leaves(kind: type[Effect]) -> None:
     if fate.line == "expire":
         node.now += 1000
         node.expire()
+    elif fate.line == "adopt":
+        node.replica.issue(ChangeMembers(1, NO_HASH, every_kind.ADOPT))
+        node.end_tick()
     else:
         node.run(fate.line)
 
@@ -243,6 +250,6 @@ def _intervals(group: Group) -> list[tuple[int, Any]]:
 
 def test_no_fact_of_the_state_is_forgotten() -> None:
     """A new part of the state is told of in ``facts``, or says in ``BESIDES`` why not."""
-    told = {"keys", "tombstones", "floors", "idempotency", "numbered", "settings"}
+    told = {"members", "keys", "tombstones", "floors", "idempotency", "numbered", "settings"}
     assert set(State.__slots__) == told | BESIDES
     assert set(FATES) == {Append, *EFFECTS}

@@ -10,7 +10,7 @@ from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import pack
-from crdtstream.core.merge.sent import SentKey, by_key, sent_key
+from crdtstream.core.merge.sent import SentState, by_key, sent_key, sent_members
 from crdtstream.core.replica import Replica
 
 # An image without its number.
@@ -100,23 +100,24 @@ class Checkpoints:
         first = STAGED + len(self.staged)
         images = []
         for number, part in enumerate(parts_of(replica), first):
-            kind, *content = (part.kind, *_encoded(part))
-            if kind is not Kind.PENDING:
-                self.staged[number] = image = Image(number, kind, *content)
+            if part.kind is not Kind.PENDING:
+                self.staged[number] = image = Image(number, part.kind, *_encoded(part))
                 images.append(image._replace(number=number - STAGED, body=b"", is_packed=False))
         self._states[merged.cut_id] = images
         return merged
 
-    def staged_keys(self, merged: Merged) -> Iterator[SentKey]:
-        """The state that was staged, key by key."""
-        for images in by_key(self._states[merged.cut_id]):
-            yield sent_key(images, merged.source)
+    def staged_state(self, merged: Merged) -> SentState:
+        """The state that was staged."""
+        images = self._states[merged.cut_id]
+        (root,) = (image for image in images if image.kind is Kind.ROOT)
+        keys = (sent_key(of_key, merged.source) for of_key in by_key(images))
+        return SentState(keys, sent_members(root))
 
     def restore(self, replica: Replica) -> None:
         """The process ended; another one begins with the newest checkpoint."""
         self._cut = None
         replica.residency.loader = self.load
-        replica.staged = self.staged_keys
+        replica.staged = self.staged_state
         if self.images:
             replica.restore(
                 image._replace(body=b"") if image.kind is Kind.NODE else image

@@ -48,7 +48,7 @@ class Node:
         self.replica = Replica(RegionId(self.region), id_mode=self.mode, implicit_mkstream=True)
         # What is on disk only is read in place: a region looks ahead, and these tests do not.
         self.replica.residency.loader = self.checkpoints.load
-        self.replica.staged = self.checkpoints.staged_keys
+        self.replica.staged = self.checkpoints.staged_state
         self.reading = ExitStack()
         self.reading.enter_context(self.replica.residency.in_place())
         self._database = Database(self.replica)

@@ -1,5 +1,8 @@
 """A region of whose state every image says something in each of its fields."""
 
+from crdtstream.core.effects import ChangeMembers
+from crdtstream.core.membership.members import NO_HASH
+from tests.core.every_kind import ADOPT
 from tests.harness.regions import Node, sync
 from tests.rules.test_convergence import append_rows
 
@@ -59,4 +62,7 @@ def known() -> Node:
     r1.run("XGROUP CREATE x h 20", "XREADGROUP GROUP h c COUNT 4 STREAMS x >")
     r2.run("XGROUP CREATE x h 0 MKSTREAM")
     r1.pull(r2)
+    # Members that were decided.
+    r1.replica.issue(ChangeMembers(1, NO_HASH, ADOPT))
+    r1.end_tick()
     return r1

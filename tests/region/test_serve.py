@@ -489,9 +489,10 @@ def test_a_heartbeat_says_at_once_what_this_region_takes_over() -> None:
     bootstrap.progress.vv = {R2: 9}
     heartbeat = serve._heartbeat(NOW, 1.0)
     assert heartbeat.staging_vv == {R2: 9}
-    assert not serve._has_something_to_tell
+    has_news = [serve._has_something_to_tell]
     bootstrap.note_failed("gone", NOW)
-    assert serve._has_something_to_tell
+    has_news.append(serve._has_something_to_tell)
+    assert has_news == [False, True]
     assert serve._heartbeat(NOW, 2.0).staging_vv is None
 
 

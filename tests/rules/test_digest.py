@@ -7,11 +7,12 @@ them out, so the keys are built by hand here.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import pytest
 
 from crdtstream.core.clock import Dot
-from crdtstream.core.digest import digest_key, digest_keyspace
+from crdtstream.core.digest import DIGEST_BYTES, digest_key, digest_keyspace
 from crdtstream.core.effects import IdempotentId, Mode
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.groups.mode import ModeRegister
@@ -19,7 +20,9 @@ from crdtstream.core.ids import Millis, RegionId, StreamId, make_id
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.state import State
+from tests.membership.world import adopted, removal, renamed
 
 R1, R2 = RegionId(1), RegionId(2)
 FIELDS = encode_fields([b"f", b"v"])
@@ -142,15 +145,39 @@ def test_the_digest_sees_every_replicated_fact(what: str) -> None:
 def test_which_key_it_is_counts() -> None:
     stream = State(R1, (), NodeLimits()).keys.stream_or_new(b"x")
     stream.set_last_id(R1, StreamId(1), 1)
-    assert digest_keyspace({b"x": stream}, {}, {}) != digest_keyspace({b"y": stream}, {}, {})
+    assert digest_keyspace({b"x": stream}, {}, {}, Members()) != digest_keyspace(
+        {b"y": stream}, {}, {}, Members()
+    )
 
 
 def test_a_string_counts_without_a_stream() -> None:
     string = StringRegister()
     string.set(Dot(R1, 1), b"v", None, {})
     digests = {
-        digest_keyspace({}, {}, {}),
-        digest_keyspace({}, {}, {b"x": string}),
-        digest_keyspace({}, {}, {b"y": string}),
+        digest_keyspace({}, {}, {}, Members()),
+        digest_keyspace({}, {}, {b"x": string}, Members()),
+        digest_keyspace({}, {}, {b"y": string}, Members()),
     }
     assert len(digests) == 3
+
+
+def test_the_members_count_once_a_change_was_decided() -> None:
+    """Each change, and which effect told of it; before the first the digest is as it was."""
+    before = blake2b(digest_size=DIGEST_BYTES).hexdigest().encode()
+    assert digest_keyspace({}, {}, {}, Members()) == before
+    members = adopted(3)
+    changed = [
+        members,
+        adopted(2),
+        apply(members, renamed(1, "x")),
+        apply(members, renamed(1, "y")),
+        apply(members, renamed(1, "x"), Dot(R1, 5)),
+        apply(members, renamed(1, "x"), Dot(R1, 6)),
+        apply(members, renamed(1, "x"), Dot(R2, 5)),
+    ]
+    digests = {digest_keyspace({}, {}, {}, one) for one in changed}
+    assert len(digests) == len(changed)
+    # Local knowledge does not.
+    removed = apply(members, removal(3, heir=1))
+    known = removed.with_cut(RegionId(3), 9)
+    assert digest_keyspace({}, {}, {}, removed) == digest_keyspace({}, {}, {}, known)

@@ -13,11 +13,13 @@ from typing import assert_never
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import (
     AckFrontier,
+    ChangeMembers,
     CreateGroup,
     DeleteKey,
     DeleteString,
     DestroyGroup,
     ExpireKey,
+    KeyEffect,
     RareEffect,
     Remove,
     SetExpiry,
@@ -32,6 +34,7 @@ from crdtstream.core.effects import (
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.membership.members import follow
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 
@@ -43,6 +46,14 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
         dot: of the effect; in ``state.vv`` it is not yet.
         context: what its issuer had observed; all of it has been applied here (I2).
     """
+    if isinstance(effect, ChangeMembers):
+        # The root, which has the members, is in every checkpoint anew.
+        state.members = follow(state.members, effect.epoch, effect.previous, effect.change, dot)
+        return
+    _apply_to_key(state, effect, dot, context)
+
+
+def _apply_to_key(state: State, effect: KeyEffect, dot: Dot, context: VersionVector) -> None:
     state.parts.note(effect.key)
     # Whether those who watch the key or wait for it look again.
     touches = True

@@ -17,6 +17,7 @@ Who cannot wait, as a transaction that has begun, has it read in place; also bef
 from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.effects import (
     AckFrontier,
+    ChangeMembers,
     DeleteKey,
     Deliver,
     EffectBatch,
@@ -43,7 +44,7 @@ def read_for_effect(state: State, effect: RareEffect, context: VersionVector) ->
         UnreadableError: it was to be read in place, and cannot be.
     """
     residency = state.residency
-    if not residency.absent_count:
+    if not residency.absent_count or isinstance(effect, ChangeMembers):
         return
     stream = state.keys.streams.get(effect.key)
     if stream is None:

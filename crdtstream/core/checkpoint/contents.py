@@ -229,6 +229,8 @@ class RootContent(msgspec.Struct, array_like=True, frozen=True):
     key_number: int
     group_number: int
     order: int
+    # As ``membership/encoding.py`` writes them; empty where configuration files say who is one.
+    members: bytes = b""
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -45,6 +45,7 @@ from crdtstream.core.keyspace.floors import Floor
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import LastId
+from crdtstream.core.membership.encoding import decode_members
 from crdtstream.core.producers.idempotency import Collapsed, Tracked, Window
 from crdtstream.core.producers.numbered import Batch, Producer, Run
 from crdtstream.core.state import State
@@ -115,6 +116,8 @@ class Restoring:
         state.parts.order = content.order
         state.groups_made = content.group_number
         state.root.image = image.number
+        if content.members:
+            state.members = decode_members(content.members)
 
     def _key_of(self, number: int) -> KeyPart:
         part = self._keys.get(number)

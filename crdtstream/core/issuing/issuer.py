@@ -26,6 +26,7 @@ from crdtstream.core.applying.settling import settle_message, settle_rows
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import (
     Append,
+    ChangeMembers,
     CreateConsumer,
     CreateGroup,
     DeleteKey,
@@ -269,6 +270,9 @@ class Issuer:
         """Apply an effect here and put it in the open batch."""
         if isinstance(effect, Append):
             self.append(effect.key, effect.id, effect.fields, effect.idempotent)
+            return
+        if isinstance(effect, ChangeMembers):
+            self._issue(effect)
             return
         if isinstance(effect, DeleteKey | ExpireKey):
             self._issue_frontiers_of(effect.key)

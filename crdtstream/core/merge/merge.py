@@ -13,11 +13,10 @@ region's own, and changes as the effects that it had not applied would have chan
 Source: ``rules`` 16.
 """
 
-from collections.abc import Iterable
-
 from crdtstream.core.checkpoint.contents import id_of
 from crdtstream.core.clock import VersionVector, join
 from crdtstream.core.ids import ID_MAX, Millis, RegionId
+from crdtstream.core.membership.members import joined
 from crdtstream.core.merge.alike import is_unchanged
 from crdtstream.core.merge.groups import merge_groups
 from crdtstream.core.merge.keys import (
@@ -32,14 +31,14 @@ from crdtstream.core.merge.keys import (
 from crdtstream.core.merge.lanes import merge_lane
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.producers import merge_producers
-from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey, nothing_of
+from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey, SentState, nothing_of
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 
 
 def merge(
     state: State,
-    keys: Iterable[SentKey],
+    sent: SentState,
     there: VersionVector,
     *,
     source: RegionId,
@@ -48,23 +47,24 @@ def merge(
     """Merge all that another region has.
 
     Args:
-        keys: each key that the other region knows something of, once.
-        there: its version vector.
+        there: the other region's version vector.
         source: which region it is.
         arrived: when it came here.
 
     Raises:
         ContentError: an image says what cannot be.
+        ForkError: its members are of another history.
         UnreadableError: an entry that must be read cannot be.
 
     Cost: O(keys + macro nodes of both).  Entries are read where the two sides differ.
     """
     both = Both(dict(state.vv), dict(there))
+    state.members = joined(state.members, sent.members)
     state.keys.arrival = max(state.keys.arrival, arrived)
     mine = {part.key for part in state.parts}
-    for sent in keys:
-        mine.discard(sent.key)
-        _merge_key(state, sent, both)
+    for sent_key in sent.keys:
+        mine.discard(sent_key.key)
+        _merge_key(state, sent_key, both)
     for key in sorted(mine):
         _merge_key(state, nothing_of(key, source), both)
     state.tombstones.restore_order()

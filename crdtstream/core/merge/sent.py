@@ -6,7 +6,7 @@ GROUP for each group, one NODE for each macro node.  What is pending there is no
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from crdtstream.core.checkpoint.contents import (
     ContentError,
@@ -14,11 +14,14 @@ from crdtstream.core.checkpoint.contents import (
     KeyContent,
     ProducersContent,
     RegistersContent,
+    RootContent,
     unpacked,
 )
 from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.header import Head, decode_head
+from crdtstream.core.membership.encoding import decode_members
+from crdtstream.core.membership.members import Members
 
 # A macro node: its image number here, and its head.
 SentNode = tuple[int, Head]
@@ -52,6 +55,27 @@ class SentKey:
     @property
     def registers(self) -> RegistersContent:
         return self.content.registers or NO_REGISTERS
+
+
+class SentState(NamedTuple):
+    """Another region's state.
+
+    Attributes:
+        keys: each key that it knows something of, once.
+    """
+
+    keys: Iterable[SentKey]
+    members: Members = Members()
+
+
+def sent_members(root: Image) -> Members:
+    """What another region's ROOT image says of the members.
+
+    Raises:
+        ContentError: it says what cannot be.
+    """
+    content = unpacked(root.head, RootContent)
+    return decode_members(content.members) if content.members else Members()
 
 
 def nothing_of(key: bytes, source: RegionId) -> SentKey:

@@ -24,6 +24,7 @@ from crdtstream.core.effects import (
     EPOCH_MAX,
     AckFrontier,
     AppendColumns,
+    ChangeMembers,
     CreateGroup,
     DeleteKey,
     DeleteString,
@@ -60,6 +61,13 @@ from crdtstream.core.ids import (
     id_seq,
     make_id,
 )
+from crdtstream.core.membership.changes import (
+    HASH_BYTES,
+    MembersError,
+    decode_change,
+    encode_change,
+)
+from crdtstream.core.membership.members import EPOCHS_MAX
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.size import Size
 from crdtstream.core.wire.columns import ColumnsError, ColumnsReader, write_columns
@@ -284,6 +292,10 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
                 message.set_string_expiry.deadline_ms = deadline
         case DeleteString(key):
             message.delete_string.key = key
+        case ChangeMembers(epoch, previous, change):
+            members = message.change_members
+            members.epoch, members.previous = epoch, previous
+            members.change = encode_change(change)
         case _:
             assert_never(effect)
     return message
@@ -362,6 +374,8 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
             return SetStringExpiry(string_expiry.key, _decode_deadline(string_expiry))
         case "delete_string":
             return DeleteString(message.delete_string.key)
+        case "change_members":
+            return _decode_members(message.change_members)
         case _:
             raise BatchError("others.kind: an effect this version does not know; upgrade this node")
 
@@ -403,6 +417,16 @@ def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
     return SetGroupMode(
         message.key, message.group, message.epoch, mode, home, message.forced, handover
     )
+
+
+def _decode_members(message: effects_pb2.ChangeMembers) -> ChangeMembers:
+    if not 1 <= message.epoch <= EPOCHS_MAX or len(message.previous) != HASH_BYTES:
+        raise BatchError("change_members: an epoch out of range, or a hash of another length")
+    try:
+        change = decode_change(message.change)
+    except MembersError as error:
+        raise BatchError(f"change_members.change: {error}") from error
+    return ChangeMembers(message.epoch, message.previous, change)
 
 
 def _decode_handover(message: effects_pb2.LaneHandover) -> LaneHandover:
@@ -485,6 +509,7 @@ def _encode_deletes(others: Sequence[tuple[int, RareEffect]]) -> bytes | None:
         return None
     parts: list[bytes] = []
     for offset, effect in others:
+        assert isinstance(effect, DeleteKey | DeleteString)
         key = effect.key
         inner = b"\n" + _varint(len(key)) + key if key else b""
         body = _KEY_ONLY[effect.__class__] + _varint(len(inner)) + inner

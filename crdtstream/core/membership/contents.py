@@ -1,0 +1,46 @@
+"""Votes and members as MessagePack: arrays in the order of the attributes here.
+
+Further attributes are added at the end, with a default.  ``encoding.py`` makes values of these.
+"""
+
+import msgspec
+
+from crdtstream.core.clock import Dot
+from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.changes import Contact, JoinToken
+from crdtstream.core.membership.members import Status
+
+
+class VoteContent(msgspec.Struct, array_like=True, frozen=True):
+    """``change``: as ``encode_change`` writes it, here and below."""
+
+    counter: int
+    region: RegionId
+    change: bytes
+
+
+class VotesContent(msgspec.Struct, array_like=True, frozen=True):
+    epoch: int
+    promised: tuple[int, RegionId]
+    accepted: VoteContent | None
+    decided: bytes | None
+
+
+class MemberContent(msgspec.Struct, array_like=True, frozen=True):
+    region: RegionId
+    status: Status
+    instance: bytes
+    contact: Contact
+    added: int
+    changed: int
+    token: JoinToken | None
+    heir: RegionId | None
+    cut: int | None
+
+
+class MembersContent(msgspec.Struct, array_like=True, frozen=True):
+    """``history``: the hash of each epoch, and the smallest dot that told of it."""
+
+    regions: list[MemberContent]
+    history: list[tuple[bytes, Dot | None]]
+    drawn_above: int

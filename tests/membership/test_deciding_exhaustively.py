@@ -1,0 +1,66 @@
+"""No two changes are decided for one epoch, and no vote stands in the way of every change.
+
+Every state is visited that members can reach with so many attempts, crashes, restores and deaths;
+see ``world.py``.  A member that knew of two decisions would raise ``ForkError``; all decisions that
+were ever kept are compared besides.
+"""
+
+from collections.abc import Mapping
+
+import pytest
+
+from crdtstream.core.membership.changes import Change
+from tests.membership.world import Faults, World, adopted, removal, renamed
+
+EACH_OTHER: Mapping[int, Change] = {0: removal(2, heir=1), 1: removal(1, heir=2)}
+TWO_NAMES: Mapping[int, Change] = {0: renamed(1, "a"), 1: renamed(2, "b")}
+THREE: Mapping[int, Change] = {**EACH_OTHER, 2: renamed(3, "c")}
+
+
+def check(count: int, wishes: Mapping[int, Change], faults: Faults, *, states_min: int) -> None:
+    """``states_min``: fewer states would mean that the world does less than it says."""
+    world = World(adopted(count), dict(wishes))
+    world.explore(faults)
+    assert not world.stuck, world.stuck[0]
+    assert world.decided == set(wishes.values()), "each of the wishes wins somewhere"
+    assert world.state_count >= states_min
+
+
+def test_two_remove_each_other_in_every_order() -> None:
+    check(3, EACH_OTHER, Faults(proposals=2, crashes=1, deaths=1), states_min=1000)
+
+
+def test_two_remove_each_other_while_a_folder_is_restored() -> None:
+    check(3, EACH_OTHER, Faults(proposals=2, restores=1), states_min=4000)
+
+
+def test_four_members_in_every_order() -> None:
+    check(4, EACH_OTHER, Faults(proposals=2), states_min=2000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("count", "wishes", "faults"),
+    [
+        (3, EACH_OTHER, Faults(2, 1, 1, 1)),
+        (3, TWO_NAMES, Faults(2, crashes=1)),
+        (4, EACH_OTHER, Faults(2, deaths=1)),
+    ],
+)
+def test_with_crashes_and_deaths(count: int, wishes: Mapping[int, Change], faults: Faults) -> None:
+    check(count, wishes, faults, states_min=20_000)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("count", "wishes", "faults"),
+    [
+        (3, EACH_OTHER, Faults(3, 1, 1, 0)),
+        (3, TWO_NAMES, Faults(2, 0, 1, 0)),
+        (3, THREE, Faults(3, 0, 0, 0)),
+        (4, EACH_OTHER, Faults(2, 1, 0, 1)),
+        (4, EACH_OTHER, Faults(2, 0, 1, 0)),
+    ],
+)
+def test_more_attempts_and_faults(count: int, wishes: Mapping[int, Change], faults: Faults) -> None:
+    check(count, wishes, faults, states_min=4000)
