@@ -182,9 +182,16 @@ class Folders(Merges):
     def restore(self) -> None:  # type: ignore[override]
         """``rebuild`` does it."""
 
+    def check(self, node: Node) -> None:
+        """Where a trim with DELREF is applied, a run may grow, and is told of."""
+        self.note_issued(node)
+        super().check(node)
+
     def teardown(self) -> None:
         if getattr(self, "nodes", []):
             sync_by_states(*self.nodes)
+            for node in self.nodes:
+                self.note_issued(node)
         super().teardown()
 
 
