@@ -60,6 +60,15 @@ def test_what_was_appended_here_since_stays(here: int, there: int) -> None:
     sync(r1, r2)
 
 
+@pytest.mark.parametrize("remove", ["DEL x", "XTRIM x MAXLEN 0"])
+def test_what_was_appended_since_all_was_removed_elsewhere_stays(remove: str) -> None:
+    r1, r2 = with_nodes_of(2, 2, count=3)
+    r2.run(remove)
+    r1.run("XADD x 4 f v")
+    merge_as_by_links(r1, r2)
+    assert r1("XRANGE x - +") == ids(4)
+
+
 @pytest.mark.parametrize("remove", ["DEL x", "XTRIM x MAXLEN 0", "FLUSHALL"])
 def test_a_lane_of_which_the_other_has_nothing_left_is_emptied(remove: str) -> None:
     r1, r2 = with_nodes_of(2, 2)
