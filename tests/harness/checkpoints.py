@@ -100,9 +100,8 @@ class Checkpoints:
         first = STAGED + len(self.staged)
         images = []
         for number, part in enumerate(parts_of(replica), first):
-            kind, *content = (part.kind, *_encoded(part))
-            if kind is not Kind.PENDING:
-                self.staged[number] = image = Image(number, kind, *content)
+            if part.kind is not Kind.PENDING:
+                self.staged[number] = image = Image(number, part.kind, *_encoded(part))
                 images.append(image._replace(number=number - STAGED, body=b"", is_packed=False))
         self._states[merged.cut_id] = images
         return merged

@@ -100,7 +100,7 @@ MERGING: Final = (
     Mutation(
         "merge-forgets-what-went-with-a-forgotten-key",
         MERGE,
-        "        elif sent.content.stream is None and sent.content.gone is None:\n",
+        "        elif content is None and sent.content.gone is None:\n",
         "        elif False:\n",
         (OF_ENTRIES + "test_what_went_with_a_key_that_the_other_has_forgotten_is_lost_here",),
         "a cursor skips entries that were deleted, and its reader is not told",

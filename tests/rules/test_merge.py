@@ -112,7 +112,7 @@ class MoreMerges(Merges):
             else:
                 node(f"XACKDEL x g {words[1]} IDS 1 {entry_id}")
 
-    def restore(self) -> None:  # type: ignore[override]
+    def restore(self) -> None:
         """Never."""
 
     def check(self, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from crdtstream.core.ids import RegionId
 from tests.harness.group_modes import (
     home_with_pending,
     mode_of,
@@ -82,7 +83,7 @@ def test_what_was_still_to_be_said_goes_with_the_creates() -> None:
     r1.run("XGROUP DESTROY x g", "XGROUP CREATE x g 0")
     # A region that recovers keeps its effects back.
     r2.replica.may_issue = False
-    r2.replica._state.grown_runs.note(b"x", b"g", (1,))
+    r2.replica._state.grown_runs.note(b"x", b"g", (RegionId(1),))
     r2.merge(r1)
     assert not r2.replica._state.grown_runs.lanes
     assert len(read(r2)) == 5
