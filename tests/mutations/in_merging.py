@@ -114,6 +114,14 @@ MERGING: Final = (
         "XINFO shows fewer entries-added than before",
     ),
     Mutation(
+        "merge-forgets-lanes-without-entries",
+        MERGE,
+        ", *(one.region for one in facts_of_lanes)}",
+        "}",
+        (OF_ENTRIES + "test_counters_of_a_lane_whose_entries_are_gone_are_taken_over",),
+        "XINFO shows fewer entries-added in a region that was bootstrapped",
+    ),
+    Mutation(
         "merge-touches-every-key",
         MERGE,
         "    if is_unchanged(state, sent, both):\n        return\n",
