@@ -26,7 +26,11 @@ def merge_as_by_links(node: Node, *sources: Node) -> None:
 
 
 def local_facts(node: Node) -> dict[tuple[bytes, bytes], object]:
-    """By key and group all that a region knows of its reading, the order of claims included."""
+    """By key and group all that a region knows of its reading, the order of claims included.
+
+    Lanes without entries that were never read are left out: where they would begin follows from
+    the creates.
+    """
     return {
         (key, name): (
             group.mode,
@@ -49,7 +53,7 @@ def local_facts(node: Node) -> dict[tuple[bytes, bytes], object]:
                         for nack in progress.pel.nacks()
                     ],
                 )
-                for region in sorted(stream.lanes)
+                for region in sorted({*group.lanes, *(one.region for one in stream.filled_lanes())})
                 for progress in [group.progress(region)]
             },
             [(nack.id, nack.lane) for nack in group.unowned()],

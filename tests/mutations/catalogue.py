@@ -16,6 +16,7 @@ from tests.mutations.in_health import HEALTH
 from tests.mutations.in_lag import LAG
 from tests.mutations.in_lanes import LANES
 from tests.mutations.in_membership import MEMBERSHIP
+from tests.mutations.in_merging import MERGING
 from tests.mutations.in_metrics import METRICS
 from tests.mutations.in_queries import QUERIES
 from tests.mutations.in_recovering import RECOVERIES
@@ -48,6 +49,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *RETAINING,
     *CHECKPOINTS,
     *BOOTSTRAPS,
+    *MERGING,
     *COLD_BUGS,
     *UPKEEP,
     *ARCHIVES,

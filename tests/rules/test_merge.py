@@ -5,9 +5,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from crdtstream.core.clock import covers, meet
+from crdtstream.core.clock import VersionVector, covers, meet
+from crdtstream.core.effects import Record
 from crdtstream.core.ids import IdMode
+from crdtstream.core.wire.codec import decode_batch
 from tests.conftest import examples
+from tests.harness.merging import local_facts, twin_of
 from tests.harness.regions import Node, sync
 from tests.harness.sizes import SIZES
 from tests.rules.test_convergence import AT, LINES, Endings, Readers, Regions
@@ -86,16 +89,8 @@ MORE_LINES = st.sampled_from(
 )
 
 
-class Folders(Merges):
-    """As ``Merges``: folders have checkpoints, entries are on disk, and logs are cut.
-
-    A cut may be under way while a state is merged; a region may begin again with a checkpoint made
-    after a merge; and what another region no longer has in its log comes with its state alone.
-    """
-
-    @initialize(mode=st.sampled_from([IdMode.STRICT, IdMode.LIBERAL]), sizes=SIZES)
-    def start(self, mode: IdMode, sizes: int | None) -> None:
-        super().start(mode, sizes)
+class MoreMerges(Merges):
+    """As ``Merges``, with commands that leave more behind; no folder is lost."""
 
     @rule(at=AT, lines=st.lists(LINES | MORE_LINES, min_size=1, max_size=6), data=st.data())
     def transaction(self, at: int, lines: list[str], data: st.DataObject) -> None:
@@ -116,6 +111,33 @@ class Folders(Merges):
                 node(f"XNACK x g {words[1]} IDS 1 {entry_id}")
             else:
                 node(f"XACKDEL x g {words[1]} IDS 1 {entry_id}")
+
+    def restore(self) -> None:
+        """Never."""
+
+    def check(self, node: Node) -> None:
+        """Where a trim with DELREF is applied, a run may grow, and is told of."""
+        self.note_issued(node)
+        super().check(node)
+
+    def teardown(self) -> None:
+        if getattr(self, "nodes", []):
+            sync_by_states(*self.nodes)
+            for node in self.nodes:
+                self.note_issued(node)
+        super().teardown()
+
+
+class Folders(MoreMerges):
+    """As ``MoreMerges``: folders have checkpoints, entries are on disk, and logs are cut.
+
+    A cut may be under way while a state is merged; a region may begin again with a checkpoint made
+    after a merge; and what another region no longer has in its log comes with its state alone.
+    """
+
+    @initialize(mode=st.sampled_from([IdMode.STRICT, IdMode.LIBERAL]), sizes=SIZES)
+    def start(self, mode: IdMode, sizes: int | None) -> None:
+        super().start(mode, sizes)
 
     @rule(at=AT)
     def cut(self, at: int) -> None:
@@ -179,13 +201,58 @@ class Folders(Merges):
             node.merge(source)
             self.check(node)
 
-    def restore(self) -> None:  # type: ignore[override]
-        """``rebuild`` does it."""
 
-    def teardown(self) -> None:
-        if getattr(self, "nodes", []):
-            sync_by_states(*self.nodes)
-        super().teardown()
+class Twins(MoreMerges):
+    """Beside each region that merges a twin stands, which applies the same effects one by one.
+
+    Both must know the same of their reading: positions, what is pending, who owns it, who claims
+    what next.  References that a removal took along are left out: after a merge those of entries
+    that are gone stay pending, and read as nil.
+    """
+
+    transaction = None  # type: ignore[assignment]
+
+    @initialize(mode=st.sampled_from(list(IdMode)), sizes=SIZES)
+    def start(self, mode: IdMode, sizes: int | None) -> None:
+        super().start(mode, sizes)
+        self.records: dict[tuple[int, int], Record] = {}
+
+    @rule(at=AT, lines=st.lists(LINES | MORE_LINES, min_size=1, max_size=6), data=st.data())
+    def change(self, at: int, lines: list[str], data: st.DataObject) -> None:
+        MoreMerges.transaction(self, at, [line for line in lines if "DELREF" not in line], data)
+
+    @rule(at=AT, source=AT)
+    def merge(self, at: int, source: int) -> None:
+        if at == source:
+            return
+        node, other = self.nodes[at], self.nodes[source]
+        other.end_tick()
+        twin = twin_of(node)
+        self.apply_all(twin, dict(other.replica.vv))
+        super().merge(at, source)
+        assert twin.replica.vv == node.replica.vv
+        assert local_facts(twin) == local_facts(node)
+
+    def apply_all(self, twin: Node, upto: VersionVector) -> None:
+        """Every effect that the version vector covers, whosever log has it."""
+        for node in self.nodes:
+            for record in node.log:
+                if record.batch is not None:
+                    self.records[record.origin, record.first_n] = record
+        left = [
+            record
+            for _, record in sorted(self.records.items())
+            if twin.replica.vv.get(record.origin, 0) < record.last_n <= upto.get(record.origin, 0)
+        ]
+        while left:
+            record = next(one for one in left if twin.replica.ready(decode_batch(_batch(one))))
+            twin.take(record)
+            left.remove(record)
+
+
+def _batch(record: Record) -> bytes:
+    assert record.batch is not None
+    return record.batch
 
 
 class MergedEndings(Endings):
@@ -266,6 +333,8 @@ TestMerges = pytest.mark.timeout(900)(Merges.TestCase)
 TestMerges.settings = settings(max_examples=examples(250), stateful_step_count=30, deadline=None)
 TestFolders = pytest.mark.timeout(900)(Folders.TestCase)
 TestFolders.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
+TestTwins = pytest.mark.timeout(900)(Twins.TestCase)
+TestTwins.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
 TestMergedEndings = pytest.mark.timeout(900)(MergedEndings.TestCase)
 TestMergedEndings.settings = settings(
     max_examples=examples(150), stateful_step_count=40, deadline=None

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from crdtstream.core.ids import RegionId
 from tests.harness.merging import merge_as_by_links
 from tests.harness.regions import Node, sync
 
@@ -58,6 +59,15 @@ def test_what_was_appended_here_since_stays(here: int, there: int) -> None:
     assert r1("XRANGE x - +") == ["1-0", *ids(3, 4, 5), "6-2"]
     r2.merge(r1)
     sync(r1, r2)
+
+
+@pytest.mark.parametrize("remove", ["DEL x", "XTRIM x MAXLEN 0"])
+def test_what_was_appended_since_all_was_removed_elsewhere_stays(remove: str) -> None:
+    r1, r2 = with_nodes_of(2, 2, count=3)
+    r2.run(remove)
+    r1.run("XADD x 4 f v")
+    merge_as_by_links(r1, r2)
+    assert r1("XRANGE x - +") == ids(4)
 
 
 @pytest.mark.parametrize("remove", ["DEL x", "XTRIM x MAXLEN 0", "FLUSHALL"])
@@ -161,10 +171,17 @@ def test_counters_of_a_lane_do_not_go_back() -> None:
     r2.merge(r1)
     stream = r2.replica.stream(b"x")
     assert stream is not None
-    assert stream.lanes[1].entries_added == 10
-    assert stream.lanes[1].max_deleted_id == 9 << 64
+    assert stream.lanes[RegionId(1)].entries_added == 10
+    assert stream.lanes[RegionId(1)].max_deleted_id == 9 << 64
     r2.merge(r1)
-    assert stream.lanes[1].entries_added == 10
+    assert stream.lanes[RegionId(1)].entries_added == 10
+
+
+def test_counters_of_a_lane_whose_entries_are_gone_are_taken_over() -> None:
+    r1, r2 = Node(1), Node(2)
+    r1.run("XADD x 1 f v", "XADD x 2 f v", "XDEL x 1 2")
+    r2.merge(r1)
+    assert r2("XINFO STREAM x") == r1("XINFO STREAM x")
 
 
 def test_a_key_that_came_to_be_here_alone_is_left_alone() -> None:

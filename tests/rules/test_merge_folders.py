@@ -3,6 +3,7 @@
 import pytest
 
 from crdtstream.core.checkpoint.parts import STAGED
+from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.node import MacroNode, State
 from tests.harness.regions import Node, sync
 
@@ -21,7 +22,7 @@ def taken_over(count: int = 6) -> tuple[Node, Node]:
 def nodes_of(node: Node) -> list[MacroNode]:
     stream = node.replica.stream(b"x")
     assert stream is not None
-    return list(stream.lanes[1].macro_nodes())
+    return list(stream.lanes[RegionId(1)].macro_nodes())
 
 
 def checkpoint(node: Node) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from crdtstream.core.ids import RegionId
 from tests.harness.group_modes import (
     home_with_pending,
     mode_of,
@@ -82,7 +83,7 @@ def test_what_was_still_to_be_said_goes_with_the_creates() -> None:
     r1.run("XGROUP DESTROY x g", "XGROUP CREATE x g 0")
     # A region that recovers keeps its effects back.
     r2.replica.may_issue = False
-    r2.replica._state.grown_runs.note(b"x", b"g", (1,))
+    r2.replica._state.grown_runs.note(b"x", b"g", (RegionId(1),))
     r2.merge(r1)
     assert not r2.replica._state.grown_runs.lanes
     assert len(read(r2)) == 5
@@ -118,6 +119,17 @@ def test_what_was_not_read_here_and_acknowledged_elsewhere_is_not_delivered() ->
     r1, r2 = regions()
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")
     sync(r1, r2)
+    read(r1, 2)
+    r1.run("XACK x g 1-1 2-1")
+    merge_as_by_links(r2, r1)
+    assert read(r2) == ["3-1"]
+
+
+def test_a_position_inside_a_newly_acknowledged_run_moves_to_its_end() -> None:
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")
+    sync(r1, r2)
+    read(r2, 1)
     read(r1, 2)
     r1.run("XACK x g 1-1 2-1")
     merge_as_by_links(r2, r1)
@@ -265,15 +277,17 @@ def test_a_home_that_is_taken_by_force_begins_at_the_frontier() -> None:
 
 
 def test_settings_are_applied_in_causal_order() -> None:
-    """Home 1 to 3 to 2: what 3 acknowledged of region 1's handover is not pending at 2."""
+    """Home 1 to 2, by force to 3, and to 2: what 3 acknowledged is not pending at 2."""
     r1, r2, r3 = nodes = regions(3)
     home_with_pending(*nodes)
-    set_mode(r1, "home 3")
+    set_mode(r1, "home 2")
     r3.pull(r1)
-    r3.run("XCLAIM x g c 0 110-1", "XACK x g 110-1")
+    set_mode(r3, "home 3 FORCE")
+    assert len(read(r3)) == 3
+    r3.run("XACK x g 120-1")
     set_mode(r3, "home 2")
     merge_as_by_links(r2, r3)
-    assert owners(r2) == {"120-1": "", "130-1": ""}
+    assert owners(r2) == {"110-1": "", "130-1": ""}
 
 
 def test_a_setting_that_was_heard_is_not_applied_again() -> None:
@@ -306,6 +320,17 @@ def test_who_delivers_is_settled_only_if_something_of_it_changed() -> None:
     r2.run("XADD y 1 f v", "XADD x 160-2 f v")
     merge_as_by_links(r1, r2)
     assert read(r1) == ["160-2"]
+
+
+def test_a_jump_stays_though_others_deliver_too() -> None:
+    """C7: who delivers is not settled anew without a setting: the client jumped on purpose."""
+    r1, r2 = regions()
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")
+    sync(r1, r2)
+    r2.run("XGROUP SETID x g 2-1")
+    r1.run("XADD x 4-1 f v")
+    merge_as_by_links(r2, r1)
+    assert read(r2) == ["3-1", "4-1"]
 
 
 def test_settings_are_kept_with_the_group_that_came() -> None:

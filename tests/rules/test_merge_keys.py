@@ -4,6 +4,7 @@ import pytest
 
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import DestroyGroup
+from crdtstream.core.ids import RegionId, StreamId
 from tests.harness.group_modes import read
 from tests.harness.regions import Node, sync
 
@@ -298,14 +299,15 @@ def test_of_two_floors_the_higher_one_counts() -> None:
     r1, r2 = Node(1), Node(2)
     floors = [node.replica._state.floors for node in (r1, r2)]
     r1.run("XADD z 1 f v")
-    floors[0].raise_to(b"x", 1, 5 << 64, Dot(1, 1))
-    floors[1].raise_to(b"x", 1, 9 << 64, Dot(2, 1))
+    origin = RegionId(1)
+    floors[0].raise_to(b"x", origin, StreamId(5 << 64), Dot(origin, 1))
+    floors[1].raise_to(b"x", origin, StreamId(9 << 64), Dot(RegionId(2), 1))
     r1.replica._state.parts.note(b"x")
     r2.replica._state.parts.note(b"x")
     r1.merge(r2)
     assert r1.replica.floor_of(b"x") == 9 << 64
     r2.merge(r1)
-    assert floors[1].facts_of(b"x")[1].last_id == 9 << 64
+    assert floors[1].facts_of(b"x")[origin].last_id == 9 << 64
 
 
 # --- What is gone ---------------------------------------------------------------------------------

@@ -95,10 +95,11 @@ def test_a_message_deleted_with_its_key_elsewhere_is_recognised_no_more() -> Non
     r1.run(ADD)
     r2.pull(r1)
     r2.run("DEL x")
+    r2.run("XADD x 5 f v")
     r1.merge(r2)
     r1.now += 1
     again = r1.run(ADD)
-    assert r1("XRANGE x - +") == [again]
+    assert r1("XRANGE x - +") == ["5-0", again]
 
 
 # --- The window (C9) ------------------------------------------------------------------------------
@@ -209,6 +210,29 @@ def test_rows_deleted_here_are_not_known_by_an_older_state() -> None:
     append_rows(r1, 0, 0, 1)
     r1.end_tick()
     assert rows_of(r1) == 1
+
+
+def test_rows_deleted_here_are_not_known_by_an_older_state_of_a_later_batch() -> None:
+    """C8: nor are batches before it over."""
+    r1, r2 = Node(1), Node(2)
+    append_rows(r1, 5, 0, 1)
+    r2.pull(r1)
+    r1.run("DEL x")
+    r1.merge(r2)
+    append_rows(r1, 0, 0, 1)
+    r1.end_tick()
+    assert rows_of(r1) == 1
+
+
+def test_rows_that_came_by_a_state_are_forgotten_when_they_are_stable_here() -> None:
+    r1, r2 = Node(1), Node(2)
+    append_rows(r1, 0, 0, 1)
+    r1.end_tick()
+    forget_stable(r1)
+    r2.merge(r1)
+    assert r2.replica.idempotency_record_count == 1
+    forget_stable(r2)
+    assert r2.replica.idempotency_record_count == 0
 
 
 def test_rows_deleted_elsewhere_are_known_no_more() -> None:

@@ -106,7 +106,10 @@ def _has_stream(sent: SentKey) -> bool:
 
 
 def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) -> None:
-    for region in sorted({*stream.lanes, *sent.lanes}):
+    content = sent.content.stream
+    # Of a lane whose entries are all gone there are facts and no macro nodes.
+    facts_of_lanes = () if content is None else content.lanes
+    for region in sorted({*stream.lanes, *sent.lanes, *(one.region for one in facts_of_lanes)}):
         there_n = both.there.get(region, 0)
         if region not in stream.lanes and there_n <= both.here.get(region, 0):
             continue
@@ -115,13 +118,12 @@ def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) 
         if nodes:
             here_n = both.here.get(region, 0)
             merge_lane(lane, nodes, here_n=here_n, there_n=there_n, arrived=arrived)
-        elif sent.content.stream is None and sent.content.gone is None:
+        elif content is None and sent.content.gone is None:
             # Losses of keys that are gone are forgotten in time: what goes is noted here again.
             stream.trim({region: ID_MAX}, both.there)
         else:
             lane.remove_prefix(up_to=ID_MAX, n_max=there_n)
-    content = sent.content.stream
-    for facts in () if content is None else content.lanes:
+    for facts in facts_of_lanes:
         known = stream.lanes.get(facts.region)
         if known is not None:
             known.entries_added = max(known.entries_added, facts.entries_added)
