@@ -109,7 +109,11 @@ class Bootstrapper:
             self._region.bootstrap.source = None if found is None else found[0].source
             self._region.checkpointing.want()
             return
-        if found is not None and not self._region.bootstrap.is_of_use(_merged(found[0])):
+        # What is complete may have what a peer has lost since: nobody knows whom the process before
+        # this one has answered.  Of a copy that goes on, the sender is still what it was.
+        if self._staging.is_complete or (
+            found is not None and not self._region.bootstrap.is_of_use(_merged(found[0]))
+        ):
             await self._staging.discard()
 
     async def look(self) -> None:
@@ -130,7 +134,7 @@ class Bootstrapper:
 
     async def _take_over(self, source: RegionId) -> None:
         bootstrap = self._region.bootstrap
-        bootstrap.note_begun(source, self._now())
+        bootstrap.note_begun(source, self._now(), anew=self._staging.staged() is None)
         try:
             await self._copy(source, self._staging)
         except (PeerError, StoreError) as error:
@@ -156,6 +160,12 @@ class Bootstrapper:
                 return
             await self._check(cut)
             await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
+            lost_by = bootstrap.lost_by(merged)
+            if lost_by is not None:
+                await self._staging.discard()
+                reason = f"region {lost_by} may have lost effects that this state has"
+                bootstrap.note_failed(reason, self._now())
+                return
             self._failpoints.reach("bootstrap.merge")
         except (ContentError, MembersError, StoreError) as error:
             await self._discard_if_bad(error)

@@ -9,6 +9,10 @@ A peer's log may begin behind what this region lacks (``links/beginning.py``).  
 still have that in their logs, so nothing is copied as long as what lacks comes, and not before they
 had their chance.
 
+A peer that recovers is told what this region has of its effects, and may give what nobody has any
+more to other ones (``links/peer_runs.py``).  A state that was copied before may have the lost ones,
+so it is dropped, and another one copied when the peer has been answered by all.
+
 While a state is copied, nothing of what peers send is applied, so the state that is merged into is
 one that only this region's own clients change.  They read and write on.
 
@@ -51,6 +55,7 @@ class CopyProgress:
         images_done, bytes_done: what is staged, of earlier calls as well.
         images, bytes: of all of the state; 0 while it is not known.
         rate: bytes in a second, over this call.
+        on_begun: called when it is known what is copied.
     """
 
     vv: VersionVector = field(default_factory=dict)
@@ -59,6 +64,12 @@ class CopyProgress:
     images: int = 0
     bytes: int = 0
     rate: float = 0.0
+    on_begun: Callable[[], None] = lambda: None
+
+    def begin(self, vv: VersionVector, *, images: int, bytes: int) -> None:  # noqa: A002
+        """It is known what is copied; peers are to hear of it."""
+        self.vv, self.images, self.bytes = dict(vv), images, bytes
+        self.on_begun()
 
     @property
     def percent(self) -> int | None:
@@ -85,6 +96,7 @@ class Bootstrap:
         failures: how many attempts failed since the start.
         failure: why the last attempt failed; empty if it did not.
         saved_seq: a checkpoint that covers this record has all that was merged.
+        held: whose effects were held since the state that is staged was begun.
     """
 
     def __init__(self, tick: Tick, vv: Callable[[], VersionVector], *, patience_ms: int) -> None:
@@ -102,6 +114,7 @@ class Bootstrap:
         self.failures = 0
         self.failure = ""
         self.saved_seq = 0
+        self.held: set[RegionId] = set()
         self._tick = tick
         self._vv = vv
         self._patience_ms = patience_ms
@@ -133,12 +146,15 @@ class Bootstrap:
         lacking: Mapping[RegionId, Collection[RegionId]],
         linked: Iterable[RegionId],
         now: Millis,
+        *,
+        held: RegionId | None = None,
     ) -> RegionId | None:
         """From whom to take a state over now; None: from nobody.
 
         Args:
             lacking: by peer the origins whose effects lack here, and that it has cut from its log.
             linked: peers that are up.
+            held: a peer that recovers, if one does.
         """
         vv = self._vv()
         before, self._lacking = self._lacking, {}
@@ -153,6 +169,9 @@ class Bootstrap:
             return None
         if not any(now - since >= self._patience_ms for since, _ in self._lacking.values()):
             return None
+        if held is not None:
+            self.failure = f"region {held} recovers, and is waited for"
+            return None
         cut_off = sorted(peer for peer, origins in lacking.items() if origins)
         return self._next_of([*cut_off, *(peer for peer in sorted(linked) if peer not in cut_off)])
 
@@ -166,12 +185,14 @@ class Bootstrap:
 
     # --- What became of it --------------------------------------------------------------------
 
-    def note_begun(self, source: RegionId, now: Millis) -> None:
-        """A copy begins, or goes on."""
+    def note_begun(self, source: RegionId, now: Millis, *, anew: bool = True) -> None:
+        """A copy begins, or goes on with what is staged."""
         assert self.phase is Phase.IDLE
+        if anew:
+            self.held.clear()
         self.phase = Phase.COPYING
         self.source, self.began_ms = source, now
-        self.progress = CopyProgress()
+        self.progress = CopyProgress(on_begun=self._tick.open)
         self._tick.notice("info", "bootstrap: the state of a peer is copied", peer=source)
         self._tick.open()
 
@@ -217,6 +238,12 @@ class Bootstrap:
     def is_of_use(self, merged: Merged) -> bool:
         """Whether a staged state has anything that lacks here."""
         return not covers(self._vv(), merged.vv)
+
+    def lost_by(self, merged: Merged) -> RegionId | None:
+        """A region that may have lost effects that a staged state has; None: it may be merged."""
+        vv = self._vv()
+        lost = (region for region in self.held if merged.vv.get(region, 0) > vv.get(region, 0))
+        return min(lost, default=None)
 
     # --- For people ---------------------------------------------------------------------------
 

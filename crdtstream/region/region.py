@@ -210,6 +210,7 @@ class Region:
             ),
         )
         self.opening.on_obstacle = self._refuse_or_accept
+        peer_runs.watch([self._note_held])
         own = OwnSide(
             identity=identity,
             replica=replica,
@@ -407,7 +408,9 @@ class Region:
         nobody."""
         if self.fault is not None:
             return None
-        return self.bootstrap.wanted(self._lacking, self.links.heard, now)
+        is_held = self.opening.peer_runs.is_held
+        held = min(filter(is_held, self.links.pulls), default=None)
+        return self.bootstrap.wanted(self._lacking, self.links.heard, now, held=held)
 
     @property
     def bootstrap_lacks(self) -> bool:
@@ -417,6 +420,10 @@ class Region:
     @property
     def _lacking(self) -> dict[RegionId, Collection[RegionId]]:
         return {peer: pull.lacking for peer, pull in self.links.pulls.items()}
+
+    def _note_held(self, peer: RegionId) -> None:
+        if self.opening.peer_runs.is_held(peer):
+            self.bootstrap.held.add(peer)
 
     def merge(self, merged: Merged, now: Millis) -> None:
         """Take over the state of another region, which is staged.

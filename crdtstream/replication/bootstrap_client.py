@@ -113,7 +113,7 @@ async def _begin(peer: RegionId, call: Call, staging: Staging, progress: CopyPro
         await staging.begin(cut)
     elif found is None or found[0] != cut:
         raise PeerError(peer, "begin: it goes on with a cut that is not the one that is here")
-    progress.vv, progress.images, progress.bytes = dict(cut.vv), cut.images, cut.bytes
+    progress.begin(cut.vv, images=cut.images, bytes=cut.bytes)
     progress.images_done, progress.bytes_done = staging.sums.images, staging.sums.bytes
     return cut
 

@@ -110,8 +110,10 @@ class SimCopy:
             name = b"%d.%d.%d" % (self._region, self._node.run_id, self.count)
             sent = await peer.checkpoints.sent(row.generation)
             peer.region.links.note_sent(row.vv.get(source, 0))
-            await staging.begin(StagedCut(name.ljust(16, b"."), source, dict(row.vv), *sent))
-            self._node.region.bootstrap.progress.vv = dict(row.vv)
+            cut = StagedCut(name.ljust(16, b"."), source, dict(row.vv), *sent)
+            await staging.begin(cut)
+            progress = self._node.region.bootstrap.progress
+            progress.begin(cut.vv, images=cut.images, bytes=cut.bytes)
             after = 0
             while images := await peer.checkpoints.images(
                 row.generation, after=after, bytes_max=PIECE_BYTES

@@ -166,6 +166,17 @@ class Checker:
         """A client sent XACK for these entries of READ_KEY."""
         self._acknowledged.update(ids)
 
+    def is_elsewhere(self, node: SimNode) -> bool:
+        """Whether the other regions durably have all that this one has."""
+        elsewhere: dict[RegionId, int] = {}
+        for other in self._world.nodes.values():
+            self._recount(other)
+            if other is not node:
+                join(elsewhere, self._logged[other.number].synced_vv)
+        here = dict(self._logged[node.number].vv)
+        join(here, node.region.replica.vv if node.is_up else {})
+        return covers(elsewhere, here)
+
     def note_lost(self) -> None:
         """Some log lost its end: what nobody has any more may be issued again, as something else.
 

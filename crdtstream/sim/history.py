@@ -121,6 +121,7 @@ class History:
         self.steps: list[Step] = []
         # Of each node that is down: what it was, if nothing of it is lost.
         self._before: dict[RegionId, Any] = {}
+        self._has_lost = False
 
     def do(self, step: Step) -> None:
         """Take a step, and look at everything.
@@ -264,6 +265,9 @@ class History:
             with node.looking():
                 self._before[node.number] = facts_of(node.region.replica)
         self.world.crash(node.number, commits=commits)
+        if self._has_lost:
+            # The process may have had, in memory, what no log has any more.
+            self.checker.note_lost()
 
     def _cut_power(self, node: SimNode, kept: int) -> None:
         if node.is_up:
@@ -273,7 +277,7 @@ class History:
         if node.disk.last_seq != before:
             self._before.pop(node.number, None)
             self.checker.begin_reading_again(node.number)
-        self.checker.note_lost()
+        self._note_lost()
 
     def _restore(self, node: SimNode, count: int) -> None:
         if node.is_up:
@@ -281,7 +285,7 @@ class History:
         node.put_back(count)
         self._before.pop(node.number, None)
         self.checker.begin_reading_again(node.number)
-        self.checker.note_lost()
+        self._note_lost()
 
     def _wipe(self, node: SimNode) -> None:
         """The folder of a region is lost, with all that only this region had."""
@@ -290,6 +294,10 @@ class History:
         node.wipe()
         self._before.pop(node.number, None)
         self.checker.begin_reading_again(node.number)
+        self._note_lost()
+
+    def _note_lost(self) -> None:
+        self._has_lost = True
         self.checker.note_lost()
 
     def _start(self, node: SimNode) -> None:
