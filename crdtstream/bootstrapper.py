@@ -160,6 +160,7 @@ class Bootstrapper:
                 return
             await self._check(cut)
             await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
+            region.note_beginning(self._log.first_seq, self._log.begins)
             lost_by = bootstrap.lost_by(merged)
             if lost_by is not None:
                 await self._staging.discard()
@@ -172,7 +173,6 @@ class Bootstrapper:
             bootstrap.note_failed(str(error), self._now())
             return
         # From here on in one turn of the loop, to the end of the tick.
-        region.note_beginning(self._log.first_seq, self._log.begins)
         region.merge(merged, self._now())
         seq = self._ticks.end_tick()
         bootstrap.note_merged(seq)
