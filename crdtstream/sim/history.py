@@ -117,6 +117,8 @@ class History:
         )
         numbers = [RegionId(number) for number in range(1, plan.regions + 1)]
         self.world = World(numbers, settings, clock=CLOCK_START)
+        # Where logs are kept for who is away, nobody may come to need another one's state.
+        self._bootstraps = not plan.backlog_bytes_max
         self.checker = Checker(self.world, refused_beyond=_refused_beyond(plan))
         self.steps: list[Step] = []
         # Of each node that is down: what it was, if nothing of it is lost.
@@ -345,7 +347,8 @@ class History:
                 self._exchange(line, 50)
             for node in world.nodes.values():
                 node.settle()
-                node.go_on_with_bootstrap(HEAL_TURNS)
+                if self._bootstraps:
+                    node.go_on_with_bootstrap(HEAL_TURNS)
                 if node.region.bootstrap.phase is Phase.SAVING:
                     node.go_on_with_checkpoint(HEAL_TURNS)
                 node.settle()

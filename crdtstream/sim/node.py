@@ -205,9 +205,9 @@ class SimNode:
             action=settings.lag_action,
         )
         self.region.database.channels.deliver = self._push
-        if len(self._peers) == 1:
-            # What only this region has must be enough for the other one to catch up by, however
-            # long it was away.  Of three, one that is away may come to need a bootstrap.
+        if len(self._peers) == 1 or not settings.backlog_bytes_max:
+            # Of two, what only this region has must be enough for the other one to catch up by,
+            # however long it was away.  Of three, one that is away may come to need a bootstrap.
             self.region.retention.backlog_bytes_max = 0
         self.region.note_beginning(disk.first_seq, disk.begins)
         if recovered.checkpoint is not None:
@@ -215,8 +215,6 @@ class SimNode:
             self.region.checkpointing.note_found(row.seq, row.made_ms, size_bytes=0)
             self.region.retention.note_covered(row.seq)
         through(read_absences(self.region, disk))
-        retention = self.region.retention
-        retention.backlog_bytes_max = settings.backlog_bytes_max
         self._checkpointer = CheckpointTurns(self, disk, self.checkpoints)
         copy = SimCopy(self, self.number, self._reached)
         bootstrapper = Bootstrapper(

@@ -46,8 +46,8 @@ BOOTSTRAPS: Final = (
     Mutation(
         "a-body-of-the-staging-is-not-checked",
         ON_DISK,
-        "        if row is None or not is_sound_body(number, *row):",
-        "        if row is None:",
+        "    if row is None or not is_sound_body(number, *row):",
+        "    if row is None:",
         (STAGED + "test_a_body_is_checked_whenever_it_is_read",),
         "clients are answered with entries that the disk changed",
     ),

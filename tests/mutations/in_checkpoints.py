@@ -183,8 +183,8 @@ CHECKPOINTS: Final = (
     Mutation(
         "an-early-end-of-a-turn-ends-the-checkpoint",
         "crdtstream/checkpointer.py",
-        "while size < PUT_BYTES.value and (taken := cut.take()) is not None:\n",
-        "while not turn.is_over() and (taken := cut.take()) is not None:\n",
+        "while size < PUT_BYTES.value and (taken := self._take(cut)) is not None:\n",
+        "while not turn.is_over() and (taken := self._take(cut)) is not None:\n",
         (TURNS + "test_a_checkpoint_is_whole_though_every_turn_is_over_at_once",),
         "on a busy machine a checkpoint ends before all is written, and the node stops",
     ),

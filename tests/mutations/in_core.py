@@ -59,8 +59,8 @@ CORE: Final = (
     Mutation(
         "batch-not-closed-before-a-remote-one",
         "crdtstream/core/replica.py",
-        "self._state.lane_end)\n        self.seal(now)\n",
-        "self._state.lane_end)\n",
+        "check_members(batch, self._state.members)\n        self.seal(now)\n",
+        "check_members(batch, self._state.members)\n",
         (OBSERVED + "test_what_was_done_before_a_batch_came_had_not_observed_it",),
         "rule 1: effects of a tick claim to have observed what came after them",
     ),

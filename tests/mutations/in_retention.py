@@ -87,8 +87,8 @@ RETAINING: Final = (
     Mutation(
         "silent-member-lacks-nothing",
         RETENTION,
-        "if member.durable_vv is not None and not covers",
-        "if not covers",
+        "if vv is not None and not covers(vv, self.begins)",
+        "if not covers(vv or {}, self.begins)",
         (TABLES + "test_who_has_said_nothing_since_the_start_may_lack_all_that_the_log_has",),
         "after each restart the log is cut before anybody has said what it has",
     ),
@@ -160,8 +160,8 @@ RETAINING: Final = (
     Mutation(
         "links-outrun-what-leaves-memory",
         "crdtstream/region/region.py",
-        "return self.memory.holds_links or self.checkpointing.holds_links",
-        "return self.checkpointing.holds_links",
+        "self.memory.holds_links or self.checkpointing.holds_links or self.bootstrap",
+        "self.checkpointing.holds_links or self.bootstrap",
         (ROOM + "test_what_other_regions_did_waits_while_memory_is_being_freed",),
         "what is pulled takes several times maxmemory before a checkpoint is written",
     ),
@@ -213,8 +213,8 @@ RETAINING: Final = (
     Mutation(
         "links-outrun-checkpoints",
         "crdtstream/region/region.py",
-        "return self.memory.holds_links or self.checkpointing.holds_links",
-        "return self.memory.holds_links",
+        "self.memory.holds_links or self.checkpointing.holds_links or self.bootstrap",
+        "self.memory.holds_links or self.bootstrap",
         (ROOM + "test_what_other_regions_did_waits_for_a_checkpoint_that_is_late",),
         "a restart reads all that was pulled while the first checkpoint was written",
     ),

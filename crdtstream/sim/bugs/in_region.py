@@ -387,6 +387,6 @@ IN_REGION: Final = (
         "two regions that were alone for long never become equal again",
         _only_copies_are_cut,
         frozenset({"liveness"}),
-        seed=59,
+        seed=89,
     ),
 )
