@@ -242,7 +242,7 @@ class Bootstrap:
     def lost_by(self, merged: Merged) -> RegionId | None:
         """A region that may have lost effects that a staged state has; None: it may be merged."""
         vv = self._vv()
-        lost = (region for region in self.held if merged.vv.get(region, 0) > vv.get(region, 0))
+        lost = [region for region in self.held if merged.vv.get(region, 0) > vv.get(region, 0)]
         return min(lost, default=None)
 
     # --- For people ---------------------------------------------------------------------------

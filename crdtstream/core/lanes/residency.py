@@ -414,10 +414,9 @@ class Residency:
 
     def drop_all(self) -> None:
         """Have all leave that may, whenever it was read."""
-        for node in list(self._warm):
-            self._pack(node)
-        for node in list(self._packed):
-            self._drop(node)
+        for queue, leave in ((self._warm, self._pack), (self._packed, self._drop)):
+            for node in [node for node in queue if node.image not in self._pinned]:
+                leave(node)
 
     def _pack(self, node: MacroNode) -> None:
         self._warm.pop(node, None)

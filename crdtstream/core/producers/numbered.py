@@ -192,7 +192,7 @@ class Producer:
 
     def follow_runs(self) -> None:
         """Runs came, went or are known no more: what is known follows from those that are."""
-        live = (number for number, batch in self.batches.items() if batch.live_runs())
+        live = [number for number, batch in self.batches.items() if batch.live_runs()]
         self.newest = max(live, default=-1)
         for number in list(self.batches):
             self.batches[number].know(forgets=number < self.oldest_known)
