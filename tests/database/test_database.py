@@ -14,7 +14,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import QUEUED
 from crdtstream.database.session import Session, SessionCommand
-from tests.database.clients import Clients, text
+from tests.database.clients import Clients, ids_of, text
 
 # `Clients` have a Database of their own, and compiled classes have no heirs.
 pytestmark = pytest.mark.pure
@@ -105,6 +105,30 @@ def test_exec_runs_the_queue_and_answers_in_order(clients: Clients) -> None:
     reply = clients.say("a", "EXEC")
     assert reply == [b"1000-1", 1]
     assert text(clients.say("a", "EXEC")) == "ERR EXEC without MULTI"
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("XDEL s 1000-1", "1001-1"),
+        ("XTRIM s MAXLEN 1", "1001-1"),
+        ("XADD s MAXLEN 1 * f v", "1002-1"),
+        ("XREADGROUP GROUP g c STREAMS s >", "1000-1"),
+    ],
+)
+def test_a_transaction_works_on_entries_that_were_there_before(
+    clients: Clients, line: str, after: str
+) -> None:
+    clients.say("a", "XADD s * f v")
+    clients.now = 1001
+    clients.say("a", "XADD s * f v")
+    clients.say("a", "XGROUP CREATE s g 0")
+    clients.now = 1002
+    for queued in ("MULTI", line, "XRANGE s - + COUNT 1"):
+        clients.say("a", queued)
+    reply = clients.say("a", "EXEC")
+    assert isinstance(reply, list)
+    assert ids_of(reply[1]) == [after]
 
 
 def test_a_transaction_is_one_batch(clients: Clients) -> None:
