@@ -6,6 +6,8 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.changes import (
     Activate,
     Add,
+    Adopt,
+    Adopted,
     Change,
     JoinToken,
     MembersError,
@@ -460,3 +462,48 @@ def test_a_restored_member_hears_what_was_decided() -> None:
     assert parts[R3].votes.decided == removal(2, heir=1)
     propose(parts, R2, removal(1, heir=2))
     assert decided(parts) == {removal(2, heir=1)}
+
+
+# --- Before the first epoch -----------------------------------------------------------------------
+
+
+def adopt_of(*numbers: int) -> Adopt:
+    regions = [Adopted(RegionId(one), instance(one), contact(one)) for one in numbers]
+    return Adopt(tuple(regions))
+
+
+def unadopted(*numbers: int) -> Parts:
+    regions = map(RegionId, numbers)
+    return {one: starting(one, Members(), None, votes_are_proven=True) for one in regions}
+
+
+def test_all_that_the_files_name_adopt_the_first_epoch() -> None:
+    parts = unadopted(1, 2, 3)
+    propose(parts, R1, adopt_of(1, 2, 3))
+    assert decided(parts) == {adopt_of(1, 2, 3)}
+
+
+def test_without_one_of_them_nothing_is_adopted() -> None:
+    parts = unadopted(1, 2, 3)
+    del parts[R3]
+    propose(parts, R1, adopt_of(1, 2, 3))
+    assert decided(parts) == {None}
+
+
+def test_a_single_region_adopts_by_itself() -> None:
+    parts = unadopted(1)
+    propose(parts, R1, adopt_of(1))
+    assert decided(parts) == {adopt_of(1)}
+
+
+def test_files_that_name_different_regions_lead_to_one_history() -> None:
+    """Region 2 accepted what names 1 and 2; who comes then, with 2 and 3, finishes that."""
+    parts = unadopted(1, 2, 3)
+    turn = parts[R1].propose(adopt_of(1, 2), is_stable=True)
+    ballot = turn.after.votes.promised
+    first = Accept(1, Members().hash, ballot, adopt_of(1, 2))
+    parts[R2] = parts[R2].receive(R1, first).after
+    del parts[R1]
+    propose(parts, R3, adopt_of(2, 3))
+    # It cannot be finished without region 1, and nothing else is adopted.
+    assert decided(parts) == {None}

@@ -1,4 +1,4 @@
-"""Votes and members as MessagePack: arrays in the order of the attributes here.
+"""Votes, members and messages as MessagePack: arrays in the order of the attributes here.
 
 Further attributes are added at the end, with a default.  ``encoding.py`` makes values of these.
 """
@@ -44,3 +44,34 @@ class MembersContent(msgspec.Struct, array_like=True, frozen=True):
     regions: list[MemberContent]
     history: list[tuple[bytes, Dot | None]]
     drawn_above: int
+
+
+class MessageContent(msgspec.Struct, array_like=True, frozen=True):
+    """A message of any kind; what a kind does not have is empty."""
+
+    kind: str
+    epoch: int
+    previous: bytes = b""
+    ballot: tuple[int, RegionId] = (0, RegionId(0))
+    promised: tuple[int, RegionId] = (0, RegionId(0))
+    accepted: VoteContent | None = None
+    change: bytes | None = None
+    applied: int = 0
+
+
+class KeptContent(msgspec.Struct, array_like=True, frozen=True):
+    """``votes``, ``members``: as ``encoding.py`` writes them; empty: none."""
+
+    instance: bytes
+    votes: bytes
+    members: bytes
+
+
+class SaidContent(msgspec.Struct, array_like=True, frozen=True):
+    """As ``KeptContent``; ``decided``: as ``encode_change`` writes it."""
+
+    instance: bytes
+    members: bytes
+    epoch: int
+    ballot: tuple[int, RegionId]
+    decided: bytes | None

@@ -7,8 +7,10 @@
                                  only if none says anything, the proposer's own
     Decided(change)  ──────────> once more than half of all active members have accepted
 
-Any two majorities have a voter in common, so no two changes are decided for one epoch.  There is no
-leader: anyone may prepare, and finishes what somebody began.  A register as in CASPaxos (Rystsov
+Any two majorities have a voter in common, so no two changes are decided for one epoch.  Before the
+first epoch there are no voters: all regions that an ``Adopt`` names must accept it, so that two
+that name different regions have a voter in common as well, or nothing at all.  There is no leader:
+anyone may prepare, and finishes what somebody began.  A register as in CASPaxos (Rystsov
 2018, arXiv:1802.07000); the numbers of epochs are its only log.
 
 A member's part is a value, ``Deciding``; a message or a wish in, a ``Turn`` out: the value after
@@ -30,7 +32,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import Change, MembersError, Removal, Remove
+from crdtstream.core.membership.changes import Adopt, Change, MembersError, Removal, Remove
 from crdtstream.core.membership.members import ForkError, Members, apply
 
 
@@ -245,6 +247,9 @@ class Deciding:
     def _quorum(
         self, change: Change, survivors: tuple[RegionId, ...]
     ) -> tuple[tuple[RegionId, ...], int]:
+        if isinstance(change, Adopt):
+            named = tuple(one.region for one in change.regions)
+            return named, len(named)
         voters = self.members.voters
         needed = len(voters) // 2 + 1
         if not isinstance(change, Remove) or change.how is Removal.SEALED:
@@ -324,7 +329,8 @@ class Deciding:
         if epoch == self.votes.epoch and self.votes.decided is not None:
             decided = Decided(epoch, previous, self.votes.decided)
             return Turn(self, letters=(Letter(sender, decided),))
-        if epoch != self.votes.epoch or not self.may_vote or self.here not in self.members.voters:
+        is_voter = self.members.epoch == 0 or self.here in self.members.voters
+        if epoch != self.votes.epoch or not self.may_vote or not is_voter:
             not_here = NotHere(epoch, ballot, self.members.epoch)
             return Turn(self, letters=(Letter(sender, not_here),))
         return None
@@ -368,7 +374,12 @@ class Deciding:
         # Somebody's change may be decided already, or become so: only that one may be proposed.
         known = [vote for _, vote in promises if vote is not None]
         change = max(known, key=lambda vote: vote.ballot).change if known else proposal.own
-        begun = replace(self, proposal=replace(proposal, change=change))
+        proposal = replace(proposal, change=change)
+        if isinstance(change, Adopt):
+            # It may name other regions than the own one.
+            asked, needed = self._quorum(change, ())
+            proposal = replace(proposal, asked=asked, needed=needed)
+        begun = replace(self, proposal=proposal)
         turn = Turn(begun, letters=begun.resend())
         if self.here not in proposal.asked or self.votes.promised != proposal.ballot:
             return turn
@@ -406,10 +417,11 @@ class Deciding:
                     f" {change}"
                 )
             return Turn(self)
-        apply(self.members, change)
+        members = apply(self.members, change)
         after = replace(self, votes=replace(self.votes, decided=change), proposal=None)
         decided = Decided(epoch, previous, change)
-        told = [one for one in self.members.remaining if one != self.here] if is_news else []
+        everyone = self.members.remaining if self.members.epoch else members.remaining
+        told = [one for one in everyone if one != self.here] if is_news else []
         return Turn(after, must_keep=True, letters=tuple(Letter(to, decided) for to in told))
 
     # --- What happens besides -------------------------------------------------------------------

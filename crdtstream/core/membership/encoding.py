@@ -1,4 +1,4 @@
-"""Votes and members as bytes: what a folder keeps, and what a member says of the membership.
+"""Votes, members and messages as bytes: what a folder keeps, and what members say to each other.
 
 Nothing of this is hashed; ``encode_change`` alone is.  So attributes may be added.
 
@@ -7,7 +7,9 @@ are compared with the history here (``members.newest``), but nobody can say from
 regions it is of.  Links are between nodes whose certificates were checked.
 """
 
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import assert_never
 
 from crdtstream.core.checkpoint.contents import ContentError, packed, unpacked
 from crdtstream.core.ids import REGION_MAX, RegionId
@@ -20,13 +22,65 @@ from crdtstream.core.membership.changes import (
     encode_change,
 )
 from crdtstream.core.membership.contents import (
+    KeptContent,
     MemberContent,
     MembersContent,
+    MessageContent,
+    SaidContent,
     VoteContent,
     VotesContent,
 )
-from crdtstream.core.membership.deciding import Ballot, Vote, Votes
+from crdtstream.core.membership.deciding import (
+    NO_BALLOT,
+    Accept,
+    Accepted,
+    Ballot,
+    Decided,
+    Message,
+    Nack,
+    NotHere,
+    Prepare,
+    Promise,
+    Vote,
+    Votes,
+)
 from crdtstream.core.membership.members import EPOCHS_MAX, Member, Members, Status, Step
+
+# --- What a folder keeps --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the folder of a region has of the membership.
+
+    Attributes:
+        instance: the uid of the folder; empty until it is needed.
+        votes: None: it never had any.
+        members: the newest that were heard of; their effects may not have come yet.
+    """
+
+    instance: bytes = b""
+    votes: Votes | None = None
+    members: Members = field(default_factory=Members)
+
+
+def encode_kept(kept: Kept) -> bytes:
+    """What the folder must have durably before anything of it is told."""
+    votes = b"" if kept.votes is None else encode_votes(kept.votes)
+    return packed(KeptContent(kept.instance, votes, encode_members(kept.members)))
+
+
+def decode_kept(data: bytes) -> Kept:
+    """The inverse.
+
+    Raises:
+        ContentError: it is something else.
+    """
+    content = unpacked(data, KeptContent)
+    if len(content.instance) != INSTANCE_BYTES:
+        raise ContentError(f"instance: it has {len(content.instance)} bytes")
+    votes = decode_votes(content.votes) if content.votes else None
+    return Kept(content.instance, votes, decode_members(content.members))
 
 
 def encode_votes(votes: Votes) -> bytes:
@@ -36,9 +90,7 @@ def encode_votes(votes: Votes) -> bytes:
         VotesContent(
             epoch=votes.epoch,
             promised=(votes.promised.counter, votes.promised.region),
-            accepted=None
-            if accepted is None
-            else VoteContent(*accepted.ballot, encode_change(accepted.change)),
+            accepted=None if accepted is None else _vote_content(accepted),
             decided=None if votes.decided is None else encode_change(votes.decided),
         )
     )
@@ -56,13 +108,21 @@ def decode_votes(data: bytes) -> Votes:
     promised, vote = _ballot(counter, region, least=0), content.accepted
     accepted = None
     if vote is not None:
-        accepted = Vote(_ballot(vote.counter, vote.region, least=1), _change(vote.change))
+        accepted = _vote(vote)
         if accepted.ballot > promised:
             raise ContentError("votes: a ballot was accepted that is above the promised one")
     if not 1 <= content.epoch <= EPOCHS_MAX + 1:
         raise ContentError(f"votes: epoch {content.epoch} is out of range")
     decided = None if content.decided is None else _change(content.decided)
     return Votes(content.epoch, promised, accepted, decided)
+
+
+def _vote(content: VoteContent) -> Vote:
+    return Vote(_ballot(content.counter, content.region, least=1), _change(content.change))
+
+
+def _vote_content(vote: Vote) -> VoteContent:
+    return VoteContent(*vote.ballot, encode_change(vote.change))
 
 
 def _ballot(counter: int, region: RegionId, *, least: int) -> Ballot:
@@ -76,6 +136,120 @@ def _change(data: bytes) -> Change:
         return decode_change(data)
     except MembersError as error:
         raise ContentError(str(error)) from error
+
+
+# --- Messages -------------------------------------------------------------------------------------
+
+
+def encode_message(message: Message) -> bytes:
+    """One message of those who decide."""
+    match message:
+        case Prepare(epoch, previous, ballot):
+            content = MessageContent("prepare", epoch, previous, ballot)
+        case Promise(epoch, ballot, accepted):
+            vote = None if accepted is None else _vote_content(accepted)
+            content = MessageContent("promise", epoch, ballot=ballot, accepted=vote)
+        case Accept(epoch, previous, ballot, change):
+            data = encode_change(change)
+            content = MessageContent("accept", epoch, previous, ballot, change=data)
+        case Accepted(epoch, ballot):
+            content = MessageContent("accepted", epoch, ballot=ballot)
+        case Nack(epoch, ballot, promised):
+            content = MessageContent("nack", epoch, ballot=ballot, promised=promised)
+        case Decided(epoch, previous, change):
+            content = MessageContent("decided", epoch, previous, change=encode_change(change))
+        case NotHere(epoch, ballot, applied):
+            content = MessageContent("not-here", epoch, ballot=ballot, applied=applied)
+        case _:
+            assert_never(message)
+    return packed(content)
+
+
+def decode_message(data: bytes) -> Message:
+    """The inverse.
+
+    Raises:
+        ContentError: it is no message, or none that this version knows.
+    """
+    content = unpacked(data, MessageContent)
+    kind, epoch = content.kind, content.epoch
+    if not 1 <= epoch <= EPOCHS_MAX:
+        raise ContentError(f"message: epoch {epoch} is out of range")
+    if kind == "decided":
+        return Decided(epoch, _hash(content.previous), _sent_change(content))
+    ballot = _ballot(*content.ballot, least=1)
+    match kind:
+        case "prepare":
+            return Prepare(epoch, _hash(content.previous), ballot)
+        case "promise":
+            accepted = content.accepted
+            return Promise(epoch, ballot, None if accepted is None else _vote(accepted))
+        case "accept":
+            return Accept(epoch, _hash(content.previous), ballot, _sent_change(content))
+        case "accepted":
+            return Accepted(epoch, ballot)
+        case "nack":
+            return Nack(epoch, ballot, _ballot(*content.promised, least=1))
+        case "not-here":
+            return NotHere(epoch, ballot, content.applied)
+        case _:
+            raise ContentError(f"message: this version does not know {kind!r}; upgrade this node")
+
+
+def _hash(data: bytes) -> bytes:
+    if len(data) != HASH_BYTES:
+        raise ContentError(f"message: a hash has {HASH_BYTES} bytes")
+    return data
+
+
+def _sent_change(content: MessageContent) -> Change:
+    if content.change is None:
+        raise ContentError(f"message: {content.kind} without a change")
+    return _change(content.change)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a region says of the membership when a link opens.
+
+    Attributes:
+        instance: the uid of its folder; empty while it has none.
+        members: the newest that it knows.
+        epoch: the one that it votes for.
+        ballot: the highest that it knows of that epoch; for a region that recovers.
+        decided: what was decided for it, if it knows.
+    """
+
+    instance: bytes = b""
+    members: Members = field(default_factory=Members)
+    epoch: int = 1
+    ballot: Ballot = NO_BALLOT
+    decided: Change | None = None
+
+
+def encode_said(said: Said) -> bytes:
+    """What goes with an Open, and with a Welcome."""
+    decided = None if said.decided is None else encode_change(said.decided)
+    members = encode_members(said.members)
+    return packed(SaidContent(said.instance, members, said.epoch, said.ballot, decided))
+
+
+def decode_said(data: bytes) -> Said:
+    """The inverse.
+
+    Raises:
+        ContentError: it is something else.
+    """
+    content = unpacked(data, SaidContent)
+    if len(content.instance) not in (0, INSTANCE_BYTES):
+        raise ContentError(f"instance: it has {len(content.instance)} bytes")
+    decided = None if content.decided is None else _change(content.decided)
+    ballot = _ballot(*content.ballot, least=0)
+    members = decode_members(content.members)
+    return Said(content.instance, members, content.epoch, ballot, decided)
+
+
+# --- Members --------------------------------------------------------------------------------------
 
 
 def encode_members(members: Members) -> bytes:
