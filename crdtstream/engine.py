@@ -27,6 +27,7 @@ import structlog
 from crdtstream.core.effects import Record, record_bytes, replay_us
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.cold import ColdError
+from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine_stats import EngineStats
@@ -72,6 +73,7 @@ class Engine:
         fsync: when commits are on the disk for good, at present.
         now: this machine's clock, for whoever gives the region something.
         on_link: what to call when a link has something to do, by link.
+        on_letters: given messages for other regions' parts in deciding who is a member.
         on_logged: told by how many bytes the log has grown, and how long a restart takes to replay
             them, in microseconds.
         standing_changed: set when the region takes writes, or knows its database, and did not
@@ -124,6 +126,7 @@ class Engine:
         # Who waits until the log has so much.
         self._logged: list[tuple[int, asyncio.Future[None]]] = []
         self.on_logged: Callable[[int, int], None] = _nobody_counts
+        self.on_letters: Callable[[Sequence[Letter]], None] = _nobody_delivers
 
     async def begin(self) -> None:
         """Have the folder say what it is to say by now; before anything is served.
@@ -208,6 +211,8 @@ class Engine:
         if ready.fetch:
             self._requests.extend(ready.fetch)
             self._request_came.set()
+        if ready.letters:
+            self.on_letters(ready.letters)
         if ready.folder is not None:
             self._folder_wake.set()
         if ready.applies and not self._applies:
@@ -479,7 +484,7 @@ class Engine:
         Raises:
             StoreError: it cannot be written.
         """
-        while (change := self.region.opening.folder_change) is not None:
+        while (change := self.region.folder_change) is not None:
             await write_change(self.log, change)
             self.region.note_folder(change, self.now())
 
@@ -610,6 +615,10 @@ class Engine:
 
 def _nobody_counts(size: int, replay_us: int) -> None:
     """Nobody makes checkpoints."""
+
+
+def _nobody_delivers(letters: Sequence[Letter]) -> None:
+    """They are lost."""
 
 
 def _log_notice(notice: Notice) -> None:

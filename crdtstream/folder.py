@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from typing import Final, assert_never
 
+from crdtstream.core.membership.encoding import Kept, decode_kept, encode_kept
 from crdtstream.core.uid import NO_UID, DatabaseUid, parse_uid, shown_uid
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.opening import FolderState
-from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity
+from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity, StoreMembership
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
 from crdtstream.store.meta import UID_KEY
 
 DECLARED_KEY: Final = "database_declared"
+# The uid of the folder, votes, and the newest members that were heard of, in hexadecimal.
+MEMBERSHIP_KEY: Final = "membership"
 
 
 async def read_folder(log: Log, *, is_proven: bool) -> FolderState:
@@ -23,7 +26,8 @@ async def read_folder(log: Log, *, is_proven: bool) -> FolderState:
     Raises:
         StoreError: the identity is damaged.
     """
-    return FolderState(is_proven=is_proven, database=await _stored_identity(log))
+    database, membership = await _stored_identity(log), await _stored_membership(log)
+    return FolderState(is_proven=is_proven, database=database, membership=membership)
 
 
 async def begin_database(log: Log, make_uid: Callable[[], DatabaseUid]) -> FolderState:
@@ -62,6 +66,9 @@ async def write_change(log: Log, change: FolderChange) -> None:
             await _store_identity(log, database)
         case Confirm():
             await log.confirm()
+        case StoreMembership(kept):
+            await log.set_meta(MEMBERSHIP_KEY, encode_kept(kept).hex())
+            await log.sync()
         case _:
             assert_never(change)
 
@@ -77,6 +84,19 @@ async def _stored_identity(log: Log) -> DatabaseIdentity:
             "a backup of its folder"
         )
     return DatabaseIdentity(uid, await log.get_meta(DECLARED_KEY) == "yes")
+
+
+async def _stored_membership(log: Log) -> Kept:
+    text = await log.get_meta(MEMBERSHIP_KEY)
+    if text is None:
+        return Kept()
+    try:
+        return decode_kept(bytes.fromhex(text))
+    except ValueError as error:
+        # They must not be taken for none: votes that are forgotten may be given twice.
+        raise StoreError(
+            f"meta {MEMBERSHIP_KEY}: {error}; start this region again from a backup of its folder"
+        ) from error
 
 
 async def _store_identity(log: Log, database: DatabaseIdentity) -> None:

@@ -5,9 +5,10 @@ from typing import Final
 from grpc_health.v1 import health, health_pb2
 
 from crdtstream.engine import Engine
-from crdtstream.v1 import admin_pb2, bootstrap_pb2, query_pb2, replication_pb2
+from crdtstream.v1 import admin_pb2, bootstrap_pb2, membership_pb2, query_pb2, replication_pb2
 
 REPLICATION: Final = replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name
+MEMBERSHIP: Final = membership_pb2.DESCRIPTOR.services_by_name["Membership"].full_name
 BOOTSTRAP: Final = bootstrap_pb2.DESCRIPTOR.services_by_name["Bootstrap"].full_name
 ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 QUERY: Final = query_pb2.DESCRIPTOR.services_by_name["Query"].full_name
@@ -22,6 +23,7 @@ async def tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> Non
     Query           it is known which database it serves, so it can be read
     Replication     peers can pull from its log, also while it takes no writes itself
     Bootstrap       peers can ask for its state; whether it has one to send, its answer says
+    Membership      it takes part in deciding who is a member
     Admin           operators can look, and put it right
     """
     told: dict[str, bool] = {}
@@ -33,6 +35,7 @@ async def tell_health(healthy: health.aio.HealthServicer, engine: Engine) -> Non
             QUERY: bool(region.replica.database_uid),
             REPLICATION: True,
             BOOTSTRAP: True,
+            MEMBERSHIP: True,
             ADMIN: True,
         }
         for service, is_serving in serves.items():

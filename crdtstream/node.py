@@ -34,7 +34,7 @@ from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
 from crdtstream.engine import Engine
 from crdtstream.folder import begin_database, read_folder, settings_of_new
-from crdtstream.health import ADMIN, BOOTSTRAP, QUERY, REPLICATION, tell_health
+from crdtstream.health import ADMIN, BOOTSTRAP, MEMBERSHIP, QUERY, REPLICATION, tell_health
 from crdtstream.heap import free_bytes
 from crdtstream.http.app import make_app
 from crdtstream.http.parts import HttpParts
@@ -51,6 +51,8 @@ from crdtstream.region.opening import FolderState
 from crdtstream.region.region import Region
 from crdtstream.replication.bootstrap_client import CopyFromPeer
 from crdtstream.replication.bootstrap_server import BootstrapService
+from crdtstream.replication.membership_client import Courier
+from crdtstream.replication.membership_server import MembershipService
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, Puller
 from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.commands.server.memory import buffered_bytes, resident_bytes
@@ -72,6 +74,7 @@ from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.v1 import (
     admin_pb2_grpc,
     bootstrap_pb2_grpc,
+    membership_pb2_grpc,
     query_pb2_grpc,
     replication_pb2_grpc,
 )
@@ -413,7 +416,8 @@ class Node:
                 failpoints=self._failpoints(),
             )
             await bootstrapper.begin(self._merged_seq)
-            for watching in (metrics.stalls, metrics.walker, storage, checkpointer, bootstrapper):
+            watchers = (metrics.stalls, metrics.walker, storage, checkpointer, bootstrapper)
+            for watching in (*watchers, Courier(engine)):
                 serving.callback(tasks.create_task(watching.run()).cancel)
             await serving.enter_async_context(self._http_server(tasks, pages))
             for puller in pullers:
@@ -475,11 +479,16 @@ class Node:
         healthy = health.aio.HealthServicer()
         replication_pb2_grpc.add_ReplicationServicer_to_server(replication, server)
         bootstrap_pb2_grpc.add_BootstrapServicer_to_server(bootstrap, server)
+        membership = MembershipService(engine, settings)
+        membership_pb2_grpc.add_MembershipServicer_to_server(membership, server)
         admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
         query_pb2_grpc.add_QueryServicer_to_server(query, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         reflection.enable_server_reflection(
-            (REPLICATION, BOOTSTRAP, ADMIN, QUERY, health.SERVICE_NAME, reflection.SERVICE_NAME),
+            (
+                *(REPLICATION, BOOTSTRAP, MEMBERSHIP, ADMIN, QUERY),
+                *(health.SERVICE_NAME, reflection.SERVICE_NAME),
+            ),
             server,
         )
         try:

@@ -16,6 +16,8 @@ from crdtstream.core.ids import RegionId
 from crdtstream.v1 import admin_pb2, admin_pb2_grpc, effects_pb2
 
 CALL_SECONDS_MAX: Final = 5.0
+# A node gives up sooner, twice if it has to adopt the members before.
+DECISION_SECONDS_MAX: Final = 30.0
 KEEPALIVE_MS: Final = 10_000
 
 
@@ -65,6 +67,20 @@ class AdminClient:
         reply: admin_pb2.StatusReply = self._call(self._stub.Status, request)
         return reply
 
+    def members(self) -> admin_pb2.MembersReply:
+        """Who is a member, as this node knows it."""
+        reply: admin_pb2.MembersReply = self._call(self._stub.Members, admin_pb2.MembersRequest())
+        return reply
+
+    def change_members(
+        self, request: admin_pb2.ChangeMembersRequest
+    ) -> admin_pb2.ChangeMembersReply:
+        """Have a change of the members decided."""
+        reply: admin_pb2.ChangeMembersReply = self._call(
+            self._stub.ChangeMembers, request, seconds_max=DECISION_SECONDS_MAX
+        )
+        return reply
+
     def set_links(self, peers: Iterable[RegionId], *, paused: bool) -> admin_pb2.SetLinksReply:
         """Pause or resume the links that pull from ``peers``; no peers means from every one."""
         request = admin_pb2.SetLinksRequest(peers=sorted(peers), paused=paused)
@@ -88,7 +104,9 @@ class AdminClient:
         except grpc.RpcError as error:
             raise self._told(error) from error
 
-    def _call(self, method: Callable[..., Any], request: object) -> Any:
+    def _call(
+        self, method: Callable[..., Any], request: object, *, seconds_max: float | None = None
+    ) -> Any:
         """One call, its errors told in words.
 
         Raises:
@@ -96,7 +114,7 @@ class AdminClient:
             AdminError: the node refused, and says why.
         """
         try:
-            return method(request, timeout=self._call_seconds_max)
+            return method(request, timeout=seconds_max or self._call_seconds_max)
         except grpc.RpcError as error:
             raise self._told(error) from error
 

@@ -1,16 +1,19 @@
-"""The ``Admin`` service: this node's status, its links, its tunables, its digest."""
+"""The ``Admin`` service: this node's status, its links, its tunables, its digest, the members."""
 
 import contextlib
 import os
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
 import grpc
 
+from crdtstream.admin.members import change_members, members_reply
 from crdtstream.admin.tunables import Tunables, TuneError
 from crdtstream.commands.streams.xinfo import lag
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.changes import MembersError
 from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
@@ -191,6 +194,26 @@ class AdminService(rpc.AdminServicer):
             return await self._parts.engine.read(lambda: self._digest(request))
         except UnreadableError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"entries cannot be read: {error}")
+
+    async def Members(  # noqa: N802
+        self,
+        _request: pb.MembersRequest,
+        _context: "grpc.aio.ServicerContext[pb.MembersRequest, pb.MembersReply]",
+    ) -> pb.MembersReply:
+        return members_reply(self._parts.engine, self._parts.settings)
+
+    async def ChangeMembers(  # noqa: N802
+        self,
+        request: pb.ChangeMembersRequest,
+        context: "grpc.aio.ServicerContext[pb.ChangeMembersRequest, pb.ChangeMembersReply]",
+    ) -> pb.ChangeMembersReply:
+        parts = self._parts
+        try:
+            return await change_members(
+                parts.engine, parts.settings, request, draw=secrets.randbits(32)
+            )
+        except MembersError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
     def _digest(self, request: pb.DigestRequest) -> pb.DigestReply:
         replica = self._region.replica

@@ -13,6 +13,7 @@ from crdtstream.admin.client import AdminClient, AdminError, Survey
 from crdtstream.cli.discovery import AddressOption, DirOption, RegionOption, answering, find_regions
 from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.status import keeping_word, link_state
+from crdtstream.cli.tables import print_columns
 from crdtstream.core.ids import RegionId
 from crdtstream.v1 import admin_pb2
 
@@ -180,13 +181,8 @@ def _size(count: int) -> str:
 
 
 def _print_columns(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Left-aligned columns, two blanks between."""
-    lines = [head, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     typer.echo(title)
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    print_columns(head, rows)
 
 
 def main() -> None:

@@ -12,15 +12,17 @@ the folder before anybody is told of them, one after the other:
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import shown_uid
 from crdtstream.region.catching_up import CatchingUp
 from crdtstream.region.links.peer_runs import PeerRuns
 from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
 from crdtstream.region.outstanding import Outstanding
-from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity
+from crdtstream.region.ready import Confirm, Revoke, StoreIdentity
 from crdtstream.region.tick import Tick
 
 
@@ -31,10 +33,15 @@ class FolderState:
     Attributes:
         is_proven: nothing of its log was lost, and it is the one that was last open here.
         database: which database it belongs to, if it knows.
+        membership: what it keeps of the members.
     """
 
     is_proven: bool = False
     database: DatabaseIdentity = field(default_factory=DatabaseIdentity)
+    membership: Kept = field(default_factory=Kept)
+
+
+OpeningChange: TypeAlias = Revoke | StoreIdentity | Confirm
 
 
 class Opening:
@@ -52,6 +59,7 @@ class Opening:
             answered this region.
         on_recovering: called when all peers must answer (again), so all links must begin again.
         on_obstacle: called when effects may be issued again, or no longer.
+        no_member: why this region may issue nothing as a member; None: it may.
     """
 
     def __init__(
@@ -74,6 +82,7 @@ class Opening:
         self.on_change: list[Callable[[], None]] = []
         self.on_recovering: list[Callable[[], None]] = []
         self.on_obstacle: Callable[[], None] = _nobody_asks
+        self.no_member: Callable[[], str | None] = lambda: None
         self._replica = replica
         self._outstanding = outstanding
         self._tick = tick
@@ -128,7 +137,7 @@ class Opening:
             self._ask_again()
         recovers = self.readiness.obstacle(self._replica.vv)
         self._set_obstacle(
-            recovers or self.catching_up.obstacle,
+            recovers or self.catching_up.obstacle or self.no_member(),
             # Every node does so at its start: nobody has to hear of it.
             is_usual=recovers is None and self.catching_up.is_asking,
         )
@@ -166,7 +175,7 @@ class Opening:
             self.look()
 
     @property
-    def folder_change(self) -> FolderChange | None:
+    def folder_change(self) -> OpeningChange | None:
         """What the folder is to say next; None: it says what it should."""
         readiness = self.readiness
         if self._must_revoke:
@@ -177,7 +186,7 @@ class Opening:
             return Confirm()
         return None
 
-    def note_folder(self, change: FolderChange) -> None:
+    def note_folder(self, change: OpeningChange) -> None:
         """The folder says it, durably."""
         match change:
             case Revoke():

@@ -6,6 +6,7 @@
       woken     clients whose blocked command was answered: they may go on
       links     links that have something to do
       fetch     images that somebody needs of entries which are on disk only
+      letters   messages on who is a member, to other regions; each may be lost
       folder    what the folder is to say of this region, before it may say so itself
       deadline  when time is to be passed to the region next
 
@@ -20,6 +21,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis
+from crdtstream.core.membership.deciding import Letter
+from crdtstream.core.membership.encoding import Kept
 from crdtstream.region.links.readiness import DatabaseIdentity
 
 
@@ -83,7 +86,19 @@ class Confirm:
     """The node goes on with this folder: it is what the region now is."""
 
 
-FolderChange: TypeAlias = Revoke | StoreIdentity | Confirm
+@dataclass(frozen=True, slots=True)
+class StoreMembership:
+    """What the folder has of the membership.
+
+    Attributes:
+        version: counts what was to be kept since the node started.
+    """
+
+    kept: Kept
+    version: int
+
+
+FolderChange: TypeAlias = Revoke | StoreIdentity | Confirm | StoreMembership
 
 NO_RECORDS: Final[Sequence[Record]] = ()
 
@@ -99,6 +114,7 @@ class Ready:
         links: whose ``next`` is to be asked now.
         fetch: requests for images, each to be read by itself, the one in front is needed and the
             others are read ahead; then ``Region.note_fetched`` or ``note_fetch_failed``.
+        letters: to be sent to other regions, each once.
         folder: to be written, durably; then ``Region.note_folder``.  It stays until that is done.
         applies: batches have arrived that ``Region.apply_arrivals`` can apply.
         deadline: when ``Region.pass_time`` is to be called next; None if nothing depends on time.
@@ -110,6 +126,7 @@ class Ready:
     woken: list[Any]
     links: list[Any]
     fetch: list[tuple[int, ...]]
+    letters: list[Letter]
     folder: FolderChange | None
     applies: bool
     deadline: Millis | None

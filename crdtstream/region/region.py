@@ -27,8 +27,9 @@ from typing import Final, TypeVar
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import EffectBatch, Merged
+from crdtstream.core.effects import ChangeMembers, EffectBatch, Merged
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.members import Members
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
 from crdtstream.core.uid import DatabaseUid
@@ -52,6 +53,7 @@ from crdtstream.region.links.own_side import OwnSide
 from crdtstream.region.links.peer_runs import PeerRuns
 from crdtstream.region.links.readiness import Readiness
 from crdtstream.region.links.routes import Routes
+from crdtstream.region.membership import Membership
 from crdtstream.region.opening import FolderState, Opening
 from crdtstream.region.outstanding import Mark, Outstanding
 from crdtstream.region.pins import Pins
@@ -61,6 +63,7 @@ from crdtstream.region.ready import (
     Parcel,
     Ready,
     Receiver,
+    StoreMembership,
     made_uncertain,
 )
 from crdtstream.region.retention import Retention
@@ -96,6 +99,7 @@ class Region:
         retention: whom the log is kept for.
         checkpointing: when a checkpoint is due, and what is known of the last one.
         bootstrap: the state of another region that is taken over.
+        membership: who is a member, and this region's part in changing that.
         durability: when a commit is to be on the disk for good.
         answer_time: how long requests wait for their answers.
         memory, disk, room: what may be taken of them, and what happens at these bounds.
@@ -182,6 +186,18 @@ class Region:
         self._told: list[Parcel] = []
         self._was_refused = False
         database.register(Wait(database, self.outstanding, self.knowledge).commands())
+        self.membership = Membership(
+            replica,
+            self.tick,
+            kept=folder.membership,
+            instance=make_uid(),
+            votes_are_proven=folder.is_proven,
+            configured=addresses,
+            uniform=uniform,
+            issue=self._issue,
+            is_stable=self._has_stable_members,
+            is_level=self._is_level,
+        )
         readiness = Readiness(
             replica.region,
             addresses,
@@ -210,6 +226,8 @@ class Region:
             ),
         )
         self.opening.on_obstacle = self._refuse_or_accept
+        self.opening.no_member = lambda: self.membership.obstacle
+        self.membership.on_known.append(self.opening.look)
         peer_runs.watch([self._note_held])
         own = OwnSide(
             identity=identity,
@@ -220,6 +238,7 @@ class Region:
             lags=self.lags,
             replication_lag=lag,
             opening=self.opening,
+            membership=self.membership,
             retention=self.retention,
             bootstrap=self.bootstrap,
             claims=Claims(replica.region, addresses, self.outstanding, self.opening),
@@ -527,6 +546,7 @@ class Region:
     def note_durable(self, mark: Mark, now: Millis) -> None:
         """A sync that began at ``mark`` is done."""
         self.outstanding.note_durable(mark)
+        self.membership.note_durable(self.outstanding.durable_seq, now)
         self._accept_again()
         self._forget_stable()
         # WAITAOF may wait for nothing but this.
@@ -614,12 +634,46 @@ class Region:
 
     def note_folder(self, change: FolderChange, now: Millis) -> None:
         """The folder says it, durably."""
+        if isinstance(change, StoreMembership):
+            self.membership.note_folder(change, now)
+            return
         self.opening.note_folder(change)
+        if not self.opening.is_recovering:
+            self.membership.note_recovered(now)
         # Its peers answered while it recovered: it may be level with them already.
         self.opening.note_time(now)
         # It may have recovered.
         self._forget_stable()
         self.tick.open()
+
+    @property
+    def folder_change(self) -> FolderChange | None:
+        """What the folder is to say next; None: it says what it should."""
+        return self.opening.folder_change or self.membership.folder_change
+
+    # --- Members ------------------------------------------------------------------------------
+
+    def _issue(self, effect: ChangeMembers) -> None:
+        self.database.change(self.replica.now, lambda replica, _: replica.issue(effect))
+        self.tick.open()
+
+    def _is_level(self) -> bool:
+        opening = self.opening
+        return (
+            not opening.is_recovering
+            and opening.catching_up.is_level
+            and not self.bootstrap_lacks
+            and self.bootstrap.phase is Phase.IDLE
+        )
+
+    def _has_stable_members(self, members: Members) -> bool:
+        """Whether the effect of the last epoch is causally stable here; not while it recovers."""
+        if not members.epoch:
+            return True
+        dot = members.history[-1].dot
+        if dot is None or self.opening.is_recovering:
+            return False
+        return self.knowledge.stable(self.outstanding.durable_vv).get(dot.region, 0) >= dot.n
 
     # --- Time ---------------------------------------------------------------------------------
 
@@ -632,6 +686,7 @@ class Region:
         for session, reply in self.database.expire(now):
             self._answer(session, reply)
         self.staleness.pass_time(now)
+        self.membership.look(now)
         self.tick.open()
 
     def _next_deadline(self) -> Millis | None:
@@ -640,6 +695,7 @@ class Region:
             self.opening.catching_up.deadline,
             self.staleness.next_deadline(),
             self._cold_rests_until,
+            self.membership.deadline,
         )
         return min((one for one in deadlines if one is not None), default=None)
 
@@ -671,13 +727,15 @@ class Region:
             self.links.note_left(self.outstanding.left_seq)
         elif parcels and (self.fault is not None or not self.outstanding.hold(parcels)):
             told += parcels
+        self.membership.note_left(self.outstanding.left_seq, self.outstanding.durable_seq, now)
         return Ready(
             records=records or NO_RECORDS,
             parcels=told,
             woken=woken,
             links=links,
             fetch=self.fetching.take(),
-            folder=self.opening.folder_change,
+            letters=self.membership.take_letters(),
+            folder=self.folder_change,
             applies=self._may_apply(),
             deadline=self._next_deadline(),
             notices=notices,

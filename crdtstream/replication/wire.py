@@ -259,6 +259,7 @@ def encode_request(message: ToServer) -> pb.SyncRequest:
                     vv=encode_vv(message.vv),
                     run_id=message.run_id,
                     standing=encode_standing(message.standing),
+                    membership=message.membership,
                 )
             )
         case Progress():
@@ -286,6 +287,7 @@ def decode_open(message: pb.Open) -> Open:
         ),
         vv=checked_vv(region, message.vv) if is_ours else {},
         standing=decode_standing(region, message.standing if is_ours else pb.Standing()),
+        membership=message.membership if is_ours else b"",
         protocol=message.protocol,
     )
 
@@ -320,6 +322,7 @@ def encode_response(message: ToPuller, packer: BatchPacker) -> pb.SyncResponse:
                     standing=encode_standing(message.standing),
                     own_n=message.own_n,
                     log_begins=encode_vv(message.begins),
+                    membership=message.membership,
                 )
             )
         case _:
@@ -351,6 +354,7 @@ def decode_response(
                 standing=decode_standing(region, welcome.standing),
                 own_n=welcome.own_n,
                 begins=checked_vv(region, welcome.log_begins),
+                membership=welcome.membership,
                 protocol=welcome.protocol,
             )
         case "publications":

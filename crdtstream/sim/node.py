@@ -349,7 +349,7 @@ class SimNode:
 
     def write_folder(self) -> None:
         """Have the folder say what it is to say."""
-        change = self.region.opening.folder_change
+        change = self.region.folder_change
         if change is None:
             return
         try:

@@ -470,3 +470,127 @@ class BackupEnd(_message.Message):
     rows: int
     images: int
     def __init__(self, rows: _Optional[int] = ..., images: _Optional[int] = ...) -> None: ...
+
+class MembersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MembersReply(_message.Message):
+    __slots__ = ("database_id", "database_uid", "epoch", "hash", "members", "numbers_left", "region", "pending_epoch")
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    PENDING_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    database_id: str
+    database_uid: str
+    epoch: int
+    hash: bytes
+    members: _containers.RepeatedCompositeFieldContainer[MemberStatus]
+    numbers_left: int
+    region: int
+    pending_epoch: int
+    def __init__(self, database_id: _Optional[str] = ..., database_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., hash: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., numbers_left: _Optional[int] = ..., region: _Optional[int] = ..., pending_epoch: _Optional[int] = ...) -> None: ...
+
+class MemberStatus(_message.Message):
+    __slots__ = ("region", "name", "status", "grpc_address", "resp_address", "http_address", "added_epoch", "changed_epoch", "token_expires_ms", "heir", "instance")
+    class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATUS_UNSPECIFIED: _ClassVar[MemberStatus.Status]
+        JOINING: _ClassVar[MemberStatus.Status]
+        ACTIVE: _ClassVar[MemberStatus.Status]
+        REMOVED: _ClassVar[MemberStatus.Status]
+        CONFIGURED: _ClassVar[MemberStatus.Status]
+    STATUS_UNSPECIFIED: MemberStatus.Status
+    JOINING: MemberStatus.Status
+    ACTIVE: MemberStatus.Status
+    REMOVED: MemberStatus.Status
+    CONFIGURED: MemberStatus.Status
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RESP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ADDED_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    HEIR_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    name: str
+    status: MemberStatus.Status
+    grpc_address: str
+    resp_address: str
+    http_address: str
+    added_epoch: int
+    changed_epoch: int
+    token_expires_ms: int
+    heir: int
+    instance: bytes
+    def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., status: _Optional[_Union[MemberStatus.Status, str]] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., added_epoch: _Optional[int] = ..., changed_epoch: _Optional[int] = ..., token_expires_ms: _Optional[int] = ..., heir: _Optional[int] = ..., instance: _Optional[bytes] = ...) -> None: ...
+
+class ChangeMembersRequest(_message.Message):
+    __slots__ = ("dry_run", "adopt", "add", "update", "remove")
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    ADOPT_FIELD_NUMBER: _ClassVar[int]
+    ADD_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    adopt: AdoptRegions
+    add: AddRegion
+    update: UpdateRegion
+    remove: RemoveRegion
+    def __init__(self, dry_run: _Optional[bool] = ..., adopt: _Optional[_Union[AdoptRegions, _Mapping]] = ..., add: _Optional[_Union[AddRegion, _Mapping]] = ..., update: _Optional[_Union[UpdateRegion, _Mapping]] = ..., remove: _Optional[_Union[RemoveRegion, _Mapping]] = ...) -> None: ...
+
+class AdoptRegions(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AddRegion(_message.Message):
+    __slots__ = ("name", "grpc_address", "resp_address", "http_address", "token_sha256", "token_expires_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RESP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_SHA256_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    grpc_address: str
+    resp_address: str
+    http_address: str
+    token_sha256: bytes
+    token_expires_ms: int
+    def __init__(self, name: _Optional[str] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., token_sha256: _Optional[bytes] = ..., token_expires_ms: _Optional[int] = ...) -> None: ...
+
+class UpdateRegion(_message.Message):
+    __slots__ = ("region", "name", "grpc_address", "resp_address", "http_address")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RESP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    name: str
+    grpc_address: str
+    resp_address: str
+    http_address: str
+    def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ...) -> None: ...
+
+class RemoveRegion(_message.Message):
+    __slots__ = ("region",)
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    def __init__(self, region: _Optional[int] = ...) -> None: ...
+
+class ChangeMembersReply(_message.Message):
+    __slots__ = ("members", "region")
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    members: MembersReply
+    region: int
+    def __init__(self, members: _Optional[_Union[MembersReply, _Mapping]] = ..., region: _Optional[int] = ...) -> None: ...

@@ -59,6 +59,16 @@ class AdminStub:
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.DigestRequest.SerializeToString,
                 response_deserializer=crdtstream_dot_v1_dot_admin__pb2.DigestReply.FromString,
                 _registered_method=True)
+        self.Members = channel.unary_unary(
+                '/crdtstream.v1.Admin/Members',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.MembersRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.MembersReply.FromString,
+                _registered_method=True)
+        self.ChangeMembers = channel.unary_unary(
+                '/crdtstream.v1.Admin/ChangeMembers',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -103,6 +113,20 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Members(self, request, context):
+        """Who is a member, as this node knows it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeMembers(self, request, context):
+        """Have a change of the members decided; answers when its effect is durable at this node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -130,6 +154,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Digest,
                     request_deserializer=crdtstream_dot_v1_dot_admin__pb2.DigestRequest.FromString,
                     response_serializer=crdtstream_dot_v1_dot_admin__pb2.DigestReply.SerializeToString,
+            ),
+            'Members': grpc.unary_unary_rpc_method_handler(
+                    servicer.Members,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.MembersRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.MembersReply.SerializeToString,
+            ),
+            'ChangeMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeMembers,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -267,6 +301,60 @@ class Admin:
             '/crdtstream.v1.Admin/Digest',
             crdtstream_dot_v1_dot_admin__pb2.DigestRequest.SerializeToString,
             crdtstream_dot_v1_dot_admin__pb2.DigestReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Members(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/crdtstream.v1.Admin/Members',
+            crdtstream_dot_v1_dot_admin__pb2.MembersRequest.SerializeToString,
+            crdtstream_dot_v1_dot_admin__pb2.MembersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/crdtstream.v1.Admin/ChangeMembers',
+            crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.SerializeToString,
+            crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,7 +29,7 @@ class SyncResponse(_message.Message):
     def __init__(self, heartbeat: _Optional[_Union[Progress, _Mapping]] = ..., batches: _Optional[_Union[Batches, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., publications: _Optional[_Union[Publications, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("protocol", "region", "database_id", "origins", "vv", "run_id", "standing")
+    __slots__ = ("protocol", "region", "database_id", "origins", "vv", "run_id", "standing", "membership")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class Open(_message.Message):
     VV_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     region: int
     database_id: str
@@ -44,7 +45,8 @@ class Open(_message.Message):
     vv: _effects_pb2.VersionVector
     run_id: int
     standing: Standing
-    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., origins: _Optional[_Iterable[int]] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+    membership: bytes
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., origins: _Optional[_Iterable[int]] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., membership: _Optional[bytes] = ...) -> None: ...
 
 class Standing(_message.Message):
     __slots__ = ("database_uid", "declared", "recovering", "regains")
@@ -59,7 +61,7 @@ class Standing(_message.Message):
     def __init__(self, database_uid: _Optional[bytes] = ..., declared: _Optional[bool] = ..., recovering: _Optional[bool] = ..., regains: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "region", "vv", "run_id", "standing", "own_n", "log_begins")
+    __slots__ = ("protocol", "region", "vv", "run_id", "standing", "own_n", "log_begins", "membership")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     VV_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +69,7 @@ class Welcome(_message.Message):
     STANDING_FIELD_NUMBER: _ClassVar[int]
     OWN_N_FIELD_NUMBER: _ClassVar[int]
     LOG_BEGINS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     region: int
     vv: _effects_pb2.VersionVector
@@ -74,7 +77,8 @@ class Welcome(_message.Message):
     standing: Standing
     own_n: int
     log_begins: _effects_pb2.VersionVector
-    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., log_begins: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
+    membership: bytes
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., log_begins: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., membership: _Optional[bytes] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing", "stamp_ms", "echo_ms", "acks_awaited", "next_ms", "staging_vv")

@@ -110,6 +110,8 @@ class Links:
             )
             if reason is None:
                 reason = self._own.claims.wrong_open(opening.vv)
+            if reason is None:
+                reason = self._own.membership.hear(opening.region, opening.membership)
             if reason is not None:
                 refusal = Refusal(RefusalKind.MISMATCH, reason)
         if refusal is not None:

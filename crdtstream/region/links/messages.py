@@ -47,7 +47,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A puller's first message: who it is, what it has, what it wants."""
+    """A puller's first message: who it is, what it has, what it wants.
+
+    Attributes:
+        membership: what it says of the members (``Membership.said``).
+    """
 
     region: RegionId
     database_id: str
@@ -55,6 +59,7 @@ class Open:
     origins: frozenset[RegionId]
     vv: VersionVector
     standing: Standing
+    membership: bytes = b""
     protocol: int = PROTOCOL_VERSION
 
 
@@ -65,6 +70,7 @@ class Welcome:
     Attributes:
         own_n: how many of the puller's effects are applied here, logged or not.
         begins: of each origin the last effect that is in the server's log no more.
+        membership: as of ``Open``.
     """
 
     region: RegionId
@@ -73,6 +79,7 @@ class Welcome:
     standing: Standing
     own_n: int
     begins: VersionVector = field(default_factory=dict)
+    membership: bytes = b""
     protocol: int = PROTOCOL_VERSION
 
 

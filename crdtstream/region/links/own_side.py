@@ -17,6 +17,7 @@ from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.claims import Claims
 from crdtstream.region.links.messages import Identity, Standing
 from crdtstream.region.links.routes import Routes
+from crdtstream.region.membership import Membership
 from crdtstream.region.opening import Opening
 from crdtstream.region.outstanding import Outstanding
 from crdtstream.region.retention import Retention
@@ -49,6 +50,7 @@ class OwnSide:
         lags: how far this region is behind its peers.
         retention: what the log has for whom.
         bootstrap: the state of another region that this one takes over.
+        membership: who is a member.
         claims: what others can have of this region's effects.
         learn: takes a region's durable version vector, as a peer told it of itself or of others.
         arrived: something was put into an inbox.
@@ -65,6 +67,7 @@ class OwnSide:
     lags: Lags
     replication_lag: ReplicationLag
     opening: Opening
+    membership: Membership
     retention: Retention
     claims: Claims
     bootstrap: Bootstrap

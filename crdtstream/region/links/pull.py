@@ -395,6 +395,7 @@ class Pull:
             origins=self.origins,
             vv=dict(own.replica.vv),
             standing=standing,
+            membership=own.membership.said(),
         )
 
     # --- While the call lasts -----------------------------------------------------------------
@@ -499,6 +500,9 @@ class Pull:
         self.stats.peer_vv = welcome.vv
         self._own.replication_lag.note_lost(self.peer, welcome.own_n)
         self._note_database(welcome.standing)
+        refusal = self._own.membership.hear(self.peer, welcome.membership)
+        if refusal is not None:
+            raise RefusedError(self.peer, refusal)
         opening = self._own.opening
         self._own.lags.note(self.peer, welcome.vv, to_ms(at))
         opening.readiness.note_welcome(self.peer)

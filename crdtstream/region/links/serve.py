@@ -419,6 +419,9 @@ class Serve:
             # What is applied and not in the log yet will be there: it counts.
             own_n=own.replica.vv.get(self.region, 0),
             begins=begins,
+            membership=own.membership.said(
+                to_recovering=self.region if own.opening.peer_runs.is_held(self.region) else None
+            ),
         )
 
     def _heartbeat(self, now: Millis, at: float) -> Progress:

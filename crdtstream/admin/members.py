@@ -1,0 +1,214 @@
+"""Who is a member, for operators: the members of a node as a message, and changes of them."""
+
+import asyncio
+from typing import Final
+
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.changes import (
+    Add,
+    Adopt,
+    Change,
+    Contact,
+    JoinToken,
+    MembersError,
+    Removal,
+    Remove,
+    Update,
+)
+from crdtstream.core.membership.members import Member, Members, Status, apply
+from crdtstream.core.uid import shown_uid
+from crdtstream.engine import Engine
+from crdtstream.region.membership import Make
+from crdtstream.replication.introductions import adoption_of
+from crdtstream.settings import NodeSettings
+from crdtstream.v1 import admin_pb2 as pb
+
+STATUSES: Final = {
+    Status.JOINING: pb.MemberStatus.Status.JOINING,
+    Status.ACTIVE: pb.MemberStatus.Status.ACTIVE,
+    Status.REMOVED: pb.MemberStatus.Status.REMOVED,
+}
+
+
+def members_reply(engine: Engine, settings: NodeSettings) -> pb.MembersReply:
+    """The members as this node knows them; at epoch 0, as its file names them."""
+    region = engine.region
+    known = region.membership.known
+    if known.epoch:
+        members = [_status(one) for one in known.regions]
+    else:
+        configured = pb.MemberStatus.Status.CONFIGURED
+        own = pb.MemberStatus(
+            region=settings.region,
+            status=configured,
+            grpc_address=f"{settings.host}:{settings.grpc_port}",
+            resp_address=f"{settings.host}:{settings.resp_port}",
+            http_address=f"{settings.host}:{settings.http_port}",
+        )
+        peers = [
+            pb.MemberStatus(region=peer.region, status=configured, grpc_address=peer.address)
+            for peer in settings.peers
+        ]
+        members = sorted([own, *peers], key=lambda one: one.region)
+    pending = known.epoch if region.membership.part.members.epoch < known.epoch else 0
+    return pb.MembersReply(
+        database_id=settings.database_id,
+        database_uid=shown_uid(region.replica.database_uid),
+        epoch=known.epoch,
+        hash=known.hash,
+        members=members,
+        numbers_left=known.numbers_left,
+        region=settings.region,
+        pending_epoch=pending,
+    )
+
+
+def _status(member: Member) -> pb.MemberStatus:
+    contact = member.contact
+    return pb.MemberStatus(
+        region=member.region,
+        name=contact.name,
+        status=STATUSES[member.status],
+        grpc_address=contact.grpc,
+        resp_address=contact.resp,
+        http_address=contact.http,
+        added_epoch=member.added,
+        changed_epoch=member.changed,
+        token_expires_ms=member.token.expires_ms if member.token is not None else 0,
+        heir=member.heir or 0,
+        instance=member.instance,
+    )
+
+
+class _Asker:
+    """Whoever waits for the outcome of a change."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Future[Members] = asyncio.get_running_loop().create_future()
+
+    def note_made(self, members: Members) -> None:
+        if not self.told.done():
+            self.told.set_result(members)
+
+    def note_not_made(self, error: MembersError) -> None:
+        if not self.told.done():
+            self.told.set_exception(error)
+
+
+async def change(engine: Engine, make: Make) -> Members:
+    """Have a change decided.
+
+    Returns:
+        The members behind it, as they are durable here.
+
+    Raises:
+        MembersError: it was not decided, or nobody knows; the text says which, and what to do.
+    """
+    asker = _Asker()
+    engine.region.membership.wish(make, asker, engine.now())
+    return await asker.told
+
+
+async def adopt(engine: Engine, settings: NodeSettings) -> Members:
+    """Have all regions that the files name adopt the first epoch.
+
+    Raises:
+        MembersError: a region does not answer, or the files differ.
+    """
+    adopted = Adopt(tuple(await adoption_of(engine, settings)))
+    return await change(engine, lambda members: adopted)
+
+
+async def change_members(
+    engine: Engine, settings: NodeSettings, request: pb.ChangeMembersRequest, *, draw: int
+) -> pb.ChangeMembersReply:
+    """Have a change decided; a database that files made adopts them before.
+
+    Args:
+        draw: a random number, for the number of a region that is added.
+
+    Raises:
+        MembersError: it was not decided, or nobody knows; the text says which, and what to do.
+    """
+    membership = engine.region.membership
+    if request.WhichOneof("change") is None:
+        raise MembersError("a change of a kind that this version does not know; upgrade this node")
+    if request.dry_run:
+        members = membership.known
+        if not members.epoch:
+            members = apply(members, Adopt(tuple(await adoption_of(engine, settings))))
+        if not request.HasField("adopt"):
+            members = apply(members, _change(request, members, draw))
+        return pb.ChangeMembersReply(
+            members=_shown(members, engine, settings), region=_added(request, members)
+        )
+    members = membership.part.members
+    if not members.epoch:
+        members = await adopt(engine, settings)
+    if not request.HasField("adopt"):
+        members = await change(engine, lambda before: _change(request, before, draw))
+    return pb.ChangeMembersReply(
+        members=_shown(members, engine, settings), region=_added(request, members)
+    )
+
+
+def _shown(members: Members, engine: Engine, settings: NodeSettings) -> pb.MembersReply:
+    reply = members_reply(engine, settings)
+    del reply.members[:]
+    reply.members.extend(map(_status, members.regions))
+    reply.epoch, reply.hash = members.epoch, members.hash
+    return reply
+
+
+def _added(request: pb.ChangeMembersRequest, members: Members) -> int:
+    """The region that has the token of the request; 0 if none was added."""
+    if not request.HasField("add"):
+        return 0
+    return next(
+        one.region
+        for one in members.regions
+        if one.token is not None and one.token.sha256 == request.add.token_sha256
+    )
+
+
+def _change(request: pb.ChangeMembersRequest, members: Members, draw: int) -> Change:
+    """The change that is asked for, behind these members.
+
+    Raises:
+        MembersError: it cannot follow them.
+    """
+    match request.WhichOneof("change"):
+        case "add":
+            add = request.add
+            contact = Contact(add.name, add.grpc_address, add.resp_address, add.http_address)
+            token = JoinToken(add.token_sha256, Millis(add.token_expires_ms))
+            return Add(members.next_number(draw), contact, token)
+        case "update":
+            update = request.update
+            member = _member(members, update.region)
+            before = member.contact
+            contact = Contact(
+                name=update.name or before.name,
+                grpc=update.grpc_address or before.grpc,
+                resp=update.resp_address or before.resp,
+                http=update.http_address or before.http,
+                certificates=before.certificates,
+            )
+            return Update(member.region, contact)
+        case "remove":
+            member = _member(members, request.remove.region)
+            if member.status is not Status.JOINING:
+                raise MembersError(
+                    f"region {member.region} is {member.status.value}: this version removes only"
+                    " regions that have not joined yet"
+                )
+            return Remove(member.region, members.active[0], Removal.FORCED)
+        case kind:
+            raise MembersError(f"this version does not know the change {kind!r}; upgrade this node")
+
+
+def _member(members: Members, number: int) -> Member:
+    member = members.find(RegionId(number))
+    if member is None:
+        raise MembersError(f"there is no region {number}; {members.listed()}")
+    return member

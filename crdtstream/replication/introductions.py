@@ -1,0 +1,109 @@
+"""What the files of all nodes say of the members, before the first epoch: whether they agree."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.changes import Adopted, Contact, MembersError
+from crdtstream.core.size import Seconds
+from crdtstream.engine import Engine
+from crdtstream.replication.membership_client import introduced
+from crdtstream.settings import NodeSettings
+from crdtstream.v1 import membership_pb2 as pb
+
+# Addresses that mean every address of a machine.
+WILDCARDS: Final = ("0.0.0.0", "::", "[::]")
+KEPT_SECONDS: Final = Seconds(0.01, least=0.001)
+
+
+async def adoption_of(engine: Engine, settings: NodeSettings) -> list[Adopted]:
+    """The regions as all their files name them.
+
+    Raises:
+        MembersError: a region does not answer, or the files differ; the text has the difference.
+    """
+    own = RegionId(settings.region)
+    found = {own: await introduction_of(engine, settings)}
+    asked = [(RegionId(peer.region), peer.address) for peer in settings.peers]
+    answers = await asyncio.gather(
+        *(introduced(settings.database_id, own, peer, address) for peer, address in asked)
+    )
+    found |= {RegionId(one.region): one for one in answers}
+    return adopted_by_files(found)
+
+
+def adopted_by_files(found: Mapping[RegionId, pb.Introduction]) -> list[Adopted]:
+    """The regions, if what each says of the others agrees.
+
+    Raises:
+        MembersError: it does not.
+    """
+    differences = [
+        f"region {region} names {_listed({region, *(peer.region for peer in one.peers)})}"
+        for region, one in sorted(found.items())
+    ]
+    if len({text.partition("names")[2] for text in differences}) > 1:
+        raise MembersError(
+            f"the files of the nodes differ: {'; '.join(differences)}. Make all of them name the"
+            " same regions, restart those nodes, and try again"
+        )
+    uids = {one.database_uid for one in found.values()}
+    if len(uids) > 1:
+        raise MembersError(
+            "the regions are not of one database; `crdtstream status` shows which database each"
+            " is of"
+        )
+    return [_adopted(region, one, found) for region, one in sorted(found.items())]
+
+
+def _adopted(
+    region: RegionId, one: pb.Introduction, found: Mapping[RegionId, pb.Introduction]
+) -> Adopted:
+    """A region, at the address by which all others reach it."""
+    addresses = {
+        peer.address: other
+        for other, its in sorted(found.items())
+        for peer in its.peers
+        if peer.region == region
+    }
+    if len(addresses) > 1:
+        named = " and ".join(f"{address} by region {by}" for address, by in addresses.items())
+        raise MembersError(
+            f"region {region} is named {named}: name it alike in all files, with a host name that"
+            " each of them can resolve, restart those nodes, and try again"
+        )
+    grpc = next(iter(addresses), one.grpc_address)
+    host = grpc.rpartition(":")[0]
+    resp, http = (_at(host, address) for address in (one.resp_address, one.http_address))
+    return Adopted(region, one.instance, Contact(f"region-{region}", grpc, resp, http))
+
+
+def _at(host: str, address: str) -> str:
+    """The address; of a node that listens everywhere, at the host by which others know it."""
+    own_host, _, port = address.rpartition(":")
+    return f"{host}:{port}" if own_host in WILDCARDS else address
+
+
+async def introduction_of(engine: Engine, settings: NodeSettings) -> pb.Introduction:
+    """How this node names itself and the others; its folder has its uid by then."""
+    membership = engine.region.membership
+    membership.want_kept()
+    while not membership.is_kept:  # noqa: ASYNC110 - nobody tells the end of it
+        await asyncio.sleep(KEPT_SECONDS.value)
+    host = settings.announce_hosts[0] if settings.announce_hosts else settings.host
+    return pb.Introduction(
+        region=settings.region,
+        instance=membership.instance,
+        database_uid=engine.region.replica.database_uid,
+        grpc_address=f"{settings.host}:{settings.grpc_port}",
+        resp_address=f"{host}:{settings.announce_port or settings.resp_port}",
+        http_address=f"{host}:{settings.http_port}",
+        peers=[
+            pb.ConfiguredPeer(region=peer.region, address=peer.address) for peer in settings.peers
+        ],
+    )
+
+
+def _listed(regions: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(regions)))
