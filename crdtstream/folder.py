@@ -48,6 +48,24 @@ async def begin_database(log: Log, make_uid: Callable[[], DatabaseUid]) -> Folde
     return FolderState(is_proven=True, database=database)
 
 
+async def begin_joining(log: Log, uid: DatabaseUid, kept: Kept) -> FolderState:
+    """Have the folder of a node that joins say what it was told, if it does not yet.
+
+    Raises:
+        StoreError: the folder is of another database, or cannot be written.
+    """
+    stored = await _stored_identity(log)
+    if stored.uid not in (NO_UID, uid):
+        raise StoreError(
+            f"the folder holds database {shown_uid(stored.uid)}, and the node is to join"
+            f" {shown_uid(uid)}: name an empty folder"
+        )
+    if await log.get_meta(MEMBERSHIP_KEY) is None:
+        await log.set_meta(MEMBERSHIP_KEY, encode_kept(kept).hex())
+        await _store_identity(log, DatabaseIdentity(uid))
+    return await read_folder(log, is_proven=False)
+
+
 def settings_of_new(uid: DatabaseUid) -> dict[str, str]:
     """What a folder says of a database that was declared to begin."""
     return {UID_KEY: shown_uid(uid), DECLARED_KEY: "yes"}

@@ -33,12 +33,13 @@ from crdtstream.core.replica import Replica
 from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
 from crdtstream.engine import Engine
-from crdtstream.folder import begin_database, read_folder, settings_of_new
+from crdtstream.folder import begin_database, begin_joining, read_folder, settings_of_new
 from crdtstream.health import ADMIN, BOOTSTRAP, MEMBERSHIP, QUERY, REPLICATION, tell_health
 from crdtstream.heap import free_bytes
 from crdtstream.http.app import make_app
 from crdtstream.http.parts import HttpParts
 from crdtstream.http.server import http_server, listening_socket
+from crdtstream.joining import Joined, note_joined
 from crdtstream.machine import random_uid, uniform, wall_clock_off_by
 from crdtstream.metrics.page import MetricsPage
 from crdtstream.metrics.parts import ClientFigures, MetricsParts
@@ -104,6 +105,7 @@ def run(
     config_file: Path | None = None,
     begins_database: bool = False,
     accepts_loss: bool = False,
+    joined: Joined | None = None,
 ) -> NoReturn:
     """Run a region node until SIGTERM, SIGINT or SHUTDOWN, and end this process.
 
@@ -113,6 +115,7 @@ def run(
         config_file: where the settings came from, for CONFIG REWRITE.
         begins_database: the folder is empty, and a new database begins with it.
         accepts_loss: without peers, a log whose end is lost is opened as a new database.
+        joined: what the folder of a node that joins is to have; None: it joined before.
     """
     if not __debug__:
         raise SystemExit("this program checks itself with assertions: run Python without -O")
@@ -125,6 +128,7 @@ def run(
         config_file=config_file,
         begins_database=begins_database,
         accepts_loss=accepts_loss,
+        joined=joined,
     )
     status = EXIT_STOPPED
     try:
@@ -162,7 +166,9 @@ class Node:
         config_file: Path | None = None,
         begins_database: bool = False,
         accepts_loss: bool = False,
+        joined: Joined | None = None,
     ) -> None:
+        self._joined = joined
         self.settings = settings
         self.config_file = config_file
         self._begins_database = begins_database
@@ -309,6 +315,10 @@ class Node:
     async def _read_folder(self, log: SqliteLog) -> FolderState:
         if self._begins_database:
             return await begin_database(log, random_uid)
+        if self._joined is not None:
+            found = await begin_joining(log, self._joined.database_uid, self._joined.kept)
+            note_joined(self.settings.dir)
+            return found
         return await read_folder(log, is_proven=log.is_proven)
 
     @property

@@ -35,6 +35,7 @@ from crdtstream.core.membership.deciding import (
 from crdtstream.core.membership.encoding import Kept, Said, decode_said, encode_said
 from crdtstream.core.membership.members import (
     ForkError,
+    Member,
     Members,
     Status,
     apply,
@@ -151,6 +152,7 @@ class Membership:
         self._is_kept = bool(kept.instance)
         self._waiting: list[tuple[int, Letter]] = []
         self._outbox: list[Letter] = []
+        self._secret = kept.secret
         self._said_by: dict[RegionId, Said] = {}
 
     # --- The folder -----------------------------------------------------------------------------
@@ -174,7 +176,10 @@ class Membership:
         """What the folder is to have next; None: it has all that it should."""
         if self._kept_version == self._wanted_version:
             return None
-        kept = Kept(self.instance, self.part.votes, self._newest)
+        here = self._newest.find(self._replica.region)
+        is_active = here is not None and here.status is Status.ACTIVE
+        secret = b"" if is_active else self._secret
+        kept = Kept(self.instance, self.part.votes, self._newest, secret)
         return StoreMembership(kept, self._wanted_version)
 
     def note_folder(self, change: StoreMembership, now: Millis) -> None:
@@ -241,7 +246,18 @@ class Membership:
         if not self._is_kept and not self.known.epoch and ballot.counter == 0:
             return b""
         instance = self.instance if self._is_kept else b""
-        return encode_said(Said(instance, self.known, self.part.votes.epoch, ballot, decided))
+        here = self.known.find(self._replica.region)
+        is_joining = here is not None and here.status is Status.JOINING
+        return encode_said(
+            Said(
+                instance=instance,
+                members=self.known,
+                epoch=self.part.votes.epoch,
+                ballot=ballot,
+                decided=decided,
+                secret=self._secret if is_joining else b"",
+            )
+        )
 
     def hear(self, peer: RegionId, data: bytes) -> str | None:
         """What a peer said as a link opened.
@@ -249,20 +265,42 @@ class Membership:
         Returns:
             Why there can be no link; None if there can.
         """
-        if not data:
+        member = self.known.find(peer)
+        if not data and (member is None or member.status is not Status.JOINING):
             return None
         try:
-            said = decode_said(data)
+            said = decode_said(data) if data else Said()
             self._note_newest(said.members)
         except (ContentError, MembersError) as error:
             return str(error)
         self._said_by[peer] = said
-        here = self.known.find(peer)
-        if here is not None and here.status is Status.REMOVED:
-            return (
-                f"region {peer} was removed at epoch {here.changed}: {self.known.listed()}; its"
-                " node cannot come back under this number"
-            )
+        if member is None:
+            return None
+        match member.status:
+            case Status.ACTIVE:
+                return None
+            case Status.JOINING:
+                return self._wrong_token(member, said)
+            case Status.REMOVED:
+                return (
+                    f"region {peer} was removed at epoch {member.changed}: {self.known.listed()};"
+                    " its node cannot come back under this number"
+                )
+
+    def _wrong_token(self, member: Member, said: Said) -> str | None:
+        """Why there can be no link with a region that joins; None if it shows its token.
+
+        It may be active by now, and know that before this region.
+        """
+        there = said.members.find(member.region)
+        if there is not None and there.status is Status.ACTIVE:
+            return None
+        try:
+            joins = self._bind(said.secret, said.instance)
+        except MembersError as error:
+            return str(error)
+        if joins.region != member.region:
+            return f"the token is of region {joins.region}, not of region {member.region}"
         return None
 
     def _note_newest(self, members: Members) -> None:
@@ -295,31 +333,35 @@ class Membership:
         Raises:
             MembersError: its token is none, or its time is over, or another folder showed it.
         """
-        hashed = sha256(secret).digest()
-        member = next(
-            (
-                one
-                for one in self.known.regions
-                if one.token is not None and one.token.sha256 == hashed
-            ),
-            None,
-        )
-        if member is None or member.token is None:
+        member = self._bind(secret, instance)
+        if member.token is not None and now > member.token.expires_ms:
             raise MembersError(
-                "this is no token of a region that may join: it was used, or is of another"
-                " database; make a new one with `crdtstream crdb add-instance`"
-            )
-        if now > member.token.expires_ms:
-            raise MembersError(
-                f"the token of region {member.region} is out of date: remove that region with"
+                f"the token of region {member.region} is out of date: take the region back with"
                 " `crdtstream crdb remove-instance`, and add it again"
             )
-        if self._bound.setdefault(hashed, instance) != instance:
-            raise MembersError(
-                f"another node joins as region {member.region} with this token; each node needs"
-                " its own, from `crdtstream crdb add-instance`"
-            )
         return member.region
+
+    def _bind(self, secret: bytes, instance: bytes) -> Member:
+        """The region of a token, which is this folder's from now on.
+
+        Raises:
+            MembersError: it is none, or another folder showed it.
+        """
+        hashed = sha256(secret).digest()
+        joining = [one for one in self.known.regions if one.status is Status.JOINING]
+        for member in joining:
+            if member.token is None or member.token.sha256 != hashed:
+                continue
+            if self._bound.setdefault(hashed, instance) != instance:
+                raise MembersError(
+                    f"another node joins as region {member.region} with this token; each node"
+                    " needs its own, from `crdtstream crdb add-instance`"
+                )
+            return member
+        raise MembersError(
+            "this is no token of a region that may join: it was used, or is of another database;"
+            " make a new one with `crdtstream crdb add-instance`"
+        )
 
     # --- Deciding -------------------------------------------------------------------------------
 

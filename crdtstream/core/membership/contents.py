@@ -65,6 +65,7 @@ class KeptContent(msgspec.Struct, array_like=True, frozen=True):
     instance: bytes
     votes: bytes
     members: bytes
+    secret: bytes = b""
 
 
 class SaidContent(msgspec.Struct, array_like=True, frozen=True):
@@ -75,3 +76,4 @@ class SaidContent(msgspec.Struct, array_like=True, frozen=True):
     epoch: int
     ballot: tuple[int, RegionId]
     decided: bytes | None
+    secret: bytes = b""

@@ -57,17 +57,20 @@ class Kept:
         instance: the uid of the folder; empty until it is needed.
         votes: None: it never had any.
         members: the newest that were heard of; their effects may not have come yet.
+        secret: of the token with which this region joins; it shows it until it is active.
     """
 
     instance: bytes = b""
     votes: Votes | None = None
     members: Members = field(default_factory=Members)
+    secret: bytes = b""
 
 
 def encode_kept(kept: Kept) -> bytes:
     """What the folder must have durably before anything of it is told."""
     votes = b"" if kept.votes is None else encode_votes(kept.votes)
-    return packed(KeptContent(kept.instance, votes, encode_members(kept.members)))
+    members = encode_members(kept.members)
+    return packed(KeptContent(kept.instance, votes, members, kept.secret))
 
 
 def decode_kept(data: bytes) -> Kept:
@@ -80,7 +83,7 @@ def decode_kept(data: bytes) -> Kept:
     if len(content.instance) != INSTANCE_BYTES:
         raise ContentError(f"instance: it has {len(content.instance)} bytes")
     votes = decode_votes(content.votes) if content.votes else None
-    return Kept(content.instance, votes, decode_members(content.members))
+    return Kept(content.instance, votes, decode_members(content.members), content.secret)
 
 
 def encode_votes(votes: Votes) -> bytes:
@@ -218,6 +221,7 @@ class Said:
         epoch: the one that it votes for.
         ballot: the highest that it knows of that epoch; for a region that recovers.
         decided: what was decided for it, if it knows.
+        secret: of its token, while it joins.
     """
 
     instance: bytes = b""
@@ -225,13 +229,16 @@ class Said:
     epoch: int = 1
     ballot: Ballot = NO_BALLOT
     decided: Change | None = None
+    secret: bytes = b""
 
 
 def encode_said(said: Said) -> bytes:
     """What goes with an Open, and with a Welcome."""
     decided = None if said.decided is None else encode_change(said.decided)
     members = encode_members(said.members)
-    return packed(SaidContent(said.instance, members, said.epoch, said.ballot, decided))
+    return packed(
+        SaidContent(said.instance, members, said.epoch, said.ballot, decided, said.secret)
+    )
 
 
 def decode_said(data: bytes) -> Said:
@@ -246,7 +253,7 @@ def decode_said(data: bytes) -> Said:
     decided = None if content.decided is None else _change(content.decided)
     ballot = _ballot(*content.ballot, least=0)
     members = decode_members(content.members)
-    return Said(content.instance, members, content.epoch, ballot, decided)
+    return Said(content.instance, members, content.epoch, ballot, decided, content.secret)
 
 
 # --- Members --------------------------------------------------------------------------------------

@@ -1,0 +1,188 @@
+"""``node --join``: a node with a token becomes the region that the token is of.
+
+It gets a settings file of its own and an empty folder.  What it is told is written there once more
+at its first start (``Joined``); until then a file in the folder has its uid, so that the same
+command can be given again after a crash.
+"""
+
+import json
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from crdtstream.core.checkpoint.contents import ContentError
+from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.changes import INSTANCE_BYTES, Contact, MembersError
+from crdtstream.core.membership.encoding import Kept, decode_members
+from crdtstream.core.membership.members import Members
+from crdtstream.core.uid import UID_BYTES, DatabaseUid
+from crdtstream.replication.membership_client import CALL_SECONDS_MAX, called
+from crdtstream.settings import (
+    GRPC_PORT_BASE,
+    HTTP_PORT_BASE,
+    RESP_PORT_BASE,
+    NodeSettings,
+    SettingsError,
+    make_settings,
+)
+from crdtstream.v1 import membership_pb2 as pb
+
+# The uid of a folder whose node has not begun yet.
+JOINING_FILE: Final = "joining"
+TOKEN_BYTES_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What the folder of a node that joins is to have."""
+
+    database_uid: DatabaseUid
+    kept: Kept
+
+
+class JoinError(Exception):
+    """The node cannot join; the text says why and what to do.  Nothing has changed."""
+
+
+def is_joining(folder: Path) -> bool:
+    """Whether a node still has to join with this folder: it is empty, or began and came no
+    further."""
+    return (folder / JOINING_FILE).exists() or not folder.exists() or not any(folder.iterdir())
+
+
+def read_token(path: Path) -> bytes:
+    """The secret of a token file.
+
+    Raises:
+        JoinError: there is none in it.
+    """
+    try:
+        with path.open("rb") as file:
+            return bytes.fromhex(file.read(TOKEN_BYTES_MAX).decode("ascii"))
+    except OSError as error:
+        raise JoinError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise JoinError(f"{path}: no token, which `crdtstream crdb add-instance` writes") from error
+
+
+async def join(address: str, secret: bytes, config: Path, folder: Path) -> Joined:
+    """Ask a member to be let in, and write the settings file.
+
+    Args:
+        address: host:port of a member's gRPC service.
+        config: where the settings go; a file that is there must say what would be written.
+        folder: of the log; empty.
+
+    Raises:
+        JoinError: it is not let in, or a file cannot be written.
+    """
+    if not is_joining(folder):
+        raise JoinError(f"{folder} is not empty; a node joins with an empty folder")
+    instance = _instance(folder)
+    try:
+        async with called(address, "the node") as stub:
+            request = pb.JoinRequest(secret=secret, instance=instance)
+            reply: pb.JoinReply = await stub.Join(request, timeout=CALL_SECONDS_MAX.value)
+        members = decode_members(reply.members)
+    except (MembersError, ContentError) as error:
+        raise JoinError(str(error)) from error
+    region = RegionId(reply.region)
+    member = members.find(region)
+    if member is None or len(reply.database_uid) != UID_BYTES:
+        raise JoinError(f"{address} let this node in as region {region}, and names no such region")
+    text = settings_text(region, reply.database_id, member.contact, members, folder)
+    _write_settings(config, text)
+    return Joined(DatabaseUid(reply.database_uid), Kept(instance, members=members, secret=secret))
+
+
+def settings_text(
+    region: RegionId, database_id: str, contact: Contact, members: Members, folder: Path
+) -> str:
+    """The settings file of a region that joins: where it is reached is where it listens."""
+    host = contact.grpc.rpartition(":")[0]
+    lines = [
+        "# Written by `crdtstream node --join`.  Who is a member, and where, the folder knows;",
+        "# [[peers]] are whom this node asks first.",
+        f"region = {region}",
+        f"database_id = {json.dumps(database_id)}",
+        f"dir = {json.dumps(str(folder.absolute()))}",
+        f"host = {json.dumps(host)}",
+        f"resp_port = {_port(contact.resp, RESP_PORT_BASE + region)}",
+        f"grpc_port = {_port(contact.grpc, GRPC_PORT_BASE + region)}",
+        f"http_port = {_port(contact.http, HTTP_PORT_BASE + region)}",
+    ]
+    for one in members.regions:
+        if one.region in members.active:
+            lines += ["", "[[peers]]", f"region = {one.region}"]
+            lines += [f"address = {json.dumps(one.contact.grpc)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _port(address: str, default: int) -> int:
+    return int(address.rpartition(":")[2]) if address else default
+
+
+def _write_settings(path: Path, text: str) -> None:
+    """Write the file; one that is there stays if it is of the same region.
+
+    Raises:
+        JoinError: it is of another one, or cannot be written, or a variable makes it wrong.
+    """
+    try:
+        wanted = tomllib.loads(text)
+        if path.exists():
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+            if found.get("region") != wanted["region"]:
+                raise JoinError(
+                    f"{path} is the file of region {found.get('region')}; name a new file for"
+                    f" region {wanted['region']}"
+                )
+            return
+        check_settings(wanted, path)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise JoinError(f"{path} cannot be written: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise JoinError(f"{path} is no TOML: {error}") from error
+
+
+def check_settings(given: dict[str, object], path: Path) -> NodeSettings:
+    """The settings, with what the environment says.
+
+    Raises:
+        JoinError: they are wrong together.
+    """
+    try:
+        return make_settings(given, source=str(path))
+    except SettingsError as error:
+        raise JoinError(
+            f"{error}\nSet it by a variable (CRDTSTREAM_REQUIREPASS=…), and run this again"
+        ) from error
+
+
+def _instance(folder: Path) -> bytes:
+    """The uid of a folder that joins; made at the first attempt.
+
+    Raises:
+        JoinError: it cannot be written.
+    """
+    path = folder / JOINING_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(os.urandom(INSTANCE_BYTES).hex(), encoding="ascii")
+        instance = bytes.fromhex(path.read_text(encoding="ascii"))
+    except OSError as error:
+        raise JoinError(f"{path} cannot be written: {error.strerror}") from error
+    except ValueError:
+        instance = b""
+    if len(instance) != INSTANCE_BYTES:
+        raise JoinError(f"{path} is damaged; remove it, and add the region once more")
+    return instance
+
+
+def note_joined(folder: Path) -> None:
+    """The folder has what it was told: the command is not needed any more."""
+    (folder / JOINING_FILE).unlink(missing_ok=True)

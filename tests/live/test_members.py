@@ -1,0 +1,151 @@
+"""Members of real regions: adopted from the nodes' files, changed, and known after kills."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import VENV
+from tests.live.cluster import Cluster, Node, cluster_of, wait_until
+
+pytestmark = pytest.mark.live
+
+RUN_SECONDS = 60.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster_of(3, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        yield cluster
+
+
+def crdb(node: Node, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(VENV / "bin" / "crdtstream"), "crdb", *words, "--address", node.grpc_address]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
+
+
+def listed(node: Node) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(crdb(node, "list", "--json").stdout)
+    return found
+
+
+def names(node: Node) -> list[str]:
+    return [one["name"] for one in listed(node)["instances"]]
+
+
+def test_regions_adopt_their_files_once_and_know_it_after_a_kill(cluster: Cluster) -> None:
+    assert [one["status"] for one in listed(cluster[1])["instances"]] == ["configured"] * 3
+    run = crdb(cluster[2], "adopt")
+    assert run.returncode == 0, run.stderr
+    again = crdb(cluster[1], "adopt")
+    assert again.returncode == 0
+    assert "adopted already" in again.stdout
+    cluster.converge()
+    for node in cluster.nodes.values():
+        node.end(signal.SIGKILL)
+    for node in cluster.nodes.values():
+        node.launch()
+    for node in cluster.nodes.values():
+        node.wait()
+    found = [listed(node) for node in cluster.nodes.values()]
+    assert {one["epoch"] for one in found} == {1}
+    assert len({one["hash"] for one in found}) == 1
+    cluster.converge()
+
+
+def test_a_dry_run_changes_nothing(cluster: Cluster) -> None:
+    run = crdb(cluster[1], "adopt", "--dry-run")
+    assert "epoch 1" in run.stdout
+    assert listed(cluster[1])["epoch"] == 0
+    assert sum(node.status().effects_issued for node in cluster.nodes.values()) == 0
+
+
+def test_files_that_differ_are_told_and_nothing_is_adopted(tmp_path: Path) -> None:
+    with cluster_of(3, tmp_path) as cluster:
+        cluster.configure()
+        # Region 3 knows nothing of region 2.
+        cluster[3].configure({1: cluster[1].grpc_address})
+        for node in cluster.nodes.values():
+            node.launch()
+        for node in cluster.nodes.values():
+            node.wait(for_writes=False)
+        run = crdb(cluster[1], "adopt")
+        assert run.returncode == 1
+        assert "region 3 names 1, 3" in run.stderr
+        assert "region 1 names 1, 2, 3" in run.stderr
+        assert listed(cluster[1])["epoch"] == 0
+
+
+def test_nothing_is_adopted_while_a_region_is_down(cluster: Cluster) -> None:
+    cluster[3].end(signal.SIGKILL)
+    run = crdb(cluster[1], "adopt")
+    assert run.returncode == 1
+    assert "region 3" in run.stderr
+    cluster[3].start()
+    assert crdb(cluster[1], "adopt").returncode == 0
+
+
+def test_a_change_is_decided_while_one_region_is_away_and_it_hears_of_it(
+    cluster: Cluster,
+) -> None:
+    assert crdb(cluster[1], "adopt").returncode == 0
+    cluster.converge()
+    # The last change must be known to be everywhere, or the region that is away could lack it.
+    update = ("update", "--instance-id", "2", "--instance", "fqdn=us")
+    wait_until(lambda: crdb(cluster[1], *update).returncode == 0, "a first change is made")
+    cluster.converge()
+    cluster[3].end(signal.SIGKILL)
+    rename = ("update", "--instance-id", "1", "--instance", "fqdn=eu")
+    run = crdb(cluster[1], *rename)
+    assert run.returncode == 0, run.stderr
+    assert crdb(cluster[1], *rename).returncode == 0
+    assert names(cluster[2]) == ["eu", "us", "region-3"]
+    cluster[3].start()
+    wait_until(lambda: names(cluster[3]) == ["eu", "us", "region-3"], "region 3 knows it")
+    cluster.converge()
+
+
+def test_less_than_half_decide_nothing_and_say_who_is_missing(cluster: Cluster) -> None:
+    assert crdb(cluster[1], "adopt").returncode == 0
+    cluster.converge()
+    for region in (2, 3):
+        cluster[region].end(signal.SIGKILL)
+    run = crdb(cluster[1], "update", "--instance-id", "1", "--instance", "fqdn=eu")
+    assert run.returncode == 1
+    assert "2, 3 did not answer" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("update", "--instance-id", "9", "--instance", "fqdn=x"), "there is no region 9"),
+        (("update", "--instance-id", "1", "--instance", "fqdn=region-2"), "take another"),
+        (("update", "--instance-id", "1", "--instance", "color=x"), "keys are"),
+        (("update", "--instance-id", "1", "--instance", "url=nowhere"), "host:port"),
+        (("remove-instance", "--instance-id", "2"), "have not joined yet"),
+        (("get", "--crdb-guid", "0" * 32), "no database"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(
+    shared_cluster: Cluster, words: tuple[str, ...], reason: str
+) -> None:
+    run = crdb(shared_cluster[1], *words)
+    assert run.returncode != 0
+    assert reason in run.stderr
+    assert listed(shared_cluster[1])["epoch"] == 1
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster_of(2, tmp_path_factory.mktemp("members")) as cluster:
+        cluster.configure()
+        cluster.start()
+        assert crdb(cluster[1], "adopt").returncode == 0
+        cluster.converge()
+        yield cluster
