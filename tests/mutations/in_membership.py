@@ -7,6 +7,8 @@ from tests.mutations.mutation import Mutation
 MEMBERS: Final = "crdtstream/core/membership/members.py"
 DECIDING: Final = "crdtstream/core/membership/deciding.py"
 CUT: Final = "crdtstream/core/membership/cut.py"
+REGION: Final = "crdtstream/region/membership.py"
+OF_REGION: Final = "tests/region/test_membership.py::"
 OF_MEMBERS: Final = "tests/membership/test_members.py::"
 OF_EFFECT: Final = "tests/rules/test_changed_members.py::"
 OF_DECIDING: Final = "tests/membership/test_deciding.py::"
@@ -374,5 +376,64 @@ MEMBERSHIP: Final = (
         "False",
         (OF_CUT + "test_a_batch_beyond_the_cut_is_refused",),
         "one member has effects that no other will ever have",
+    ),
+    # --- A region's part ---
+    Mutation(
+        "two-adoptions-share-no-voter",
+        DECIDING,
+        "            return named, len(named)\n",
+        "            return named, len(named) // 2 + 1\n",
+        (OF_DECIDING + "test_without_one_of_them_nothing_is_adopted",),
+        "files that differ make two databases of one",
+    ),
+    Mutation(
+        "letters-leave-before-the-folder-has-what-they-tell",
+        REGION,
+        "        if self._kept_version == self._wanted_version:\n            self._outbox",
+        "        if True:\n            self._outbox",
+        (OF_REGION + "test_no_letter_leaves_before_the_folder_has_what_it_tells",),
+        "a vote is forgotten in a crash and given twice: one epoch is decided twice",
+    ),
+    Mutation(
+        "a-region-adopts-what-its-file-does-not-name",
+        REGION,
+        "        if named.keys() != self._configured:\n",
+        "        if False:\n",
+        (OF_REGION + "test_a_region_whose_file_names_others_adopts_nothing",),
+        "M22: members are adopted although the files differ",
+    ),
+    Mutation(
+        "nobody-issues-the-effect-of-one-who-died",
+        REGION,
+        "(0 if is_own else ISSUE_AFTER_MS.value)",
+        "(0 if is_own else 10 * ISSUE_AFTER_MS.value)",
+        (OF_REGION + "test_another_region_issues_the_effect_if_the_proposer_is_gone",),
+        "M4: the coordinator dies after the decision, and the database stands still",
+    ),
+    Mutation(
+        "a-link-joins-two-histories",
+        REGION,
+        "            self._note_newest(said.members)\n",
+        "            if said.members.epoch > self._newest.epoch:\n"
+        "                self._note_newest(said.members)\n",
+        (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
+        "M3: both halves of a split link, and apply each other's effects",
+    ),
+    Mutation(
+        "members-that-a-peer-told-count-before-they-are-kept",
+        REGION,
+        "            self._newest = newest\n            self._keep()\n",
+        "            self._newest = newest\n            self._note_known(newest)\n"
+        "            self._keep()\n",
+        (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
+        "a region acts on members that it does not know any more after a crash",
+    ),
+    Mutation(
+        "a-lost-message-is-not-sent-again",
+        REGION,
+        "                self._send(part.resend())\n",
+        "",
+        (OF_REGION + "test_a_lost_message_is_sent_again",),
+        "an operator waits for nothing when one message was lost",
     ),
 )
