@@ -14,6 +14,7 @@ Always so: ports are checked before the first process starts, so that it is all 
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import socket
@@ -29,6 +30,7 @@ from typing import IO, Any, Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.settings import (
     ENV_PREFIX,
@@ -37,6 +39,7 @@ from crdtstream.settings import (
     HTTP_PORT_BASE,
     RESP_PORT_BASE,
 )
+from crdtstream.v1 import admin_pb2
 
 # A long log takes its time to be replayed; a node that is still at it is waited for so long.
 START_SECONDS_MAX: Final = 300.0
@@ -49,6 +52,7 @@ QUICK_TO_CONNECT: Final = (
     ("grpc.max_reconnect_backoff_ms", 50),
 )
 LOG_LINES_SHOWN: Final = 15
+TOKEN_BYTES: Final = 32
 # What differs from region to region must not come to all through the environment.
 _OWN_VARIABLES: Final = ("REGION", "DIR", "HOST", "RESP_PORT", "GRPC_PORT", "HTTP_PORT", "PEERS")
 
@@ -74,6 +78,12 @@ class LocalRegion:
     config: Path
     data: Path
     log: Path
+    token: Path
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of it is there but a token, with which it was to join."""
+        return self.token.exists() or not (self.config.exists() or self.data.exists())
 
     @property
     def resp_address(self) -> str:
@@ -120,6 +130,7 @@ def layout(count: int, folder: Path, *, base_port: int = RESP_PORT_BASE) -> list
             config=folder / f"region-{r}.toml",
             data=folder / f"region-{r}",
             log=folder / f"region-{r}.log",
+            token=folder / f"region-{r}.token",
         )
         for r in range(1, count + 1)
     ]
@@ -224,6 +235,9 @@ class LocalRegions:
         self._python = str(python or sys.executable)
         self._processes: dict[RegionId, subprocess.Popen[bytes]] = {}
         self._lock = _lock(folder)
+        new = [own for own in self.regions if own.is_new]
+        # Those that are to join a database that is there.
+        self._joining = new if len(new) < len(self.regions) else []
 
     def start_all(self, *, begins_database: bool = False) -> None:
         """Start every region.
@@ -236,16 +250,73 @@ class LocalRegions:
         """
         _check_ports(self.regions)
         for own in self.regions:
-            self.configure(own.region)
-            options = ["--new-database"] if begins_database and own is self.regions[0] else []
-            self.start(own.region, *options)
+            if own not in self._joining:
+                self.configure(own.region)
+                options = ["--new-database"] if begins_database and own is self.regions[0] else []
+                self.start(own.region, *options)
+
+    def join(self, *, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Have the new regions join, one after the other; False if ``stop`` said to give up.
+
+        Raises:
+            LocalRegionsError: one cannot; the others run.
+        """
+        for own in list(self._joining):
+            with AdminClient(self.regions[0].grpc_address) as client:
+                self._let_in(client, own)
+                self.configure(own.region)
+                address = self.regions[0].grpc_address
+                self.start(own.region, "--join", address, "--token-file", str(own.token))
+                deadline = time.monotonic() + START_SECONDS_MAX
+                while not _is_active(client, own.region):
+                    if stop():
+                        return False
+                    self._check_is_starting(own, deadline)
+                    time.sleep(POLL_SECONDS)
+            own.token.unlink()
+            self._joining.remove(own)
+        return True
+
+    def _let_in(self, client: AdminClient, own: LocalRegion) -> None:
+        """Have the region added, and its token written.
+
+        Raises:
+            LocalRegionsError: it cannot be.
+        """
+        secret = os.urandom(TOKEN_BYTES)
+        add = admin_pb2.AddRegion(
+            name=f"region-{own.region}",
+            grpc_address=own.grpc_address,
+            resp_address=own.resp_address,
+            http_address=own.http_address,
+            token_sha256=hashlib.sha256(secret).digest(),
+            token_expires_ms=round((time.time() + START_SECONDS_MAX) * 1000),
+        )
+        try:
+            members = {one.region for one in client.members().members}
+            if own.token.exists() and own.region in members:
+                return
+            asked = admin_pb2.ChangeMembersRequest(dry_run=True, add=add)
+            number = client.change_members(asked).region
+            if number != own.region:
+                raise LocalRegionsError(
+                    f"region {own.region} cannot join: the next number is {number}, as each is"
+                    " given once. Add it with `crdtstream crdb add-instance`"
+                )
+            own.token.write_text(f"{secret.hex()}\n")
+            own.token.chmod(0o600)
+            client.change_members(admin_pb2.ChangeMembersRequest(add=add))
+        except AdminError as error:
+            raise LocalRegionsError(f"region {own.region} cannot join: {error}") from error
 
     def configure(self, region: RegionId, settings: Settings | None = None) -> None:
         """Write the region's settings; ``settings`` beat those that were given for it before."""
         own = self._of(region)
         given = _merged(self._settings, self._settings_of.get(region, {}), settings or {})
         ways = {peer: way for (puller, peer), way in self._ways.items() if puller == region}
-        own.config.write_text(settings_text(own, self.regions, given, ways=ways))
+        # A region that joins is no peer before it is a member; then the folder says where it is.
+        regions = [one for one in self.regions if one is own or one not in self._joining]
+        own.config.write_text(settings_text(own, regions, given, ways=ways))
 
     def start(self, region: RegionId, *options: str) -> None:
         """Start one region, with the settings and the data that are in the folder.
@@ -281,6 +352,8 @@ class LocalRegions:
         """
         deadline = time.monotonic() + START_SECONDS_MAX
         for own in self.regions:
+            if own.region not in self._processes:
+                continue
             with grpc.insecure_channel(own.grpc_address, QUICK_TO_CONNECT) as channel:
                 while not _is_serving(channel):
                     if stop():
@@ -410,6 +483,15 @@ def _is_serving(channel: grpc.Channel) -> bool:
     except grpc.RpcError:
         return False
     return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _is_active(client: AdminClient, region: RegionId) -> bool:
+    active = admin_pb2.MemberStatus.Status.ACTIVE
+    try:
+        members = client.members().members
+    except AdminError:
+        return False
+    return any(one.region == region and one.status == active for one in members)
 
 
 def _how(code: int) -> str:

@@ -113,7 +113,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # What is done with a folder beside its node.
     "upkeep": frozenset({"core", "store", "settings", "v1"}),
     # Regions to experiment with: in one process, on this machine, as a table tells.
-    "local_regions": frozenset({"core", "settings"}),
+    "local_regions": frozenset({"core", "settings", "v1"}),
     "sim": frozenset(
         {
             *("compiled", "core", "commands", "database", "folder", "region", "v1"),

@@ -44,7 +44,8 @@ def up(
 ) -> None:
     """Start regions on this machine, print their addresses, and run until Ctrl-C.
 
-    Data stays in the folder: the next start goes on where this one ended. Variables CRDTSTREAM_…
+    Data stays in the folder: the next start goes on where this one ended. With more regions than
+    there are in it, the new ones join. Variables CRDTSTREAM_…
     change settings of all regions, e.g. CRDTSTREAM_APPENDFSYNC=everysec.
 
     Example: crdtstream up --regions 3 --dir crdtstream-data
@@ -58,7 +59,7 @@ def up(
             fail(error)
         try:
             local.start_all(begins_database=new_database)
-            if local.wait_until_healthy(stop=stop.is_set):
+            if local.wait_until_healthy(stop=stop.is_set) and local.join(stop=stop.is_set):
                 print_table(_table(local))
                 typer.echo("Ctrl-C stops them.", err=True)
                 _watch(local, stop)
