@@ -507,9 +507,10 @@ def test_a_state_that_was_copied_before_is_of_no_use_if_it_has_more_of_a_removed
 
 def test_one_peer_of_several_may_have_what_was_sent_to_another() -> None:
     """Its link does not end for what it had from a peer that was removed since."""
-    driven = Driven()
+    driven = Driven(make_region(peers=(2,)))
     driven.ask("XADD", "s", "*", "f", "v")
     links = driven.region.links
+    change(driven, these(R2, R3))
     sent = links.accept(Open(R3, "crdb", 7, frozenset({R1}), {R1: 1}, STANDING), 0.0)
     assert isinstance(sent, Serve)
     change(driven, these(R2))
