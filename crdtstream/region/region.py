@@ -358,6 +358,13 @@ class Region:
         change = self.peers.change(now, peers, leaving=leaving, gone=gone)
         if change is None:
             return
+        self.tick.notice(
+            "info",
+            "the peers have changed",
+            peers=self.peers.addresses,
+            added=change.added,
+            removed=change.removed,
+        )
         for peer in change.removed:
             self.opening.forget(peer)
             self.bootstrap.note_removed(peer)

@@ -243,4 +243,12 @@ PEERS: Final = (
         ),
         "one region has effects beyond the cut, which no other will ever have",
     ),
+    Mutation(
+        "a-removed-peer-is-sent-the-state-to-its-end",
+        "crdtstream/replication/bootstrap_server.py",
+        "if copy.region not in self._engine.region.peers.addresses:",
+        "if False:",
+        ("tests/replication/test_bootstraps.py::test_a_copy_to_a_peer_that_is_removed_ends",),
+        "the log is kept, and the disk is read, for a region that is of no use",
+    ),
 )
