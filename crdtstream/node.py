@@ -49,12 +49,13 @@ from crdtstream.query.service import QueryService
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.opening import FolderState
+from crdtstream.region.peers import Peers
 from crdtstream.region.region import Region
 from crdtstream.replication.bootstrap_client import CopyFromPeer
 from crdtstream.replication.bootstrap_server import BootstrapService
 from crdtstream.replication.membership_client import Courier
 from crdtstream.replication.membership_server import MembershipService
-from crdtstream.replication.puller import FRAMING_BYTES_MAX, Puller
+from crdtstream.replication.puller import FRAMING_BYTES_MAX, Pullers
 from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.commands.server.memory import buffered_bytes, resident_bytes
 from crdtstream.resp.server import RespServer
@@ -275,7 +276,7 @@ class Node:
             folder=await self._read_folder(log),
             now=self._now(),
             identity=Identity(self.region, settings.database_id, secrets.randbits(63)),
-            addresses=peers,
+            peers=Peers.at(self.region, peers),
             encode=encode,
             clock=time.perf_counter_ns,
             uniform=uniform,
@@ -340,10 +341,7 @@ class Node:
         await tunables.restore()
         batch_bytes_max = settings.limits.batch_bytes_max
         mark = password_mark(settings.requirepass, settings.database_id)
-        pullers = [
-            Puller(pull, engine, batch_bytes_max=batch_bytes_max, password_mark=mark)
-            for pull in region.links.pulls.values()
-        ]
+        pullers = Pullers(engine, batch_bytes_max=batch_bytes_max, password_mark=mark)
         replication = ReplicationService(engine, password_mark=mark)
         bootstrap = BootstrapService(
             engine,
@@ -430,8 +428,7 @@ class Node:
             for watching in (*watchers, Courier(engine)):
                 serving.callback(tasks.create_task(watching.run()).cancel)
             await serving.enter_async_context(self._http_server(tasks, pages))
-            for puller in pullers:
-                serving.callback(tasks.create_task(puller.run()).cancel)
+            serving.callback(tasks.create_task(pullers.run()).cancel)
             await self._ask_peers(region)
             try:
                 await resp.start(settings.host, settings.resp_port)

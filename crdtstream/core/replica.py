@@ -254,6 +254,10 @@ class Replica:
         """Whether this database has no other region, as far as is known here."""
         return self._state.is_alone
 
+    def note_peers(self, peers: Iterable[RegionId]) -> None:
+        """The other regions are these from now on."""
+        self._state.note_peers(peers)
+
     @property
     def issued(self) -> int:
         """How many effects this region has issued."""

@@ -9,12 +9,15 @@ the member had issued by then has been applied here.  The second half matters:
 
 So a version vector heard from region r counts only once its own component, VV_r[r], is covered
 here: from then on every effect of r that still comes was issued after r had all that VV names.
+
+Who is a member may change.  One that is added counts at once, so what is stable may be less than
+before; what was dropped by then is dropped, and whoever adds a member answers for that (``has``).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, meet
+from crdtstream.core.clock import MutableVersionVector, VersionVector, join, meet
 from crdtstream.core.ids import RegionId
 
 
@@ -27,11 +30,13 @@ class Heard:
         waiting: the next one to count; kept although newer ones are known, because under a steady
             stream of effects the newest would always be ahead of us.
         newest: the last one heard.
+        floor: what each effect of the member has observed, whatever it says to have.
     """
 
     counted: VersionVector = field(default_factory=dict)
     waiting: VersionVector = field(default_factory=dict)
     newest: VersionVector = field(default_factory=dict)
+    floor: VersionVector = field(default_factory=dict)
 
 
 class StabilityTracker:
@@ -41,16 +46,36 @@ class StabilityTracker:
 
     def __init__(self, region: RegionId, members: Iterable[RegionId]) -> None:
         self._region = region
-        self._heard = {member: Heard() for member in sorted(set(members)) if member != region}
+        self._heard: dict[RegionId, Heard] = {}
+        self.count(members)
+
+    def count(
+        self, members: Iterable[RegionId], *, has: Mapping[RegionId, VersionVector] | None = None
+    ) -> None:
+        """Whose version vectors decide from now on.
+
+        Args:
+            has: of new ones, what every effect that they will issue has observed.
+        """
+        before, has = self._heard, has or {}
+        self._heard = {}
+        for member in sorted(set(members) - {self._region}):
+            heard = before.get(member)
+            if heard is None:
+                vv = dict(has.get(member, {}))
+                heard = Heard(vv, vv, vv, vv)
+            self._heard[member] = heard
 
     def learn(self, region: RegionId, durable_vv: VersionVector) -> None:
         """A member's durable version vector; it only grows.  Others are ignored."""
         heard = self._heard.get(region)
         if heard is None:
             return
+        newest = dict(durable_vv)
+        join(newest, heard.floor)
         if heard.waiting == heard.newest == heard.counted:
-            heard.waiting = dict(durable_vv)
-        heard.newest = dict(durable_vv)
+            heard.waiting = newest
+        heard.newest = newest
 
     def stable(self, own_vv: VersionVector) -> MutableVersionVector:
         """Up to where effects are causally stable, given what is durably applied here."""

@@ -97,6 +97,10 @@ class State:
         """Whether this database has no other region, as far as is known here."""
         return not self._peers and self.vv.keys() <= {self.region}
 
+    def note_peers(self, peers: Iterable[RegionId]) -> None:
+        """The other regions are these from now on."""
+        self._peers = frozenset(peers)
+
     @property
     def issued(self) -> int:
         """How many effects of this region have been applied."""

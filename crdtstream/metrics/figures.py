@@ -184,21 +184,24 @@ class Figures:
     # --- Links ----------------------------------------------------------------------------------
 
     def _of_links(self) -> dict[Definition, Source]:
-        pulls = sorted(self._region.links.pulls.items())
-        served = self._region.links.serve_stats
+        links = self._region.links
         now = self._engine.now
 
         def by_pull(value: Callable[[Pull], float | Distribution]) -> Source:
-            return lambda: [Reading(value(pull), (str(peer),)) for peer, pull in pulls]
+            return lambda: [
+                Reading(value(pull), (str(peer),)) for peer, pull in links.pulls.items()
+            ]
 
         def by_serve(value: Callable[[ServeStats], float]) -> Source:
-            return lambda: [Reading(value(served[peer]), (str(peer),)) for peer, _ in pulls]
+            return lambda: [
+                Reading(value(stats), (str(peer),)) for peer, stats in links.serve_stats.items()
+            ]
 
         return {
             d.LINK_UP: by_pull(lambda pull: pull.link.is_up),
             d.LINK_STATE: lambda: [
                 Reading(pull.link.state is state, (str(peer), state.value))
-                for peer, pull in pulls
+                for peer, pull in links.pulls.items()
                 for state in LinkState
             ],
             d.REGION_LAG_SECONDS: lambda: [Reading(self._freshness().lag_ms / MS_PER_SECOND)],

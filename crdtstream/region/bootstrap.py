@@ -96,7 +96,7 @@ class Bootstrap:
         failures: how many attempts failed since the start.
         failure: why the last attempt failed; empty if it did not.
         saved_seq: a checkpoint that covers this record has all that was merged.
-        held: whose effects were held since the state that is staged was begun.
+        held: whose effects were held since the state that is staged was begun, and who was removed.
     """
 
     def __init__(self, tick: Tick, vv: Callable[[], VersionVector], *, patience_ms: int) -> None:
@@ -244,6 +244,11 @@ class Bootstrap:
         vv = self._vv()
         lost = [region for region in self.held if merged.vv.get(region, 0) > vv.get(region, 0)]
         return min(lost, default=None)
+
+    def note_removed(self, peer: RegionId) -> None:
+        """It is no peer any more: a state that was copied before may have effects of it that the
+        others never get."""
+        self.held.add(peer)
 
     # --- For people ---------------------------------------------------------------------------
 

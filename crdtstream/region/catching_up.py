@@ -12,13 +12,14 @@ It is about being current, not about dots: those are ``links/readiness.py``'s.  
 folder proves nothing asks there first, and without bounds.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.clock import missing as missing_of
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.region.peers import Peers, PeersChange
 
 OFF: Final = 0
 
@@ -43,8 +44,7 @@ class CatchingUp:
 
     def __init__(
         self,
-        region: RegionId,
-        peers: Iterable[RegionId],
+        peers: Peers,
         vv: Callable[[], VersionVector],
         *,
         now: Millis,
@@ -62,8 +62,8 @@ class CatchingUp:
             stall_ms_max: how long it waits for the next effect that lacks.
             rests: whether this region applies nothing for a while, whatever comes.
         """
-        self._region = region
-        self._peers = frozenset(peers)
+        self._region = peers.here
+        self._peers = peers
         self._vv = vv
         self._is_held = is_held
         self._rests = rests
@@ -75,7 +75,12 @@ class CatchingUp:
         self._moved_ms = now
         self.gave_up = False
         self.cut_off = ""
-        self.is_level = answer_ms_max == OFF or not self._peers
+        self.is_level = answer_ms_max == OFF or not peers.active
+        peers.on_change.append(self._follow)
+
+    def _follow(self, change: PeersChange) -> None:
+        for peer in change.removed:
+            self._answers.pop(peer, None)
 
     def note_answer(self, peer: RegionId, run_id: int, vv: VersionVector) -> None:
         """A peer said what it has; of each of its runs, only the first time counts."""
@@ -129,7 +134,7 @@ class CatchingUp:
 
     @property
     def _unanswered(self) -> frozenset[RegionId]:
-        return self._peers.difference(self._answers)
+        return self._peers.active.difference(self._answers)
 
     @property
     def deadline(self) -> Millis | None:

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Size
+from crdtstream.region.peers import Peers, PeersChange
 
 QUIET_HEARTBEATS: Final = 2
 # What a peer said and is not applied yet; beyond it, the newest one takes the place of the last.
@@ -96,16 +97,21 @@ class Lags:
 
     def __init__(
         self,
-        peers: Iterable[RegionId],
+        peers: Peers,
         vv: Callable[[], VersionVector],
         *,
         heartbeat_interval_ms: int,
     ) -> None:
         """``vv``: what is applied here."""
-        self._peers = frozenset(peers)
+        self._peers = peers
         self._vv = vv
         self._interval_ms = heartbeat_interval_ms
         self._heard: dict[RegionId, _Heard] = {}
+        peers.on_change.append(self._follow)
+
+    def _follow(self, change: PeersChange) -> None:
+        for peer in change.removed:
+            self._heard.pop(peer, None)
 
     def note(
         self,
@@ -178,9 +184,10 @@ class Lags:
         return (at_ms if is_quiet else latest.heard_ms) - latest.as_of_ms
 
     def freshness(self, linked: Iterable[RegionId], at_ms: int) -> Freshness:
-        """How current this region is, by the peers that it hears."""
-        lags = [self.lag_ms(peer, at_ms) for peer in self._peers.intersection(linked)]
+        """How current this region is, by the active peers that it hears."""
+        active = self._peers.active
+        lags = [self.lag_ms(peer, at_ms) for peer in active.intersection(linked)]
         known = sorted(lag for lag in lags if lag is not None)
         # As many peers as make a majority with this region; of half of the regions, all of them.
-        wanted = min((len(self._peers) + 1) // 2, len(known))
-        return Freshness(known[wanted - 1] if wanted else 0, len(known), len(self._peers))
+        wanted = min((len(active) + 1) // 2, len(known))
+        return Freshness(known[wanted - 1] if wanted else 0, len(known), len(active))

@@ -8,21 +8,33 @@ cutting the log.  It does not count for causal stability, here or by gossip else
     which did not observe 2:4, is still to come to R1 and R2.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
 from crdtstream.core.ids import RegionId
 from crdtstream.core.stability import StabilityTracker
+from crdtstream.region.peers import Peers, PeersChange
 
 
 class Knowledge:
     """The durable version vectors of other regions, from acks, heartbeats and gossip."""
 
-    def __init__(self, region: RegionId, peers: Iterable[RegionId]) -> None:
-        self._region = region
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
         self._vvs: dict[RegionId, VersionVector] = {}
         self._counted: dict[RegionId, VersionVector] = {}
-        self._stability = StabilityTracker(region, peers)
+        self._stability = StabilityTracker(peers.here, ())
+        self._stability.count(peers.counting, has=peers.has)
+        peers.on_change.append(self._follow)
+
+    def _follow(self, change: PeersChange) -> None:
+        for region in change.gone:
+            self._vvs.pop(region, None)
+            self._counted.pop(region, None)
+        self._stability.count(self._peers.counting, has=self._peers.has)
+        for region in change.added:
+            # Others told of it before this region knew that it is a peer.
+            self._stability.learn(region, self._counted.get(region, {}))
 
     @property
     def vvs(self) -> Mapping[RegionId, VersionVector]:
@@ -46,7 +58,7 @@ class Knowledge:
         Args:
             regains: the region says that it recovers.
         """
-        if region == self._region:
+        if region == self._peers.here or self._peers.is_gone(region):
             return False
         is_news = _grow(self._vvs, region, durable_vv)
         if not regains and _grow(self._counted, region, durable_vv):
@@ -59,8 +71,9 @@ class Knowledge:
         return self._stability.stable(own_durable_vv)
 
     def count_with(self, region: RegionId, n: int) -> int:
-        """How many other regions durably have ``n`` effects of a region."""
-        return sum(vv.get(region, 0) >= n for vv in self._vvs.values())
+        """How many active peers durably have ``n`` effects of a region."""
+        active = self._peers.active
+        return sum(peer in active and vv.get(region, 0) >= n for peer, vv in self._vvs.items())
 
 
 def _grow(vvs: dict[RegionId, VersionVector], region: RegionId, durable_vv: VersionVector) -> bool:

@@ -10,15 +10,18 @@ much, and no more.
 What peers say themselves counts, not what others tell of them: a peer that lost its disk is taken
 at its new word, and its effects here count as missing again.  What an earlier run issued may be
 anywhere, or nowhere: until a peer says, it lags.
+
+Only active peers count: a region that joins may yet be given up.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
+from crdtstream.region.peers import Peers, PeersChange
 
 # How long what peers acknowledge is counted before it is a rate.
 RATE_MS: Final = Size(1_000, least=1)
@@ -34,32 +37,43 @@ class ReplicationLag:
         on_change: called when another effect is the oldest that lags.
     """
 
-    def __init__(self, replica: Replica, peers: Collection[RegionId], *, now: Millis) -> None:
+    def __init__(self, replica: Replica, peers: Peers, *, now: Millis) -> None:
         self.known_n = 0
         self.on_change: Callable[[], None] = _nobody_looks
         self._replica = replica
-        self._peers = frozenset(peers)
+        self._peers = peers
         self._now = now
         self._known: dict[RegionId, int] = {}
         # From which effect on they were issued at that time, ascending; none for what is known.
         self._marks: deque[tuple[int, Millis]] = deque()
-        self._marked_n = replica.issued
-        self._has_earlier = replica.issued > 0
-        if self._has_earlier:
-            self._marks.append((1, now))
+        self._begin(now)
+        self._was_alone = self.is_alone
         # What was acknowledged by then, and how fast before.
         self._rate_from: tuple[Millis, int] = (now, 0)
         self._rate = 0
+        peers.on_change.append(self._follow)
+
+    def _begin(self, now: Millis) -> None:
+        """Of what was issued so far nobody has said anything."""
+        self._marked_n = self._replica.issued
+        self._has_earlier = self._marked_n > 0
+        self._marks.clear()
+        if self._has_earlier:
+            self._marks.append((1, now))
 
     @property
     def is_alone(self) -> bool:
         """No other region to have anything: nothing lags."""
-        return not self._peers
+        return not self._peers.active
 
     @property
     def is_known(self) -> bool:
         """Whether some peer has said what it has since this region started, if that matters."""
-        return bool(self._known) or not self._has_earlier
+        return self._is_told or not self._has_earlier
+
+    @property
+    def _is_told(self) -> bool:
+        return not self._peers.active.isdisjoint(self._known)
 
     @property
     def effects(self) -> int:
@@ -103,16 +117,33 @@ class ReplicationLag:
         """A peer itself says that it durably has ``n`` effects of this region."""
         if n <= self._known.get(peer, -1):
             return
-        is_first = not self._known
+        is_first = not self._is_told
         self._known[peer] = n
-        if n > self.known_n or is_first:
+        if peer in self._peers.active and (n > self.known_n or is_first):
             self._set_known(max(n, self.known_n))
 
     def note_lost(self, peer: RegionId, n: int) -> None:
         """A peer has no more than ``n`` effects of this region, whatever it had said before."""
         if n < self._known.get(peer, 0):
             self._known[peer] = n
-            self._set_known(max(self._known.values()))
+            self._set_known(self._most_n)
+
+    @property
+    def _most_n(self) -> int:
+        """What the active peer that has most has."""
+        active = self._peers.active
+        return max((n for peer, n in self._known.items() if peer in active), default=0)
+
+    def _follow(self, change: PeersChange) -> None:
+        for peer in change.removed:
+            self._known.pop(peer, None)
+        was_alone, self._was_alone = self._was_alone, self.is_alone
+        if self.is_alone:
+            self._marks.clear()
+            self.known_n = self._marked_n = 0
+        elif was_alone:
+            self._begin(change.now)
+        self._set_known(self._most_n)
 
     def _set_known(self, n: int) -> None:
         marks = self._marks

@@ -104,6 +104,15 @@ class Opening:
     def note_cut_off(self, peer: RegionId, reason: str) -> None:
         """``peer`` cannot send what lacks here, as it has cut that from its log; empty: it can."""
         self._cut_off[peer] = reason
+        self._tell_cut_off()
+
+    def forget(self, peer: RegionId) -> None:
+        """It is no peer any more."""
+        self.peer_runs.forget(peer)
+        self._cut_off.pop(peer, None)
+        self._tell_cut_off()
+
+    def _tell_cut_off(self) -> None:
         told = "; ".join(dict.fromkeys(why for _, why in sorted(self._cut_off.items()) if why))
         self.readiness.cut_off = self.catching_up.cut_off = told
 

@@ -56,6 +56,7 @@ from crdtstream.region.links.routes import Routes
 from crdtstream.region.membership import Membership
 from crdtstream.region.opening import FolderState, Opening
 from crdtstream.region.outstanding import Mark, Outstanding
+from crdtstream.region.peers import Peer, Peers
 from crdtstream.region.pins import Pins
 from crdtstream.region.ready import (
     NO_RECORDS,
@@ -89,6 +90,7 @@ class Region:
     Attributes:
         replica: the state.
         database: the commands of all clients on it.
+        peers: the other regions, as they are now.
         tick: what is open.
         outstanding: what waits for the log, and how far the log is.
         knowledge: what other regions are known to have.
@@ -116,7 +118,7 @@ class Region:
         folder: FolderState,
         now: Millis,
         identity: Identity,
-        addresses: Mapping[RegionId, str],
+        peers: Peers,
         encode: Encode,
         clock: Callable[[], int],
         uniform: Callable[[float, float], float],
@@ -129,17 +131,18 @@ class Region:
             seq: the last record of the log; all of it is durable, and in the replica.
             folder: what the folder says.
             identity: who it is; its region is the replica's.
-            addresses: where its peers are.
+            peers: the other regions; it is this region's alone.
             encode: a reply to the bytes of a protocol version.
             clock: nanoseconds that pass; for turns and answer times, not for anything that is
                 decided.
             uniform: a random number between two; for the pauses between attempts.
             make_uid: 16 random bytes, for a database that begins.
         """
-        assert identity.region == replica.region
+        assert identity.region == replica.region == peers.here
         replica.touched.clear()
         self.replica = replica
         self.database = database
+        self.peers = peers
         self.limits = limits or RegionLimits()
         self.tick = Tick()
         self.fetching = Fetching()
@@ -151,15 +154,15 @@ class Region:
         self.outstanding = Outstanding(
             seq, replica.vv, records_max=self.limits.commit_queue_records_max
         )
-        self.knowledge = Knowledge(replica.region, addresses)
+        self.knowledge = Knowledge(peers)
         self.lags = Lags(
-            addresses,
+            peers,
             lambda: replica.vv,
             heartbeat_interval_ms=self.limits.heartbeat_interval_ms,
         )
-        lag = ReplicationLag(replica, addresses, now=now)
+        lag = ReplicationLag(replica, peers, now=now)
         self.staleness = Staleness(replica, lag, self.tick, now=now)
-        self.retention = Retention(addresses, now=now)
+        self.retention = Retention(peers, now=now)
         self.checkpointing = Checkpointing(self.tick, now=now)
         self.bootstrap = Bootstrap(
             self.tick,
@@ -199,8 +202,7 @@ class Region:
             is_level=self._is_level,
         )
         readiness = Readiness(
-            replica.region,
-            addresses,
+            peers,
             database=folder.database,
             is_proven=folder.is_proven,
             has_effects=bool(replica.vv),
@@ -215,8 +217,7 @@ class Region:
             stored=folder.database,
             peer_runs=peer_runs,
             catching_up=CatchingUp(
-                replica.region,
-                addresses,
+                peers,
                 lambda: replica.vv,
                 now=now,
                 is_held=peer_runs.is_held,
@@ -241,10 +242,9 @@ class Region:
             membership=self.membership,
             retention=self.retention,
             bootstrap=self.bootstrap,
-            claims=Claims(replica.region, addresses, self.outstanding, self.opening),
+            claims=Claims(peers, self.outstanding, self.opening),
             routes=Routes(
-                replica.region,
-                addresses,
+                peers,
                 now=now,
                 relay_after_ms=self.limits.inbox_wait_ms_max,
                 is_held=self.opening.peer_runs.is_held,
@@ -257,7 +257,7 @@ class Region:
             holds_links=self._holds_links,
             is_held=self._is_held,
         )
-        self.links = Links(own, addresses, now=now, uniform=uniform, clock=clock)
+        self.links = Links(own, peers, now=now, uniform=uniform, clock=clock)
         self.opening.look()
         # The clock goes on while a process is down: keys may be over that nobody asks for.
         self.tick.open()
@@ -361,6 +361,40 @@ class Region:
             client.answer(reply)
 
     # --- Peers --------------------------------------------------------------------------------
+
+    def change_peers(
+        self,
+        now: Millis,
+        peers: Mapping[RegionId, Peer],
+        *,
+        leaving: Collection[RegionId] = (),
+        gone: Collection[RegionId] = (),
+    ) -> None:
+        """The other regions are these from now on; see ``Peers.change``.
+
+        Links begin and end by themselves.  Nothing happens if nothing has changed.
+        """
+        change = self.peers.change(now, peers, leaving=leaving, gone=gone)
+        if change is None:
+            return
+        self.tick.notice(
+            "info",
+            "the peers have changed",
+            peers=self.peers.addresses,
+            added=change.added,
+            removed=change.removed,
+        )
+        for peer in change.removed:
+            self.opening.forget(peer)
+            self.bootstrap.note_removed(peer)
+        self.replica.note_peers(self.peers.counting)
+        self.staleness.note_peers()
+        self.opening.look()
+        self.opening.note_time(now)
+        self._forget_stable()
+        # They may wait for a removed one, or have what an activated one has.
+        self._settle_acks(now)
+        self.tick.open()
 
     def learn(
         self,

@@ -41,10 +41,13 @@ A member's own word counts, as it does for WAIT; but a link that opens with less
 had is believed at once: it lost its disk.  What others tell of it counts from then on only when
 the member itself has said as much again.
 
+A member that joins needs what lies behind the state that it begins with (``floor_vv``), before it
+has that too.  It may be given up yet, so what it has is no copy to rely on.
+
 Local changes, which no other region ever sees, need nobody but the checkpoint.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -53,6 +56,7 @@ from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, j
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.size import Size
 from crdtstream.region.bootstrap_bounds import BootstrapBounds
+from crdtstream.region.peers import Peers, PeersChange
 
 # A link over which nothing becomes durable for so long does not help: a minute is longer than any
 # pause of a member that is well, its restart with a large log included.
@@ -120,6 +124,7 @@ class _Member:
     Attributes:
         durable_vv: what it durably has; None: nobody has said so since this region started.
         staging_vv: what it will have when it has taken over a state; None: it takes over none.
+        floor_vv: what it will have when it has joined; None: it does not join.
         word_after: what was known before it said less: others' word counts again when its own has
             come to this; None: it never said less.
         since_ms: when it last came on, had all, or had its link made or lost.
@@ -130,6 +135,7 @@ class _Member:
     since_ms: Millis
     durable_vv: MutableVersionVector | None = None
     staging_vv: VersionVector | None = None
+    floor_vv: VersionVector | None = None
     word_after: VersionVector | None = None
     came_on: bool = False
     is_linked: bool = False
@@ -137,10 +143,11 @@ class _Member:
     @property
     def will_have_vv(self) -> VersionVector | None:
         """What it durably has, or will have from elsewhere; None: nobody has said."""
-        if self.staging_vv is None:
+        if self.staging_vv is None and self.floor_vv is None:
             return self.durable_vv
         vv = dict(self.durable_vv or {})
-        join(vv, self.staging_vv)
+        join(vv, self.staging_vv or {})
+        join(vv, self.floor_vv or {})
         return vv
 
 
@@ -159,7 +166,7 @@ class Retention:
         log_bytes: what all its records take, as of the last look.
     """
 
-    def __init__(self, members: Iterable[RegionId], *, now: Millis) -> None:
+    def __init__(self, peers: Peers, *, now: Millis) -> None:
         """A region that starts: nobody has said anything yet, and who is away is so from now."""
         self.backlog_bytes_max = BACKLOG_BYTES_DEFAULT
         self.backlog_ttl_s = BACKLOG_TTL_S_DEFAULT
@@ -170,10 +177,30 @@ class Retention:
         self.cutting_seq = 0
         self.log_bytes = 0
         self._started_ms = now
-        self._members = {member: _Member(now) for member in sorted(set(members))}
-        self.held: Mapping[RegionId, Held] = {
-            member: Held(Keeping.AWAY, now, 0) for member in self._members
-        }
+        self._peers = peers
+        self._members: dict[RegionId, _Member] = {}
+        self.held: Mapping[RegionId, Held] = {}
+        for member in peers.addresses:
+            self._add(member, None, now)
+        peers.on_change.append(self._follow)
+
+    def _add(self, number: RegionId, durable_vv: MutableVersionVector | None, now: Millis) -> None:
+        member = _Member(now, durable_vv)
+        if self._peers.is_joining(number):
+            member.floor_vv = self._peers.has[number]
+        self._members[number] = member
+        self.held = {**self.held, number: Held(Keeping.AWAY, now, 0)}
+
+    def _follow(self, change: PeersChange) -> None:
+        for number in change.removed:
+            del self._members[number]
+        for number in change.added:
+            joins = self._peers.is_joining(number)
+            self._add(number, {} if joins else dict(self._peers.has[number]), change.now)
+        for number in change.activated:
+            self._members[number].floor_vv = None
+        self.held = {number: self.held[number] for number in sorted(self._members)}
+        self._members = {number: self._members[number] for number in self.held}
 
     @property
     def backlog_bytes(self) -> int:
@@ -217,10 +244,10 @@ class Retention:
 
     @property
     def elsewhere_vv(self) -> VersionVector:
-        """What at least one other member durably has: beyond it the log has the only copies."""
+        """What at least one active member durably has: beyond it the log has the only copies."""
         elsewhere: MutableVersionVector = dict(self.begins)
-        for member in self._members.values():
-            join(elsewhere, member.durable_vv or {})
+        for number in self._peers.active:
+            join(elsewhere, self._members[number].durable_vv or {})
         return elsewhere
 
     def note_durable(self, region: RegionId, durable_vv: VersionVector) -> None:
@@ -295,6 +322,9 @@ class Retention:
             only_copy_seq: the first record with effects beyond ``elsewhere_vv``; the next one to be
                 written, if there is none.
         """
+        if not lacks.keys() >= self._members.keys():
+            # One was added while the log was asked: the next look knows what it lacks.
+            return self.first_seq - 1
         self.held = {
             number: self._look(
                 member,
@@ -307,7 +337,7 @@ class Retention:
             for number, member in self._members.items()
         }
         needed = [lacks[number].seq - 1 for number, one in self.held.items() if one.holds]
-        if self._members:
+        if self._peers.active:
             needed.append(only_copy_seq - 1)
         return max(self.first_seq - 1, min([self.covered_seq, *needed]))
 

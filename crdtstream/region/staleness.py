@@ -131,7 +131,7 @@ class Staleness:
             self.lag_ms_max = lag_ms_max
         if action is not None:
             self.action = action
-        self._is_on = bool(self.lag_effects_max or self.lag_ms_max) and not self.lag.is_alone
+        self._is_on = self._has_bound
         self._exceeded_since = None
         self._is_told = False
         self._set_bounds()
@@ -141,6 +141,15 @@ class Staleness:
                 self.on_room(session)
         self.on_limit()
         self._tick.open()
+
+    @property
+    def _has_bound(self) -> bool:
+        return bool(self.lag_effects_max or self.lag_ms_max) and not self.lag.is_alone
+
+    def note_peers(self) -> None:
+        """There are other peers: the first one came, or the last one went."""
+        if self._has_bound is not self._is_on:
+            self.tune()
 
     @property
     def limits_writes(self) -> bool:

@@ -17,6 +17,7 @@ from crdtstream.core.size import Seconds
 from crdtstream.engine import Engine
 from crdtstream.region.bootstrap import CopyProgress
 from crdtstream.region.links.errors import PeerError, RefusedError
+from crdtstream.region.peers import Peers, PeersChange
 from crdtstream.replication.bootstrap_wire import (
     CopyAsked,
     Resume,
@@ -38,12 +39,11 @@ SILENCE_SECONDS_MAX: Final = Seconds(60.0, least=1.0)
 
 
 class CopyFromPeer:
-    """Copies from a peer of this region's settings; for the bootstrapper."""
+    """Copies from a peer; for the bootstrapper."""
 
     def __init__(self, engine: Engine, settings: NodeSettings) -> None:
         self._engine = engine
         self._limits = settings.limits
-        self._addresses = {RegionId(peer.region): peer.address for peer in settings.peers}
 
     async def __call__(self, source: RegionId, staging: Staging) -> None:
         """See ``Copy`` in ``bootstrapper.py``."""
@@ -57,15 +57,42 @@ class CopyFromPeer:
             vv=dict(region.replica.vv),
             bytes_per_s=region.retention.bootstrap.bytes_per_s,
         )
-        await copy(
-            source,
-            self._addresses[source],
-            staging,
-            asked,
-            progress=region.bootstrap.progress,
-            image_bytes_max=self._limits.batch_bytes_max,
-            silence_ms_max=self._limits.link_silence_ms_max,
-        )
+        async with ended_with_links(region.peers, source) as address:
+            await copy(
+                source,
+                address,
+                staging,
+                asked,
+                progress=region.bootstrap.progress,
+                image_bytes_max=self._limits.batch_bytes_max,
+                silence_ms_max=self._limits.link_silence_ms_max,
+            )
+
+
+@contextlib.asynccontextmanager
+async def ended_with_links(peers: Peers, source: RegionId) -> AsyncIterator[str]:
+    """Where a peer is; what is done here ends when it is there no more.
+
+    Raises:
+        PeerError: it is no peer any more, or has another address.
+    """
+    reason = ""
+
+    def look(_change: PeersChange) -> None:
+        nonlocal reason
+        if peers.addresses.get(source) != address:
+            reason = "it is no peer any more, or has another address"
+            scope.reschedule(asyncio.get_running_loop().time())
+
+    address = peers.addresses[source]
+    peers.on_change.append(look)
+    try:
+        async with asyncio.timeout(None) as scope:
+            yield address
+    except TimeoutError as error:
+        raise PeerError(source, reason) from error
+    finally:
+        peers.on_change.remove(look)
 
 
 async def copy(

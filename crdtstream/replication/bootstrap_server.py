@@ -180,6 +180,8 @@ class BootstrapService(rpc.BootstrapServicer):
         assert copy.hold is not None
         assert copy.hold.checkpoint is not None
         row = copy.hold.checkpoint.row
+        if copy.region not in self._engine.region.peers.addresses:
+            self.end(copy.region, "it is no peer any more")
         retention = self._engine.region.retention
         retention.note_staging(copy.region, row.vv)
         behind, most = await self._engine.log.bytes_from(row.seq + 1), retention.bootstrap
@@ -344,7 +346,7 @@ class BootstrapService(rpc.BootstrapServicer):
                 RefusalKind.MISMATCH,
                 f"both sides are region {own}; each region needs a number of its own",
             )
-        if asked.region not in region.links.serve_stats:
+        if asked.region not in region.peers.addresses:
             return Refusal(
                 RefusalKind.UNKNOWN,
                 f"region {asked.region} is no peer of region {own}; add it to its peers",

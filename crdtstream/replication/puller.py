@@ -12,7 +12,8 @@ from crdtstream.passwords import METADATA_KEY, NOT_SAID
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import Failed, Refused
 from crdtstream.region.links.messages import ToServer
-from crdtstream.region.links.pull import Connect, HangUp, Pull, PullAction, Send, Sleep
+from crdtstream.region.links.pull import Connect, HangUp, Over, Pull, PullAction, Send, Sleep
+from crdtstream.region.peers import PeersChange
 from crdtstream.replication.wire import BatchUnpacker, decode_response, encode_request
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
@@ -27,6 +28,51 @@ REFUSALS: Final = (
     grpc.StatusCode.ALREADY_EXISTS,
     grpc.StatusCode.PERMISSION_DENIED,
 )
+
+
+class Pullers:
+    """Keeps a loop for each link by which the region pulls, as its peers come and go."""
+
+    def __init__(
+        self, engine: Engine, *, batch_bytes_max: int, password_mark: int = NOT_SAID
+    ) -> None:
+        self._engine = engine
+        self._batch_bytes_max = batch_bytes_max
+        self._password_mark = password_mark
+        self._kept: set[Pull] = set()
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep the links for as long as the node lives."""
+        on_change = self._engine.region.peers.on_change
+        on_change.append(self._note_change)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    self._changed.clear()
+                    for pull in self._engine.region.links.pulls.values():
+                        if pull not in self._kept:
+                            self._kept.add(pull)
+                            tasks.create_task(self._keep(pull))
+                    await self._changed.wait()
+        finally:
+            on_change.remove(self._note_change)
+
+    def _note_change(self, _change: PeersChange) -> None:
+        self._changed.set()
+
+    async def _keep(self, pull: Pull) -> None:
+        puller = Puller(
+            pull,
+            self._engine,
+            batch_bytes_max=self._batch_bytes_max,
+            password_mark=self._password_mark,
+        )
+        try:
+            await puller.run()
+        finally:
+            self._kept.remove(pull)
+            del self._engine.on_link[pull]
 
 
 class Puller:
@@ -52,7 +98,7 @@ class Puller:
         self._may_read.set()
 
     async def run(self) -> None:
-        """Keep the link for as long as the node lives."""
+        """Keep the link for as long as the node lives, or until it is over."""
         while True:
             self._wake.clear()
             match self._next():
@@ -60,6 +106,8 @@ class Puller:
                     await self._call_peer()
                 case Sleep(until):
                     await self._sleep(until)
+                case Over():
+                    return
                 case Send() | HangUp() as action:
                     raise AssertionError(f"{action} outside of a call")
 
@@ -84,8 +132,8 @@ class Puller:
                         if writer is not None:
                             writer.cancel()
                         return
-                    case Connect():
-                        raise AssertionError("a call within a call")
+                    case Connect() | Over() as action:
+                        raise AssertionError(f"{action} within a call")
 
     def _next(self, *, may_send: bool = True) -> PullAction:
         at = asyncio.get_running_loop().time()

@@ -15,7 +15,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import Failed, Refused
 from crdtstream.region.links.messages import Progress, Refusal, RefusalKind
-from crdtstream.region.links.pull import Connect, HangUp
+from crdtstream.region.links.pull import Connect, HangUp, Over
 from crdtstream.region.links.pull import Send as PullSend
 from crdtstream.region.links.pull import Sleep as PullSleep
 from crdtstream.region.links.serve import End, Read, Seek, Send, Serve, Sleep
@@ -66,7 +66,7 @@ class Line:
         """A Ready names a link that has something to do."""
         if link is self._serve:
             self._server_sleeps = 0.0
-        elif self.puller.is_up and link is self.puller.region.links.pulls[self.server.number]:
+        elif self.puller.is_up and link is self.puller.region.links.pulls.get(self.server.number):
             self._puller_sleeps = 0.0
 
     # --- Steps --------------------------------------------------------------------------------
@@ -95,6 +95,8 @@ class Line:
             case PullSleep(until):
                 self._puller_sleeps = inf if until is None else until
                 return False
+            case Over():
+                raise AssertionError("no region of the simulator is removed")
         return True
 
     def step_server(self, at: float) -> bool:

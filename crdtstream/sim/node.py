@@ -34,6 +34,7 @@ from crdtstream.region.clients import Stop
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.peers import Peers
 from crdtstream.region.ready import Confirm, Parcel, Ready, StoreIdentity
 from crdtstream.region.region import Region
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
@@ -192,7 +193,7 @@ class SimNode:
             folder=folder,
             now=self.clock,
             identity=Identity(self.number, "simulated", self.run_id),
-            addresses=self._peers,
+            peers=Peers.at(self.number, self._peers),
             encode=self._encode,
             clock=lambda: 0,
             uniform=lambda low, high: (low + high) / 2,

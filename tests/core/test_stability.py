@@ -53,3 +53,43 @@ def test_what_a_stranger_says_is_no_matter() -> None:
 
 def test_a_region_alone_is_stable_at_once() -> None:
     assert StabilityTracker(R1, []).stable({R1: 2}) == {R1: 2}
+
+
+def test_a_member_that_is_added_counts_at_once() -> None:
+    tracker = StabilityTracker(R1, [R2])
+    tracker.learn(R2, {R1: 5})
+    assert tracker.stable({R1: 5}) == {R1: 5}
+    tracker.count([R2, R3])
+    assert tracker.stable({R1: 6}) == {}
+    tracker.learn(R3, {R1: 4})
+    assert tracker.stable({R1: 6}) == {R1: 4}
+
+
+def test_what_all_effects_of_an_added_member_have_observed_is_stable() -> None:
+    tracker = StabilityTracker(R1, [R2])
+    tracker.learn(R2, {R1: 5})
+    tracker.count([R2, R3], has={R3: {R1: 3}, R2: {R1: 9}})
+    assert tracker.stable({R1: 5}) == {R1: 3}
+    tracker.learn(R3, {R3: 1})
+    assert tracker.stable({R1: 5}) == {R1: 3}
+    assert tracker.stable({R1: 5, R3: 1}) == {R1: 3}
+    tracker.learn(R3, {R1: 4, R3: 1})
+    assert tracker.stable({R1: 5, R3: 1}) == {R1: 4}
+
+
+def test_a_member_that_is_removed_holds_nothing_back() -> None:
+    tracker = StabilityTracker(R1, [R2, R3])
+    tracker.learn(R2, {R1: 5})
+    tracker.count([R2])
+    assert tracker.stable({R1: 6}) == {R1: 5}
+    tracker.learn(R3, {R1: 6})
+    assert tracker.heard() == {R2: {R1: 5}}
+
+
+def test_who_stays_a_member_need_not_say_again_what_it_has() -> None:
+    tracker = StabilityTracker(R1, [R2, R3])
+    tracker.learn(R2, {R1: 5, R2: 2})
+    tracker.learn(R3, {R1: 5})
+    tracker.count([R2])
+    assert tracker.stable({R1: 5}) == {}, "what R2 had issued by then is not here"
+    assert tracker.stable({R1: 5, R2: 2}) == {R1: 5, R2: 2}

@@ -16,6 +16,7 @@ from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.opening import FolderState
+from crdtstream.region.peers import Peers
 from crdtstream.region.ready import Parcel, Ready
 from crdtstream.region.region import Region
 from crdtstream.resp.wire.encode import encode
@@ -50,7 +51,7 @@ def make_region(
         folder=folder or PROVEN,
         now=Millis(now),
         identity=Identity(region, database_id, number if run_id is None else run_id),
-        addresses=addresses,
+        peers=Peers.at(region, addresses),
         encode=encode,
         clock=clock or count().__next__,
         uniform=lambda low, high: high,

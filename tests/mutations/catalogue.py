@@ -18,6 +18,7 @@ from tests.mutations.in_lanes import LANES
 from tests.mutations.in_membership import MEMBERSHIP
 from tests.mutations.in_merging import MERGING
 from tests.mutations.in_metrics import METRICS
+from tests.mutations.in_peers import PEERS
 from tests.mutations.in_queries import QUERIES
 from tests.mutations.in_recovering import RECOVERIES
 from tests.mutations.in_replication import REPLICATION
@@ -39,6 +40,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *REPLICATION,
     *RECOVERIES,
     *MEMBERSHIP,
+    *PEERS,
     *QUERIES,
     *REPORTS,
     *DRILLS,

@@ -47,7 +47,7 @@ HEALTH: Final = (
     Mutation(
         "all-peers-count",
         "crdtstream/region/freshness.py",
-        "wanted = min((len(self._peers) + 1) // 2, len(known))",
+        "wanted = min((len(active) + 1) // 2, len(known))",
         "wanted = len(known)",
         (FRESH + "test_a_majority_of_regions_counts",),
         "one frozen region makes all others unavailable",
@@ -63,7 +63,7 @@ HEALTH: Final = (
     Mutation(
         "peers-that-are-gone-count",
         "crdtstream/region/freshness.py",
-        "for peer in self._peers.intersection(linked)]",
+        "for peer in active.intersection(linked)]",
         "for peer in self._peers]",
         (FRESH + "test_a_peer_that_is_not_heard_any_more_does_not_count",),
         "the loss of one region makes the survivor of two unavailable",

@@ -59,7 +59,7 @@ LAG: Final = (
     Mutation(
         "an-earlier-run-counts-as-known",
         "crdtstream/region/lag.py",
-        "        self._has_earlier = replica.issued > 0\n",
+        "        self._has_earlier = self._marked_n > 0\n",
         "        self._has_earlier = False\n",
         (TABLES + "test_what_an_earlier_run_issued_counts_until_a_peer_speaks",),
         "I15: a restart while links are cut lets the bound begin again",

@@ -396,7 +396,7 @@ RECOVERIES: Final = (
     Mutation(
         "every-region-names-the-database",
         "crdtstream/region/links/readiness.py",
-        "is_lowest = all(self._region < peer for peer in self._peers)",
+        "is_lowest = all(self._region < peer for peer in self._peers.addresses)",
         "is_lowest = True",
         (READY + "test_the_lowest_region_names_the_database_when_all_have_answered",),
         "regions set up together end as several databases",

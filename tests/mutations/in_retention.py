@@ -38,8 +38,8 @@ RETAINING: Final = (
     Mutation(
         "what-is-staged-counts-as-a-copy",
         RETENTION,
-        "            join(elsewhere, member.durable_vv or {})\n",
-        "            join(elsewhere, member.will_have_vv or {})\n",
+        "            join(elsewhere, self._members[number].durable_vv or {})\n",
+        "            join(elsewhere, self._members[number].will_have_vv or {})\n",
         (TABLES + "test_a_member_that_takes_over_a_state_needs_what_that_lacks",),
         "the only durable copy is cut for one that is being made",
     ),
@@ -62,7 +62,7 @@ RETAINING: Final = (
     Mutation(
         "a-bootstrap-lets-only-copies-go",
         RETENTION,
-        "        if self._members:\n            needed.append(only_copy_seq - 1)\n",
+        "        if self._peers.active:\n            needed.append(only_copy_seq - 1)\n",
         "        if any(one.holds for one in self.held.values()):\n"
         "            needed.append(only_copy_seq - 1)\n",
         (TABLES + "test_a_member_that_needs_a_bootstrap_holds_what_only_this_log_has",),

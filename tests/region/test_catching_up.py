@@ -8,6 +8,7 @@ from crdtstream.region.links.readiness import Answer, DatabaseIdentity
 from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import Confirm
 from tests.harness.driven import UID, Driven, make_region
+from tests.harness.peers import peers_of
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 ANSWER_MS, STALL_MS = 2_000, 10_000
@@ -21,8 +22,7 @@ class Starting:
         self.held: set[RegionId] = set()
         self.rests = False
         self.one = CatchingUp(
-            R1,
-            [R2, R3],
+            peers_of(R1, R2, R3),
             lambda: self.vv,
             now=Millis(0),
             is_held=self.held.__contains__,

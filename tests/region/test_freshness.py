@@ -5,6 +5,7 @@ import pytest
 from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.region.freshness import QUIET_HEARTBEATS, SAYINGS_MAX, Lags
+from tests.harness.peers import peers_of
 
 R1, R2, R3, R4, R5 = (RegionId(number) for number in range(1, 6))
 HEARTBEAT_MS = 100
@@ -16,7 +17,7 @@ class Behind:
 
     def __init__(self, *peers: RegionId) -> None:
         self.vv: MutableVersionVector = {}
-        self.lags = Lags(peers, lambda: self.vv, heartbeat_interval_ms=HEARTBEAT_MS)
+        self.lags = Lags(peers_of(R1, *peers), lambda: self.vv, heartbeat_interval_ms=HEARTBEAT_MS)
 
 
 def test_what_is_applied_is_no_lag_however_long_nothing_is_written() -> None:

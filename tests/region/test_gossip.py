@@ -3,13 +3,14 @@
 from crdtstream.core.ids import RegionId
 from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.links.gossip import RETELL_SECONDS, Gossip
+from tests.harness.peers import peers_of
 
 R1, R2, R3, R4 = (RegionId(number) for number in (1, 2, 3, 4))
 
 
 def knowing() -> Knowledge:
     """Region 1, which has heard all others."""
-    knowledge = Knowledge(R1, (R2, R3, R4))
+    knowledge = Knowledge(peers_of(R1, R2, R3, R4))
     for region in (R2, R3, R4):
         knowledge.learn(region, {region: 5})
     return knowledge
@@ -45,7 +46,7 @@ def test_a_peer_that_forgot_hears_it_again_after_a_while() -> None:
 
 
 def test_what_was_said_while_recovering_is_not_passed_on() -> None:
-    knowledge = Knowledge(R1, (R2, R3))
+    knowledge = Knowledge(peers_of(R1, R2, R3))
     knowledge.learn(R3, {R3: 5}, regains=True)
     gossip = Gossip(R2, knowledge)
     assert gossip.take(0.0) == {}

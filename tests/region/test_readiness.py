@@ -9,6 +9,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 from crdtstream.region.links.peer_runs import PeerRuns
 from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
+from tests.harness.peers import peers_of
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 ONE, OTHER, MADE = (DatabaseUid(bytes([n]) * 16) for n in (1, 2, 3))
@@ -24,8 +25,7 @@ def readiness(
     has_effects: bool = True,
 ) -> Readiness:
     return Readiness(
-        region,
-        peers,
+        peers_of(region, *peers),
         database=DatabaseIdentity(uid, declared),
         is_proven=is_proven,
         has_effects=has_effects,

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from crdtstream.core.clock import covers
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.retention import STALLED_MS, Held, Keeping, Lack, Retention
+from tests.harness.peers import peers_of
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 MEMBERS = (R2, R3)
@@ -25,7 +26,7 @@ class LogAndMembers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000
-        self.retention = Retention(MEMBERS, now=Millis(self.now))
+        self.retention = Retention(peers_of(R1, *MEMBERS), now=Millis(self.now))
         self.retention.backlog_bytes_max = 5 * RECORD_BYTES
         self.retention.backlog_ttl_s = 100
         self.log: list[tuple[RegionId, int] | None] = []
@@ -170,14 +171,14 @@ def looked(
 
 
 def of_two(*, covered: int = 100) -> Retention:
-    retention = Retention([R2], now=Millis(1_000))
+    retention = Retention(peers_of(R1, R2), now=Millis(1_000))
     retention.backlog_bytes_max, retention.backlog_ttl_s = 500, 60
     retention.note_covered(covered)
     return retention
 
 
 def test_a_region_alone_keeps_what_no_checkpoint_covers() -> None:
-    retention = Retention([], now=Millis(1_000))
+    retention = Retention(peers_of(R1), now=Millis(1_000))
     assert retention.cut_upto({}, (), Millis(1_000), only_copy_seq=1) == 0
     retention.note_covered(7)
     assert retention.cut_upto({}, (), Millis(1_000), only_copy_seq=1) == 7
@@ -274,7 +275,7 @@ def test_a_member_that_needs_a_bootstrap_holds_what_only_this_log_has() -> None:
 
 
 def test_what_any_member_has_is_elsewhere() -> None:
-    retention = Retention([R2, R3], now=Millis(1_000))
+    retention = Retention(peers_of(R1, R2, R3), now=Millis(1_000))
     assert retention.elsewhere_vv == {}, "nobody has said anything since the start"
     retention.note_durable(R2, {R1: 40, R3: 1})
     retention.note_told(R3, {R1: 10, R3: 9})
@@ -351,7 +352,7 @@ def test_a_clock_set_back_makes_nobody_stay_away_for_longer(back_ms: int) -> Non
 
 
 def restarted(before: Retention, *, now: int) -> Retention:
-    retention = Retention([R2], now=Millis(now))
+    retention = Retention(peers_of(R1, R2), now=Millis(now))
     retention.backlog_bytes_max, retention.backlog_ttl_s = 500, before.backlog_ttl_s
     retention.note_covered(100)
     retention.note_absences(before.absences)

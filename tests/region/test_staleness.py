@@ -16,6 +16,7 @@ from crdtstream.region.ready import Notice, Parcel
 from crdtstream.region.region import Region
 from crdtstream.region.staleness import STEADY_MS, WAIT_MS, LagAction
 from tests.harness.driven import UID, Driven, Told, make_region
+from tests.harness.peers import peers_of
 
 R2, R3 = RegionId(2), RegionId(3)
 
@@ -164,7 +165,7 @@ def test_what_an_earlier_run_issued_counts_until_a_peer_speaks() -> None:
 def test_the_age_survives_more_marks_than_are_kept() -> None:
     """It may be told too high, never too low, and memory is bounded."""
     replica = Replica(RegionId(1), peers=[R2])
-    lag = ReplicationLag(replica, [R2], now=Millis(0))
+    lag = ReplicationLag(replica, peers_of(RegionId(1), R2), now=Millis(0))
     issued_at = {}
     for n in range(1, 3 * MARKS_MAX.value):
         replica.vv[RegionId(1)] = n  # as issuing an effect does

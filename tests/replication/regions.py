@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from random import Random
 from time import perf_counter_ns
 
@@ -25,8 +25,9 @@ from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.links.serve import Serve
 from crdtstream.region.opening import FolderState
+from crdtstream.region.peers import Peer, Peers
 from crdtstream.region.region import Region
-from crdtstream.replication.puller import Puller
+from crdtstream.replication.puller import Pullers
 from crdtstream.replication.server import ReplicationService
 from crdtstream.store.log import Fsync, Log, MemoryLog
 from crdtstream.store.replay import replay_log
@@ -94,7 +95,7 @@ class LiveRegion:
             folder=self._folder,
             now=wall_clock(),
             identity=self._identity,
-            addresses=self._peers,
+            peers=Peers.at(self.number, self._peers),
             encode=self._capture,
             clock=perf_counter_ns,
             uniform=Random(self.number).uniform,
@@ -159,16 +160,28 @@ class LiveRegion:
     def resume(self, peer: RegionId) -> None:
         self.pulls[peer].resume(self.engine.now())
 
+    def change_peers(
+        self,
+        addresses: Mapping[int, str],
+        *,
+        joining: Collection[RegionId] = (),
+        leaving: Collection[RegionId] = (),
+    ) -> None:
+        """The regions are at these addresses from now on."""
+        peers = {
+            RegionId(number): Peer(address, is_joining=RegionId(number) in joining)
+            for number, address in addresses.items()
+            if number != self.number
+        }
+        self.region.change_peers(self.engine.now(), peers, leaving=leaving)
+
     # --- Running ------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["LiveRegion"]:
         if not self._has_begun:
             await self.begin()
-        pullers = [
-            Puller(pull, self.engine, batch_bytes_max=1 << 30, password_mark=self._password_mark)
-            for pull in self.pulls.values()
-        ]
+        pullers = Pullers(self.engine, batch_bytes_max=1 << 30, password_mark=self._password_mark)
         server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         replication_pb2_grpc.add_ReplicationServicer_to_server(self.service, server)
         server.add_insecure_port(self._address)
@@ -176,12 +189,11 @@ class LiveRegion:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.engine.run())
-                background = [tasks.create_task(puller.run()) for puller in pullers]
+                pulling = tasks.create_task(pullers.run())
                 try:
                     yield self
                 finally:
-                    for task in background:
-                        task.cancel()
+                    pulling.cancel()
                     self.engine.stop()
         finally:
             self.region.links.stop()

@@ -568,6 +568,19 @@ async def test_a_copy_ends_when_the_log_has_grown_too_much(sender: Sender) -> No
         await copied(sender.address, cast(Staging, Growing(MemoryStaging())))
 
 
+async def test_a_copy_to_a_peer_that_is_removed_ends(sender: Sender) -> None:
+    class Removing(Watched):
+        async def before_put(self) -> None:
+            sender.region.change_peers({})
+
+    sender.region.region.retention.bootstrap.bytes_per_s = 100_000
+    with pytest.raises(PeerError, match="ABORTED: the copy has ended: it is no peer any more"):
+        await copied(sender.address, cast(Staging, Removing(MemoryStaging())))
+    assert sender.service.cuts == {}
+    with pytest.raises(RefusedError, match="no peer"):
+        await copied(sender.address, MemoryStaging())
+
+
 async def test_who_recovers_sends_too(sender: Sender) -> None:
     """Two that recover may each have what the other one lacks."""
     sender.region.region.opening.readiness._is_recovering = True

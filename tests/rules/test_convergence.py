@@ -37,6 +37,7 @@ from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readines
 from crdtstream.sim.checks import shown, wrong_retries
 from crdtstream.sim.model import READ_AS, Issued, model, skipped, unfold
 from tests.conftest import examples
+from tests.harness.peers import peers_of
 from tests.harness.regions import Node, sync
 from tests.harness.replies import list_of, of_type
 from tests.harness.sizes import SIZES, SizedMachine
@@ -334,8 +335,7 @@ class Regions(SizedMachine):
         region = RegionId(node.region)
         others = [other for other in self.nodes if other is not node]
         readiness = Readiness(
-            region,
-            [RegionId(other.region) for other in others],
+            peers_of(region, *(RegionId(other.region) for other in others)),
             database=DatabaseIdentity(UID),
             is_proven=False,
             has_effects=bool(node.log),

@@ -19,9 +19,9 @@ has: it has other links.  Such words cannot be judged, and are taken as said.
     what either says of others    more than was sent to anybody      that word is passed over
 
 A region with one peer knows what that can have: what its Open said, and what was sent to it since.
-With several, each may have got from another one what was sent to any of them.  If a region that
-is no peer any more relays something to the only one, that one's link ends once; its next Open says
-that it has it.
+With several, or if there were others since this region started, each may have got from another one
+what was sent to any of them.  If a region that was a peer of an earlier run relays something to the
+only one, that one's link ends once; its next Open says that it has it.
 
 What a peer tells of others may have been true once: it does not hear at once that a third region
 lost its disk, and then this region may use those numbers again.  So it is no lie that ends the
@@ -32,13 +32,12 @@ Then no link ends.  Nothing is learned from such a word but what was lost; the p
 again when that is back.
 """
 
-from collections.abc import Collection
-
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.opening import Opening
 from crdtstream.region.outstanding import Outstanding
+from crdtstream.region.peers import Peers, PeersChange
 
 
 class Claims:
@@ -46,17 +45,22 @@ class Claims:
 
     def __init__(
         self,
-        region: RegionId,
-        peers: Collection[RegionId],
+        peers: Peers,
         outstanding: Outstanding,
         opening: Opening,
     ) -> None:
-        self._region = region
-        self._has_one_peer = len(peers) == 1
+        self._region = peers.here
+        # In all of this run.
+        self._has_one_peer = len(peers.addresses) == 1
         self._outstanding = outstanding
         self._opening = opening
         # Of own effects, what links of this run sent, and Opens said to have.
         self._sent_n = 0
+        peers.on_change.append(self._follow)
+
+    def _follow(self, change: PeersChange) -> None:
+        if change.added or change.removed:
+            self._has_one_peer = False
 
     def own_n(self, vv: VersionVector) -> int:
         """How many of this region's effects a version vector has."""

@@ -1,11 +1,11 @@
 """All links of a region: those by which it pulls, and those of its peers to it.
 
 Batches of all pulling links are applied in one place, so that batches that free each other meet.
-Each link has an inbox of its own (``rules`` 2).
+Each link has an inbox of its own (``rules`` 2).  Links begin and end as peers come and go.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from crdtstream.core.effects import EffectBatch
@@ -26,6 +26,7 @@ from crdtstream.region.links.publications import PUBLICATION_BYTES_MAX, Publicat
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.serve import Serve
 from crdtstream.region.links.stats import ServeStats
+from crdtstream.region.peers import Peers, PeersChange
 
 # How long clients wait at most for a run of remote batches; a single batch may take longer.
 RUN_NS: Final = Size(4_000_000, least=0)
@@ -35,7 +36,7 @@ class Links:
     """The links of one region.
 
     Attributes:
-        pulls: by peer.
+        pulls: by peer, ascending.
         serves: the links of peers that pull now, by peer.
         serve_stats: what each peer was sent, over all its links.
         may_apply: something arrived that may be applied.
@@ -44,20 +45,19 @@ class Links:
     def __init__(
         self,
         own: OwnSide,
-        addresses: Mapping[RegionId, str],
+        peers: Peers,
         *,
         now: Millis,
         uniform: Callable[[float, float], float],
         clock: Callable[[], int],
     ) -> None:
-        self.pulls = {
-            peer: Pull(peer, address, own, now=now, uniform=uniform)
-            for peer, address in sorted(addresses.items())
-        }
+        self.pulls: dict[RegionId, Pull] = {}
         self.serves: dict[RegionId, Serve] = {}
-        self.serve_stats = {peer: ServeStats() for peer in self.pulls}
+        self.serve_stats: dict[RegionId, ServeStats] = {}
         self.may_apply = False
         self._own = own
+        self._peers = peers
+        self._uniform = uniform
         self._clock = clock
         # Applied, by the record that will have them: links hear of it when that is in the log.
         self._applied: list[tuple[Pull, Millis]] = []
@@ -66,11 +66,38 @@ class Links:
         opening.on_change.append(self._tell_standing)
         opening.on_recovering.append(self._reopen)
         own.routes.on_change = self._look_at_routes
-        opening.peer_runs.watch(pull.note_held for pull in self.pulls.values())
-        if self.pulls:
-            own.channels.forward = self._publish
-            own.channels.on_change = self._note_listeners
-            own.channels.forward_bytes_max = PUBLICATION_BYTES_MAX.value
+        opening.peer_runs.watch([self._note_held])
+        for peer in peers.addresses:
+            self._begin(peer, now)
+        peers.on_change.append(self._follow)
+
+    def _follow(self, change: PeersChange) -> None:
+        for peer in change.removed:
+            self.pulls.pop(peer).end()
+            self.serve_stats.pop(peer)
+            serve = self.serves.pop(peer, None)
+            if serve is not None:
+                serve.end()
+            for pull in self.pulls.values():
+                # What others relayed of it goes, too; it is asked for again if it is still wanted.
+                if peer in pull.origins:
+                    pull.reopen()
+        for peer in change.moved:
+            self.pulls[peer].move(self._peers.addresses[peer], change.now)
+        for peer in change.added:
+            self._begin(peer, change.now)
+        self.pulls = {peer: self.pulls[peer] for peer in self._peers.addresses}
+        self.serve_stats = {peer: self.serve_stats[peer] for peer in self._peers.addresses}
+
+    def _begin(self, peer: RegionId, now: Millis) -> None:
+        """The links with a peer begin: this region pulls from it, and it may pull from here."""
+        own = self._own
+        address = self._peers.addresses[peer]
+        self.pulls[peer] = Pull(peer, address, own, now=now, uniform=self._uniform)
+        self.serve_stats[peer] = ServeStats()
+        own.channels.forward = self._publish
+        own.channels.on_change = self._note_listeners
+        own.channels.forward_bytes_max = PUBLICATION_BYTES_MAX.value
 
     @property
     def identity(self) -> Identity:
@@ -86,6 +113,10 @@ class Links:
             pull.ack_soon()
         for serve in self.serves.values():
             serve.tell_standing()
+
+    def _note_held(self, origin: RegionId) -> None:
+        for pull in self.pulls.values():
+            pull.note_held(origin)
 
     def _reopen(self) -> None:
         for pull in self.pulls.values():

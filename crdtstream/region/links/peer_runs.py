@@ -47,6 +47,10 @@ class PeerRuns:
         elif self._held.get(region) == run_id:
             self._release(region)
 
+    def forget(self, region: RegionId) -> None:
+        """It is no peer any more."""
+        self._release(region)
+
     def _release(self, region: RegionId) -> None:
         if self._held.pop(region, None) is not None:
             self._tell(region)

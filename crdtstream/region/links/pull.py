@@ -6,6 +6,7 @@ A loop asks ``next`` and does what it says; what comes of it goes into ``receive
              Send      write this message
              HangUp    end the call
              Sleep     ask again when woken, or at this time
+             Over      the region pulls from this peer no more
 
 One call lasts from Connect to HangUp or ``lost``.  Its first message is Open; then come acks, soon
 after something became durable, and now and then.  ``link.py`` has the states between the calls.
@@ -86,7 +87,12 @@ class Sleep:
     until: float | None
 
 
-PullAction: TypeAlias = Connect | Send | HangUp | Sleep
+@dataclass(frozen=True, slots=True)
+class Over:
+    """There is no such peer any more: nothing is to be done, ever."""
+
+
+PullAction: TypeAlias = Connect | Send | HangUp | Sleep | Over
 
 
 class Pull:
@@ -102,6 +108,7 @@ class Pull:
         inbox: what came and cannot be applied yet.
         waits_since: since when its first batch cannot be applied; None while nothing waits.
         peer_pulls: whether the peer pulls from this region too, and so hears its heartbeats.
+        is_over: it is no peer any more.
     """
 
     def __init__(
@@ -132,6 +139,7 @@ class Pull:
         )
         self.waits_since: Millis | None = None
         self.peer_pulls = False
+        self.is_over = False
         self._own = own
         self._made_ms = now
         self._publications = Arrived()
@@ -200,6 +208,20 @@ class Pull:
 
     # --- What the region tells its links ------------------------------------------------------
 
+    def end(self) -> None:
+        """It is no peer any more; what came from it and is not applied is forgotten."""
+        self.is_over = True
+        self._end_call()
+        self.inbox.discard()
+        self._publications.clear()
+
+    def move(self, address: str, now: Millis) -> None:
+        """The peer is somewhere else: begin again there."""
+        self.address = address
+        self._logged_error = ""
+        self._begin_again(now)
+        self._try_now()
+
     def reopen(self) -> None:
         """Begin again, and forget what the call brought and was not applied yet."""
         self.inbox.discard()
@@ -261,6 +283,8 @@ class Pull:
         if self._must_hang_up:
             self._must_hang_up = False
             return HangUp()
+        if self.is_over:
+            return Over()
         state = self.link.state
         if state is LinkState.PAUSED:
             return Sleep(None)

@@ -21,19 +21,23 @@ strength of what an earlier run of it had told them.  Of that they need not know
 
 What was forgotten stands in the version vector of who forgot it.
 
+All are asked, those that are joining as well: one that has joined so far may have an effect that
+this region lost.  Who is removed owes no answer, and what it said does not count.
+
 A fresh database gets its identity on the way: when all members have answered, and none knows of
 one, the lowest region makes it, and the others take it over.  A region that was declared to begin
 a new database makes one at once and waits for nobody; whoever has effects of an earlier database
 under the same name refuses it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join, meet, missing
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
+from crdtstream.region.peers import Peers, PeersChange
 
 WAY_OUT: Final = (
     "If one of them is gone for good, take it out of the peers everywhere, and start this node "
@@ -83,8 +87,7 @@ class Readiness:
 
     def __init__(
         self,
-        region: RegionId,
-        peers: Iterable[RegionId],
+        peers: Peers,
         *,
         database: DatabaseIdentity,
         is_proven: bool,
@@ -92,8 +95,8 @@ class Readiness:
         make_uid: Callable[[], DatabaseUid],
     ) -> None:
         self.database = database
-        self._region = region
-        self._peers = frozenset(peers)
+        self._region = peers.here
+        self._peers = peers
         self._is_recovering = not (is_proven and database.uid)
         self._has_effects = has_effects
         self._make_uid = make_uid
@@ -102,6 +105,15 @@ class Readiness:
         self._duplicate_by_peer: dict[RegionId, str] = {}
         self._refusals: dict[RegionId, str] = {}
         self.cut_off = ""
+        self._found_if_all_answered()
+        peers.on_change.append(self._follow)
+
+    def _follow(self, change: PeersChange) -> None:
+        for peer in change.removed:
+            self._answers.pop(peer, None)
+            self._known.pop(peer, None)
+            self._duplicate_by_peer.pop(peer, None)
+            self._refusals.pop(peer, None)
         self._found_if_all_answered()
 
     @property
@@ -198,8 +210,8 @@ class Readiness:
 
     def _found_if_all_answered(self) -> None:
         """Make the database's identity, if that falls to this region."""
-        is_lowest = all(self._region < peer for peer in self._peers)
-        if not self.database.uid and is_lowest and self._peers <= self._answers.keys():
+        is_lowest = all(self._region < peer for peer in self._peers.addresses)
+        if not self.database.uid and is_lowest and not self._unanswered:
             self.database = DatabaseIdentity(self._make_uid())
 
     # --- What follows -------------------------------------------------------------------------
@@ -240,7 +252,7 @@ class Readiness:
 
     @property
     def _unanswered(self) -> frozenset[RegionId]:
-        return self._peers.difference(self._answers)
+        return frozenset(self._peers.addresses.keys() - self._answers.keys())
 
     def _owed_vv(self) -> VersionVector:
         """What its peers had when they answered, of others' effects."""
@@ -286,7 +298,8 @@ class Readiness:
                 )
             )
         if not self.database.uid:
-            return f"region {region} waits for region {min(self._peers)} to name the database"
+            lowest = min(self._peers.addresses)
+            return f"region {region} waits for region {lowest} to name the database"
         if not self.has_recovered(vv):
             count = missing(vv, self._owed_vv())
             lacks = f"region {region} lacks {count} effects that its peers have"

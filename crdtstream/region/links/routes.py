@@ -4,7 +4,8 @@ Usually a link asks for its peer's own effects.  It asks for another origin as w
 
   * the direct link to that origin has not worked for ``relay_after_ms`` (relay),
   * what this link brought waits for that origin (``rules`` 2),
-  * effects of this very region are out there that it has lost itself (``rules`` 18).
+  * effects of this very region are out there that it has lost itself (``rules`` 18),
+  * that origin is leaving (``peers.py``): any peer may have the last of its effects.
 
 A peer whose effects are held, as it recovers (``peer_runs.py``), is not asked for them itself; what
 others have of them is relayed as if its link were down.
@@ -17,6 +18,7 @@ from typing import Final
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.size import Size
+from crdtstream.region.peers import Peers, PeersChange
 
 # An origin asked for because batches waited for it stays so for this long, even if its direct
 # link is up: otherwise the link would be opened again and again.
@@ -48,19 +50,29 @@ class Routes:
 
     def __init__(
         self,
-        region: RegionId,
-        peers: Iterable[RegionId],
+        peers: Peers,
         *,
         now: Millis,
         relay_after_ms: int,
         is_held: Callable[[RegionId], bool] = lambda _origin: False,
     ) -> None:
-        self._region = region
+        self._peers = peers
         self._relay_after_ms = relay_after_ms
-        self._routes = {peer: Route(down_since=now) for peer in sorted(peers)}
+        self._routes = {peer: Route(down_since=now) for peer in peers.addresses}
         self._is_held = is_held
         self.own_lost = False
         self.on_change: Callable[[], None] = _nobody_looks
+        peers.on_change.append(self._follow)
+
+    def _follow(self, change: PeersChange) -> None:
+        for peer in change.removed:
+            del self._routes[peer]
+        for peer in change.added:
+            self._routes[peer] = Route(down_since=change.now)
+        for route in self._routes.values():
+            for origin in change.gone:
+                route.extras.pop(origin, None)
+        self.on_change()
 
     @property
     def are_usual(self) -> bool:
@@ -100,7 +112,7 @@ class Routes:
     def wanted(self, peer: RegionId, now: Millis) -> frozenset[RegionId]:
         """What the link to ``peer`` should ask for now."""
         route = self._routes[peer]
-        origins = {peer}
+        origins = {peer, *self._peers.leaving}
         for other, direct in self._routes.items():
             if direct.paused:
                 continue
@@ -116,7 +128,7 @@ class Routes:
             elif not self._is_paused(origin):
                 origins.add(origin)
         if self.own_lost:
-            origins.add(self._region)
+            origins.add(self._peers.here)
         return frozenset(origins - {peer} if self._is_held(peer) else origins)
 
     def _brings_nothing_though_up(self, origin: RegionId) -> bool:

@@ -1,0 +1,148 @@
+"""The other regions, as they are now: where each is, and what it counts for.
+
+    change(…) ──> addresses, active, counting … ──> on_change: whoever keeps something for a peer
+
+                                joining   active   leaving   gone
+    links, retention               x        x
+    causal stability               x        x         x
+    asked for its effects          x        x         x               (of a leaving one: of others)
+    WAIT, lag, majority, health              x
+
+A *joining* region has not got everything yet, so nobody may rely on it.  A *leaving* one was
+removed, and effects of it may still be on their way from others; when all of them are here, it is
+*gone*.
+
+Whoever needs to know looks at this value and not at a copy of it.  The sets are made when they
+change, so looking costs an attribute.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.ids import Millis, RegionId
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One other region.
+
+    Attributes:
+        address: host:port that this region pulls from.
+        has: looked at when it is added: it durably has these effects, or gets them from elsewhere
+            before it issues any.  For causal stability and for the log it begins with them.
+    """
+
+    address: str
+    is_joining: bool = False
+    has: VersionVector = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PeersChange:
+    """What has changed, each ascending.
+
+    Attributes:
+        added, removed: links begin, links end.
+        moved: the address is another one.
+        activated: they were joining.
+        gone: they count for nothing any more, not even for causal stability.
+    """
+
+    now: Millis
+    added: tuple[RegionId, ...]
+    removed: tuple[RegionId, ...]
+    moved: tuple[RegionId, ...]
+    activated: tuple[RegionId, ...]
+    gone: tuple[RegionId, ...]
+
+
+class Peers:
+    """See the module's text.
+
+    Attributes:
+        here: this region.
+        addresses: where the peers are that have links, joining ones included; ascending.
+        has: of the same, see ``Peer``.
+        active: those that count for everything.
+        leaving: removed ones that still count for causal stability.
+        counting: all that count for causal stability.
+        on_change: called when something has changed, in the order in which they were added.
+    """
+
+    def __init__(
+        self,
+        here: RegionId,
+        peers: Mapping[RegionId, Peer],
+        *,
+        leaving: Collection[RegionId] = (),
+        gone: Collection[RegionId] = (),
+    ) -> None:
+        self.here = here
+        self.on_change: list[Callable[[PeersChange], None]] = []
+        self._gone = frozenset(gone)
+        self._set(peers, leaving)
+
+    @classmethod
+    def at(cls, here: RegionId, addresses: Mapping[RegionId, str]) -> "Peers":
+        """All of them active, as configuration files tell."""
+        return cls(here, {peer: Peer(address) for peer, address in addresses.items()})
+
+    def _set(self, peers: Mapping[RegionId, Peer], leaving: Collection[RegionId]) -> None:
+        assert self.here not in peers
+        assert not set(leaving) & peers.keys()
+        ordered = sorted(peers.items())
+        self.addresses: Mapping[RegionId, str] = {one: peer.address for one, peer in ordered}
+        self.has: Mapping[RegionId, VersionVector] = {one: peer.has for one, peer in ordered}
+        self.active = frozenset(one for one, peer in ordered if not peer.is_joining)
+        self.leaving = frozenset(leaving)
+        self.counting = frozenset(self.addresses) | self.leaving
+
+    def is_joining(self, region: RegionId) -> bool:
+        return region in self.addresses and region not in self.active
+
+    def is_gone(self, region: RegionId) -> bool:
+        """Whether nothing that is said of a region counts: it was removed, and is not leaving."""
+        return region in self._gone
+
+    def change(
+        self,
+        now: Millis,
+        peers: Mapping[RegionId, Peer],
+        *,
+        leaving: Collection[RegionId] = (),
+        gone: Collection[RegionId] = (),
+    ) -> PeersChange | None:
+        """Take the peers as they are from now on, and tell ``on_change``.
+
+        Args:
+            peers: all that have links; who is not among them any more is removed.
+            leaving: removed ones that still count for causal stability.
+            gone: other regions that were removed, whether or not they were known here.
+
+        Returns:
+            None: nothing has changed.
+        """
+        before, active_before = self.addresses, self.active
+        counting_before, gone_before = self.counting, self._gone
+        self._set(peers, leaving)
+        known = counting_before | self._gone | frozenset(gone)
+        self._gone = known - self.counting
+        after = self.addresses
+        change = PeersChange(
+            now=now,
+            added=tuple(one for one in after if one not in before),
+            removed=tuple(one for one in before if one not in after),
+            moved=tuple(one for one in after if before.get(one, after[one]) != after[one]),
+            activated=tuple(
+                one for one in after if one in before and one in self.active - active_before
+            ),
+            gone=tuple(sorted(self._gone - gone_before)),
+        )
+        if self.counting == counting_before and not (
+            change.added or change.removed or change.moved or change.activated or change.gone
+        ):
+            return None
+        for tell in self.on_change:
+            tell(change)
+        return change
