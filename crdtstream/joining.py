@@ -49,7 +49,9 @@ class JoinError(Exception):
 def is_joining(folder: Path) -> bool:
     """Whether a node still has to join with this folder: it is empty, or began and came no
     further."""
-    return (folder / JOINING_FILE).exists() or not folder.exists() or not any(folder.iterdir())
+    if not folder.exists() or (folder / JOINING_FILE).exists():
+        return True
+    return all(path.name.startswith(JOINING_FILE) for path in folder.iterdir())
 
 
 def read_token(path: Path) -> bytes:
@@ -141,7 +143,7 @@ def _write_settings(path: Path, text: str) -> None:
                 )
             return
         check_settings(wanted, path)
-        path.write_text(text, encoding="utf-8")
+        _write_whole(path, text)
     except OSError as error:
         raise JoinError(f"{path} cannot be written: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
@@ -172,7 +174,7 @@ def _instance(folder: Path) -> bytes:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.write_text(os.urandom(INSTANCE_BYTES).hex(), encoding="ascii")
+            _write_whole(path, os.urandom(INSTANCE_BYTES).hex())
         instance = bytes.fromhex(path.read_text(encoding="ascii"))
     except OSError as error:
         raise JoinError(f"{path} cannot be written: {error.strerror}") from error
@@ -181,6 +183,16 @@ def _instance(folder: Path) -> bytes:
     if len(instance) != INSTANCE_BYTES:
         raise JoinError(f"{path} is damaged; remove it, and add the region once more")
     return instance
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file so that a crash leaves all of it or nothing."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    with unfinished.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
 
 
 def note_joined(folder: Path) -> None:

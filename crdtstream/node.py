@@ -12,7 +12,7 @@ import signal
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
@@ -48,6 +48,7 @@ from crdtstream.passwords import password_mark
 from crdtstream.query.service import QueryService
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
+from crdtstream.region.membership import peers_of
 from crdtstream.region.opening import FolderState
 from crdtstream.region.peers import Peers
 from crdtstream.region.region import Region
@@ -244,13 +245,13 @@ class Node:
         except ValueError as error:
             raise NodeError(f"drill.failpoint: {error}") from error
 
-    def _new_replica(self, staging: SqliteStaging) -> Replica:
+    def _new_replica(self, staging: SqliteStaging, peers: Iterable[RegionId]) -> Replica:
         settings = self.settings
         replica = Replica(
             self.region,
             node_entries_max=settings.stream_node_max_entries,
             node_bytes_max=settings.stream_node_max_bytes,
-            peers=self._peers,
+            peers=peers,
         )
         replica.idmp_duration_s = settings.stream_idmp_duration
         replica.idmp_maxsize = settings.stream_idmp_maxsize
@@ -264,19 +265,22 @@ class Node:
         staging: SqliteStaging,
         fsync: Fsync,
     ) -> Engine:
-        settings, peers = self.settings, self._peers
+        settings = self.settings
         before_bytes = resident_bytes()
-        recovered = await recover(log, checkpoints, partial(self._new_replica, staging))
+        folder = await self._read_folder(log)
+        known = peers_of(self.region, folder.membership.members, self._peers)
+        recovered = await recover(log, checkpoints, partial(self._new_replica, staging, known))
         replica = recovered.replica
         self._base_bytes, self._read_bytes = before_bytes, resident_bytes() - before_bytes
         region = Region(
             replica,
             Database(replica),
             seq=log.last_seq,
-            folder=await self._read_folder(log),
+            folder=folder,
             now=self._now(),
             identity=Identity(self.region, settings.database_id, secrets.randbits(63)),
-            peers=Peers.at(self.region, peers),
+            peers=Peers(self.region, known),
+            configured=self._peers,
             encode=encode,
             clock=time.perf_counter_ns,
             uniform=uniform,

@@ -29,6 +29,10 @@ class UnreachableError(AdminError):
     """No node answers at an address."""
 
 
+class OutcomeUnknownError(AdminError):
+    """What was asked for may be done, or may yet be."""
+
+
 class AdminClient:
     """The admin service of one node; a context manager, as it holds a connection."""
 
@@ -138,6 +142,8 @@ class AdminClient:
                     f"what answers at {self.address} is no region node of this version:"
                     " name the gRPC port (738r)"
                 )
+            case grpc.StatusCode.ABORTED:
+                return OutcomeUnknownError(details)
             case _:
                 return AdminError(details)
 

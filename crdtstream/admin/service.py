@@ -23,6 +23,7 @@ from crdtstream.programs import UnreadableError
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
+from crdtstream.region.membership import UndecidedError
 from crdtstream.region.retention import Keeping
 from crdtstream.settings import NodeSettings
 from crdtstream.store.errors import StoreError
@@ -212,6 +213,8 @@ class AdminService(rpc.AdminServicer):
             return await change_members(
                 parts.engine, parts.settings, request, draw=secrets.randbits(32)
             )
+        except UndecidedError as error:
+            await context.abort(grpc.StatusCode.ABORTED, str(error))
         except MembersError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
 

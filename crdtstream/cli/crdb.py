@@ -15,7 +15,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from crdtstream.admin.client import AdminClient, AdminError
+from crdtstream.admin.client import AdminClient, AdminError, OutcomeUnknownError, UnreachableError
 from crdtstream.cli.discovery import AddressOption, DirOption, addresses_of
 from crdtstream.cli.exit import MISUSED, fail
 from crdtstream.cli.tables import print_columns
@@ -183,7 +183,14 @@ def add_instance(
             return
         # Before the change: a region whose token is lost could only be removed again.
         _write_token(token_file, secret)
-        reply = client.change_members(request)
+        try:
+            reply = client.change_members(request)
+        except (UnreachableError, OutcomeUnknownError):
+            # The region may be added yet, and the token is its only one then.
+            raise
+        except AdminError:
+            token_file.unlink()
+            raise
     _tell(reply, dry_run=False)
     until = time.strftime("%Y-%m-%d %H:%M", time.gmtime(expires_ms / 1000))
     typer.echo(

@@ -44,6 +44,7 @@ from crdtstream.core.membership.members import (
 )
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
+from crdtstream.region.peers import Peer
 from crdtstream.region.ready import StoreMembership
 from crdtstream.region.tick import Tick
 
@@ -56,6 +57,35 @@ RETRY_MS_MAX: Final = Size(400, least=2)
 ISSUE_AFTER_MS: Final = Size(3_000, least=1)
 # How long an operator's command waits for a decision.
 PATIENCE_MS: Final = Size(10_000, least=1)
+
+
+def peers_of(
+    here: RegionId, members: Members, configured: Mapping[RegionId, str]
+) -> dict[RegionId, Peer]:
+    """The other regions of a database.
+
+    Args:
+        members: at epoch 0 the node's file says who they are.
+        configured: what that file says, and where they are.
+    """
+    if not members.epoch:
+        return {region: Peer(address) for region, address in configured.items()}
+    others = [one for one in members.regions if one.region != here]
+    return {
+        one.region: Peer(_address_of(one, configured), is_joining=one.status is Status.JOINING)
+        for one in others
+        if one.status is not Status.REMOVED
+    }
+
+
+def _address_of(member: Member, configured: Mapping[RegionId, str]) -> str:
+    if member.changed == 1:
+        return configured.get(member.region, member.contact.grpc)
+    return member.contact.grpc
+
+
+class UndecidedError(MembersError):
+    """Time is over, and what was begun may still be decided; the text says what is missing."""
 
 
 class Asker(Protocol):
@@ -323,9 +353,12 @@ class Membership:
         member = self.known.find(region)
         if member is None:
             return self._addresses.get(region)
-        if member.changed == 1:
-            return self._addresses.get(region, member.contact.grpc)
-        return member.contact.grpc
+        return _address_of(member, self._addresses)
+
+    @property
+    def peers(self) -> dict[RegionId, Peer]:
+        """The other regions, as the newest members that are known say."""
+        return peers_of(self._replica.region, self.known, self._addresses)
 
     def joining(self, secret: bytes, instance: bytes, now: Millis) -> RegionId:
         """The region that a node may join as.
@@ -395,7 +428,7 @@ class Membership:
                 # Another change was decided: this one is to follow it.
                 wish.tried = None
             if now >= wish.until:
-                raise MembersError(self._not_decided())
+                raise UndecidedError(self._not_decided())
             if now < wish.next_ms:
                 return False
             wish.next_ms = Millis(now + RESEND_MS.value)

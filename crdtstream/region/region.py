@@ -123,6 +123,7 @@ class Region:
         clock: Callable[[], int],
         uniform: Callable[[float, float], float],
         make_uid: Callable[[], DatabaseUid],
+        configured: Mapping[RegionId, str] | None = None,
         limits: RegionLimits | None = None,
     ) -> None:
         """A region whose log is read.
@@ -132,6 +133,7 @@ class Region:
             folder: what the folder says.
             identity: who it is; its region is the replica's.
             peers: the other regions; it is this region's alone.
+            configured: those that the node's file names, and where they are; None: the peers.
             encode: a reply to the bytes of a protocol version.
             clock: nanoseconds that pass; for turns and answer times, not for anything that is
                 decided.
@@ -195,7 +197,7 @@ class Region:
             kept=folder.membership,
             instance=make_uid(),
             votes_are_proven=folder.is_proven,
-            configured=addresses,
+            configured=peers.addresses if configured is None else configured,
             uniform=uniform,
             issue=self._issue,
             is_stable=self._has_stable_members,
@@ -228,7 +230,6 @@ class Region:
         )
         self.opening.on_obstacle = self._refuse_or_accept
         self.opening.no_member = lambda: self.membership.obstacle
-        self.membership.on_known.append(self.opening.look)
         peer_runs.watch([self._note_held])
         own = OwnSide(
             identity=identity,
@@ -258,6 +259,9 @@ class Region:
             is_held=self._is_held,
         )
         self.links = Links(own, peers, now=now, uniform=uniform, clock=clock)
+        self.membership.on_known.append(self._follow_members)
+        # The log may tell of newer ones than the folder.
+        self._follow_members()
         self.opening.look()
         # The clock goes on while a process is down: keys may be over that nobody asks for.
         self.tick.open()
@@ -686,6 +690,14 @@ class Region:
         return self.opening.folder_change or self.membership.folder_change
 
     # --- Members ------------------------------------------------------------------------------
+
+    def _follow_members(self) -> None:
+        """Other members are known: links begin and end by them."""
+        members = self.membership.known
+        if members.epoch:
+            # Only regions that had issued nothing are removed.
+            self.change_peers(self.replica.now, self.membership.peers, gone=members.removed)
+        self.opening.look()
 
     def _issue(self, effect: ChangeMembers) -> None:
         self.database.change(self.replica.now, lambda replica, _: replica.issue(effect))
