@@ -138,7 +138,9 @@ def test_a_region_joins_when_the_logs_were_cut(tmp_path: Path) -> None:
         cluster.start()
         joiner = Joiner(tmp_path, 3)
         write(cluster[1], "s", 2 * CUT_RECORDS_MIN)
-        cut_log(cluster[1])
+        cluster.converge()
+        for node in cluster.nodes.values():
+            cut_log(node)
         assert joiner.add(cluster[1]).returncode == 0
         joiner.launch(cluster[1])
         try:

@@ -20,7 +20,9 @@ PAGE: Final = ROOT / "docs" / "operations.md"
 RUN_SECONDS: Final = 300.0
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _CONSOLE = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_NODE = re.compile(r"crdtstream node --config region-(\d)\.toml &")
+_NODE = re.compile(
+    r"crdtstream node (?:--join (\S+) --token-file (\S+) )?--config region-(\d)\.toml &"
+)
 # As in `make up`: 638r, 738r, 838r.
 _PORT = re.compile(r"\b([678])38(\d)\b")
 
@@ -50,7 +52,8 @@ def sections(text: str) -> dict[str, str]:
 
 
 def plain(line: str) -> str:
-    """A line without numbers, and as wide as its words."""
+    """A line without hashes and numbers, and as wide as its words."""
+    line = re.sub(r"\b[0-9a-f]{8}(?:[0-9a-f]{24})?\b", "H", line)
     return " ".join(re.sub(r"\d+(\.\d+)?", "N", line).replace("─", "").split())
 
 
@@ -71,11 +74,13 @@ class Machine:
         (self.folder / f"region-{node.region}.pid").write_text(str(node.process.pid))
 
     def run(self, step: Step) -> None:
-        started = _NODE.fullmatch(step.command)
-        if started is not None:
-            self._start(self.cluster[int(started[1])])
-            return
         command = _PORT.sub(self._own_port, step.command)
+        started = _NODE.fullmatch(command)
+        if started is not None:
+            address, token, number = started.groups()
+            joins = ("--join", address, "--token-file", str(self.folder / str(token)))
+            self._start(self.cluster[int(number)], *(joins if address else ()))
+            return
         done = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {command}"],
             cwd=self.folder,
@@ -91,14 +96,17 @@ class Machine:
         missing = [line for line in map(plain, step.printed) if line not in found]
         assert not missing, f"{command}\n{shown}"
 
-    def _start(self, node: Node) -> None:
+    def _start(self, node: Node, *options: str) -> None:
         if node.process is not None:
             # A command of the page has ended it.
             node.process.wait(WAIT_SECONDS)
-        node.launch()
+        node.launch(*options)
         self.note_pid(node)
 
     def _own_port(self, found: "re.Match[str]") -> str:
+        if int(found[2]) not in self.cluster.nodes:
+            # Nobody's: ports are free from the one below region 1's on.
+            return str(self.cluster[1].grpc_port - 1)
         node = self.cluster[int(found[2])]
         ports = {"6": node.resp_port, "7": node.grpc_port, "8": node.http_port}
         return str(ports[found[1]])
@@ -160,9 +168,8 @@ def halves_apart(folder: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def two_of_three(folder: Path) -> Iterator[Cluster]:
-    """Regions 1 and 2 run and do not know region 3; its settings are there."""
+    """Regions 1 and 2 run and do not know region 3, which has nothing."""
     with cluster_of(3, folder) as cluster:
-        cluster.configure()
         first, second = cluster[1], cluster[2]
         for node, peer in ((first, second), (second, first)):
             node.configure({peer.region: peer.grpc_address})
@@ -177,11 +184,21 @@ def two_of_three(folder: Path) -> Iterator[Cluster]:
         assert vv_of(cluster[3].status()) == vv_of(first.status())
 
 
+@contextmanager
+def three_that_run(folder: Path) -> Iterator[Cluster]:
+    with cluster_of(3, folder) as cluster:
+        cluster.configure()
+        cluster.start()
+        level(*cluster.nodes.values())
+        yield cluster
+
+
 RUNBOOKS: Final = {
     "A folder is lost": folder_lost,
     "A region was away for longer than the backlog": away_for_too_long,
     "Two halves were apart for too long": halves_apart,
     "Add a region": two_of_three,
+    "Move a region to another address": three_that_run,
 }
 IN_EVERY_RUN: Final = {"A folder is lost"}
 
