@@ -5,7 +5,7 @@ the log: what is in the log is counted from the disk's own records.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -186,26 +186,46 @@ class Checker:
         What is only on its way, or waits unapplied, counts for nothing (``rules`` 18).  A state
         that is being copied may still be merged, and bring its effects again.
         """
+        logged: dict[RegionId, int] = {}
         held: dict[RegionId, int] = {}
-        staged: dict[RegionId, int] = {}
+        copied: dict[RegionId, int] = {}
         for node in self._world.nodes.values():
             self._recount(node)
-            join(held, self._logged[node.number].vv)
+            join(logged, self._logged[node.number].vv)
             join(held, node.region.replica.vv if node.is_up else {})
-            copied = node.staging.staged()
-            join(staged, {} if copied is None else copied[0].vv)
-        self._doubted = {
-            origin: held.get(origin, 0) for origin, n in staged.items() if n > held.get(origin, 0)
-        }
-        kept = dict(held)
-        join(kept, staged)
-        self._forget(lambda origin, n: n > kept.get(origin, 0))
+            staged = node.staging.staged()
+            join(copied, {} if staged is None else staged[0].vv)
+        join(held, logged)
+        join(copied, held)
+        self._doubt(logged, held, copied)
+        self._forget(lambda origin, n: n > copied.get(origin, 0))
         # What was told was durable, but for a folder that somebody put back.
         self._planned_vv = meet([self._planned_vv, held])
         # A dot may come to stand for something else.
         self._looked.clear()
         self._modelled.clear()
         self._weighed.clear()
+
+    def _doubt(
+        self,
+        logged: Mapping[RegionId, int],
+        held: Mapping[RegionId, int],
+        copied: Mapping[RegionId, int],
+    ) -> None:
+        """Note which effects may come again, or never; each argument has what the one before has.
+
+        Args:
+            logged: what is in the logs.
+            held: or in memory.
+            copied: or in a state that is being copied.
+        """
+        sure = dict(held)
+        for origin, n in self._doubted.items():
+            # With such a dot a region may have another effect in memory, which no log has yet.
+            sure[origin] = min(held.get(origin, 0), max(n, logged.get(origin, 0)))
+        self._doubted = {
+            origin: sure.get(origin, 0) for origin, n in copied.items() if n > sure.get(origin, 0)
+        }
 
     def _forget(self, is_lost: Callable[[RegionId, int], bool]) -> None:
         self._contents = {dot: data for dot, data in self._contents.items() if not is_lost(*dot)}

@@ -145,7 +145,7 @@ def has_recovered(region: Region, peer: RegionId) -> None:
 
 
 async def take_over(
-    region: Region, source: Node, meanwhile: Callable[[], None] = lambda: None
+    region: Region, peer: Node, meanwhile: Callable[[], None] = lambda: None
 ) -> MemoryStaging:
     """Copy the state of a region and try to merge it.
 
@@ -155,13 +155,13 @@ async def take_over(
     staging = MemoryStaging()
     region.replica.staged = partial(staged_state, staging)
 
-    async def copy(peer: RegionId, into: Staging) -> None:
-        assert peer == source.region
-        await stage_state(into, source.replica)
+    async def copy(source: RegionId, staging: Staging) -> None:
+        assert source == peer.region
+        await stage_state(staging, peer.replica)
         meanwhile()
 
     one = Bootstrapper(region, MemoryLog(), staging, NoTicks(), copy, now=lambda: NOW)
-    await one._take_over(source.region)
+    await one._take_over(RegionId(peer.region))
     return staging
 
 

@@ -75,7 +75,13 @@ async def check_whole(staging: Staging, numbers: Sequence[int]) -> None:
     )
 
 
-async def stage_state(staging: Staging, replica: Replica, *, upto: int | None = None) -> StagedCut:
+async def stage_state(
+    staging: Staging,
+    replica: Replica,
+    *,
+    cut_id: bytes = b"state of a peer.",
+    upto: int | None = None,
+) -> StagedCut:
     """All that a region has now, complete; or no more than its first ``upto`` images."""
     images = [
         make_image(number, part.kind, owner, lane, head, body if is_packed else pack(body))
@@ -86,7 +92,7 @@ async def stage_state(staging: Staging, replica: Replica, *, upto: int | None = 
         for owner, lane, head, body, is_packed in [encoded(part)]
     ]
     sums = Staged(len(images), sum(one.number for one in images), sum(one.bytes for one in images))
-    cut = StagedCut(b"state of a peer.", replica.region, dict(replica.vv), *sums)
+    cut = StagedCut(cut_id, replica.region, dict(replica.vv), *sums)
     await staging.begin(cut)
     await staging.put(images[:upto])
     if upto is None:
