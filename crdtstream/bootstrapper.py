@@ -161,7 +161,8 @@ class Bootstrapper:
             await self._check(cut)
             await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
             region.note_beginning(self._log.first_seq, self._log.begins)
-            lost_by = bootstrap.lost_by(merged)
+            issuing = None if region.opening.is_recovering else region.replica.region
+            lost_by = bootstrap.lost_by(merged, issuing)
             if lost_by is not None:
                 await self._staging.discard()
                 reason = f"region {lost_by} may have lost effects that this state has"

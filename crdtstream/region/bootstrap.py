@@ -9,9 +9,13 @@ A peer's log may begin behind what this region lacks (``links/beginning.py``).  
 still have that in their logs, so nothing is copied as long as what lacks comes, and not before they
 had their chance.
 
-A peer that recovers is told what this region has of its effects, and may give what nobody has any
-more to other ones (``links/peer_runs.py``).  A state that was copied before may have the lost ones,
-so it is dropped, and another one copied when the peer has been answered by all.
+A region that recovers hears from all others what they have of its effects.  The dots of what nobody
+has may then stand for other effects (``links/peer_runs.py``).  A state that was copied before may
+have what was lost.  So it is dropped, and another one is copied, if
+
+  * a peer began to recover meanwhile, and the state has more of its effects than there are here;
+  * the sender did: others may have asked it since, and it may have less than the state;
+  * the state has more effects of this region than it has itself, and it issues effects.
 
 While a state is copied, nothing of what peers send is applied, so the state that is merged into is
 one that only this region's own clients change.  They read and write on.
@@ -239,10 +243,18 @@ class Bootstrap:
         """Whether a staged state has anything that lacks here."""
         return not covers(self._vv(), merged.vv)
 
-    def lost_by(self, merged: Merged) -> RegionId | None:
-        """A region that may have lost effects that a staged state has; None: it may be merged."""
+    def lost_by(self, merged: Merged, issuing: RegionId | None) -> RegionId | None:
+        """A region that may have lost effects that a staged state has; None: it may be merged.
+
+        Args:
+            issuing: this region, if it issues effects; None while it recovers: it may get back what
+                it lost.
+        """
+        if merged.source in self.held:
+            return merged.source
         vv = self._vv()
-        lost = [region for region in self.held if merged.vv.get(region, 0) > vv.get(region, 0)]
+        suspects = self.held if issuing is None else {*self.held, issuing}
+        lost = [region for region in suspects if merged.vv.get(region, 0) > vv.get(region, 0)]
         return min(lost, default=None)
 
     def note_removed(self, peer: RegionId) -> None:

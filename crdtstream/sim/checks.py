@@ -5,7 +5,7 @@ the log: what is in the log is counted from the disk's own records.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -101,6 +101,9 @@ class Checker:
         self._elsewhere: dict[RegionId, int] = {}
         self._contents: dict[tuple[RegionId, int], bytes] = {}
         self._issued: dict[tuple[RegionId, int], Issued] = {}
+        # By origin: effects beyond this number were lost, and only a state that is being copied has
+        # them.  They come again if it is merged; else their dots may stand for others.
+        self._doubted: dict[RegionId, int] = {}
         self._logged = {number: OnDisk() for number in world.nodes}
         self._looked: dict[RegionId, Looked] = {}
         self._look_count = 0
@@ -180,30 +183,65 @@ class Checker:
     def note_lost(self) -> None:
         """Some log lost its end: what nobody has any more may be issued again, as something else.
 
-        What is only on its way, or waits unapplied, counts for nothing (``rules`` 18).
+        What is only on its way, or waits unapplied, counts for nothing (``rules`` 18).  A state
+        that is being copied may still be merged, and bring its effects again.
         """
+        logged: dict[RegionId, int] = {}
         held: dict[RegionId, int] = {}
+        copied: dict[RegionId, int] = {}
         for node in self._world.nodes.values():
             self._recount(node)
-            for vv in (self._logged[node.number].vv, node.region.replica.vv if node.is_up else {}):
-                for origin, n in vv.items():
-                    held[origin] = max(held.get(origin, 0), n)
-        self._contents = {
-            (origin, n): data
-            for (origin, n), data in self._contents.items()
-            if n <= held.get(origin, 0)
-        }
-        self._issued = {
-            (origin, n): one
-            for (origin, n), one in self._issued.items()
-            if n <= held.get(origin, 0)
-        }
+            join(logged, self._logged[node.number].vv)
+            join(held, node.region.replica.vv if node.is_up else {})
+            staged = node.staging.staged()
+            join(copied, {} if staged is None else staged[0].vv)
+        join(held, logged)
+        join(copied, held)
+        self._doubt(logged, held, copied)
+        self._forget(lambda origin, n: n > copied.get(origin, 0))
         # What was told was durable, but for a folder that somebody put back.
         self._planned_vv = meet([self._planned_vv, held])
         # A dot may come to stand for something else.
         self._looked.clear()
         self._modelled.clear()
         self._weighed.clear()
+
+    def _doubt(
+        self,
+        logged: Mapping[RegionId, int],
+        held: Mapping[RegionId, int],
+        copied: Mapping[RegionId, int],
+    ) -> None:
+        """Note which effects may come again, or never; each argument has what the one before has.
+
+        Args:
+            logged: what is in the logs.
+            held: or in memory.
+            copied: or in a state that is being copied.
+        """
+        sure = dict(held)
+        for origin, n in self._doubted.items():
+            # With such a dot a region may have another effect in memory, which no log has yet.
+            sure[origin] = min(held.get(origin, 0), max(n, logged.get(origin, 0)))
+        self._doubted = {
+            origin: sure.get(origin, 0) for origin, n in copied.items() if n > sure.get(origin, 0)
+        }
+
+    def _forget(self, is_lost: Callable[[RegionId, int], bool]) -> None:
+        self._contents = {dot: data for dot, data in self._contents.items() if not is_lost(*dot)}
+        self._issued = {dot: one for dot, one in self._issued.items() if not is_lost(*dot)}
+
+    def _settle_doubt(self, batch: EffectBatch, encoded: bytes) -> None:
+        """A log has one of the doubted effects again, or another one with its dot."""
+        origin, first_n = batch.origin, batch.first_n
+        if first_n <= self._doubted.get(origin, first_n):
+            return
+        if self._contents.get((origin, first_n)) == encoded:
+            self._doubted[origin] = batch.last_n
+            return
+        del self._doubted[origin]
+        self._forget(lambda other, n: other == origin and n >= first_n)
+        self._modelled.clear()
 
     # --- The disks ----------------------------------------------------------------------------
 
@@ -234,6 +272,8 @@ class Checker:
         if record.batch is None:
             if (merged := merged_in(record)) is not None:
                 join(logged.vv, merged.vv)
+                for origin, n in self._doubted.items():
+                    self._doubted[origin] = max(n, merged.vv.get(origin, 0))
             return
         batch = self._decoded(record.batch)
         origin = batch.origin
@@ -242,6 +282,7 @@ class Checker:
                 f"I2: region {node.number} logs batch {origin}:{batch.first_n} with context "
                 f"{batch.context} after {logged.vv}"
             )
+        self._settle_doubt(batch, record.batch)
         known = self._contents.setdefault((origin, batch.first_n), record.batch)
         if known != record.batch:
             raise ViolationError(
@@ -408,7 +449,7 @@ class Checker:
                 n
                 for (origin, n), one in self._issued.items()
                 if origin == number
-                and n > elsewhere
+                and elsewhere < n <= self._doubted.get(number, n)
                 and isinstance(one.effect, Append)
                 and one.effect.key in (READ_KEY, HOME_KEY, ROWS_KEY)
             ]

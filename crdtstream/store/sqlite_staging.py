@@ -365,6 +365,22 @@ class StagedFolder:
     def complete(self) -> StagedCut | None:
         return self._cut
 
+    def check(self) -> None:
+        """Read all images of the cut that is complete, if one is, with their bodies.
+
+        Raises:
+            StoreError: one is damaged.
+        """
+        if self._cut is None:
+            return
+        try:
+            with contextlib.closing(_reading(self.path)) as connection:
+                found: tuple[Staged, int] | None = (Staged(), 0)
+                while found is not None:
+                    found = _read_some(connection, found[1])
+        except (*DAMAGED, ValueError) as error:
+            raise StoreError(f"{self.path}: {error}. {ADVICE}") from error
+
     def root(self) -> Image:
         return read_root(self.path)
 

@@ -6,6 +6,7 @@
     rows         every checksum, no position missing, every batch and change decodes
     effects      each origin's dots without gaps, every context covered
     images       every checksum and sum, each macro node against its head
+    staging      every image of another region's state that was copied, if one was
     state        the newest checkpoint, and the log behind it lived through again: lanes ascend,
                  pending entries lie inside them
     digest       the same from every checkpoint, and from the whole log where it is there
@@ -63,6 +64,7 @@ SQLITE: Final = "SQLite"
 TABLES: Final = "tables"
 IMAGES: Final = "images"
 NODES: Final = "macro nodes"
+STAGING: Final = "staging"
 _PAGE_BYTES: Final = slice(16, 18)
 
 _OPENING: Final = re.compile(r"0 revoked|\d+ \d+:\d+:\d+")
@@ -117,14 +119,26 @@ def _check_content(path: Path, report: Report, progress: Progress) -> None:
         if identity is None or effects is None:
             report.note("state", Verdict.SKIPPED, "needs what is damaged above")
             return
-        try:
-            staged = StagedFolder(path.parent)
-        except StoreError as error:
-            report.note("staging", Verdict.DAMAGE, str(error))
+        staged = _check_staged(path.parent, report)
+        if staged is None:
             return
         base = check_state(connection, identity, effects, images, report, progress, staged=staged)
         if base is not None:
             report.goes_back_to = _back_to(base, images, report)
+
+
+def _check_staged(folder: Path, report: Report) -> StagedFolder | None:
+    """What the folder has of another region's state; None: it is damaged."""
+    try:
+        staged = StagedFolder(folder)
+        staged.check()
+    except StoreError as error:
+        report.note(STAGING, Verdict.DAMAGE, str(error))
+        return None
+    if staged.complete is not None:
+        cut = staged.complete
+        report.note(STAGING, Verdict.SOUND, f"{cut.images} images of region {cut.source}")
+    return staged
 
 
 def _back_to(base: Base, images: ImagesFound | None, report: Report) -> int | None:

@@ -101,7 +101,7 @@ class Checkpoints:
         images = []
         for number, part in enumerate(parts_of(replica), first):
             if part.kind is not Kind.PENDING:
-                self.staged[number] = image = Image(number, part.kind, *_encoded(part))
+                self.staged[number] = image = Image(number, part.kind, *encoded(part))
                 images.append(image._replace(number=number - STAGED, body=b"", is_packed=False))
         self._states[merged.cut_id] = images
         return merged
@@ -133,11 +133,11 @@ class Checkpoints:
             if part.cold is not None and part.image < STAGED:
                 return self.images[part.image][1:]
             was_encoded = part.is_encoded
-            encoded = part.encode()
+            found = part.encode()
             part.is_encoded = was_encoded
         else:
-            encoded = part.encode()
-        return (part.kind, *encoded)
+            found = part.encode()
+        return (part.kind, *found)
 
 
 def _durable(content: Content) -> Content:
@@ -150,14 +150,14 @@ def _durable(content: Content) -> Content:
     return kind, owner, lane, head, body, is_packed
 
 
-def _encoded(part: Part) -> Encoded:
+def encoded(part: Part) -> Encoded:
     """A part as it is now; a macro node that is not in memory is read."""
     if isinstance(part, MacroNode):
         was_encoded = part.is_encoded
         part.warm()
-        encoded = part.encode()
+        found = part.encode()
         part.is_encoded = was_encoded
-        return encoded
+        return found
     return part.encode()
 
 

@@ -10,6 +10,7 @@ STORED: Final = "tests/store/test_checkpoints.py::"
 PARTED: Final = "tests/core/test_parts.py::"
 DRIVEN: Final = "tests/region/test_bootstrapper.py::"
 TOLD: Final = "tests/region/test_bootstrap_told.py::"
+BOOTSTRAP: Final = "crdtstream/region/bootstrap.py"
 DRIVER: Final = "crdtstream/bootstrapper.py"
 SERVER: Final = "crdtstream/replication/bootstrap_server.py"
 CLIENT: Final = "crdtstream/replication/bootstrap_client.py"
@@ -214,15 +215,92 @@ BOOTSTRAPS: Final = (
     ),
     Mutation(
         "the-same-peer-is-asked-again-and-again",
-        "crdtstream/region/bootstrap.py",
+        BOOTSTRAP,
         "            self._tried.append(self.source)\n",
         "            pass\n",
         (DRIVEN + "test_after_a_failure_another_peer_is_asked_and_the_reason_is_kept",),
         "one peer that refuses keeps a region from the state of all others",
     ),
     Mutation(
+        "what-a-recovering-peer-may-have-lost-is-merged",
+        BOOTSTRAP,
+        "        suspects = self.held if issuing is None else {*self.held, issuing}\n",
+        "        suspects = set() if issuing is None else {issuing}\n",
+        (DRIVEN + "test_a_state_with_effects_that_a_recovering_peer_may_have_lost_is_dropped",),
+        "I3: a dot stands for two effects",
+    ),
+    Mutation(
+        "a-peer-is-suspect-only-while-it-recovers",
+        "crdtstream/region/region.py",
+        "            self.bootstrap.held.add(peer)\n",
+        "            self.bootstrap.held.add(peer)\n"
+        "        else:\n"
+        "            self.bootstrap.held.discard(peer)\n",
+        (
+            DRIVEN
+            + "test_a_state_with_effects_that_a_recovering_peer_may_have_lost_is_dropped[False]",
+        ),
+        "I3: a dot stands for two effects",
+    ),
+    Mutation(
+        "whoever-recovers-ends-each-bootstrap",
+        BOOTSTRAP,
+        "if merged.vv.get(region, 0) > vv.get(region, 0)]\n        return min(lost",
+        "if merged.vv.get(region, 0) >= vv.get(region, 0)]\n        return min(lost",
+        (DRIVEN + "test_a_state_with_no_more_of_a_recovering_peer_than_is_here_is_merged",),
+        "a region that lacks effects waits for hours, as one peer restarts again and again",
+    ),
+    Mutation(
+        "suspects-of-an-earlier-copy-count",
+        BOOTSTRAP,
+        "            self.held.clear()\n",
+        "            pass\n",
+        (DRIVEN + "test_who_recovered_before_a_copy_began_has_lost_nothing_that_it_has",),
+        "no state is taken over any more once a peer has recovered",
+    ),
+    Mutation(
+        "the-state-of-a-sender-that-lost-some-is-merged",
+        BOOTSTRAP,
+        "        if merged.source in self.held:\n",
+        "        if False:\n",
+        (DRIVEN + "test_a_state_is_dropped_if_its_sender_began_to_recover",),
+        "I3: a dot stands for two effects",
+    ),
+    Mutation(
+        "own-effects-that-were-lost-are-merged-late",
+        DRIVER,
+        "            issuing = None if region.opening.is_recovering else region.replica.region\n",
+        "            issuing = None\n",
+        (DRIVEN + "test_lost_own_effects_are_taken_over_while_this_region_recovers_only",),
+        "I3: a dot stands for two effects, and acknowledged ones are gone",
+    ),
+    Mutation(
+        "own-effects-that-were-lost-are-never-merged",
+        DRIVER,
+        "            issuing = None if region.opening.is_recovering else region.replica.region\n",
+        "            issuing = region.replica.region\n",
+        (DRIVEN + "test_lost_own_effects_are_taken_over_while_this_region_recovers_only",),
+        "a region whose folder was lost never gets its effects back, and takes no writes",
+    ),
+    Mutation(
+        "a-complete-state-outlives-a-restart",
+        DRIVER,
+        "        if self._staging.is_complete or (\n",
+        "        if (\n",
+        (DRIVEN + "test_a_complete_state_that_is_not_merged_is_discarded_at_the_start",),
+        "I3: a state is merged though a peer was told since that its effects are lost",
+    ),
+    Mutation(
+        "a-copy-begins-again-at-each-restart",
+        DRIVER,
+        "found is not None and not self._region.bootstrap.is_of_use(_merged(found[0]))",
+        "found is not None",
+        (DRIVEN + "test_a_complete_state_that_is_not_merged_is_discarded_at_the_start",),
+        "a node that is restarted each hour never gets a state that takes two",
+    ),
+    Mutation(
         "a-copy-is-whole-before-its-end",
-        "crdtstream/region/bootstrap.py",
+        BOOTSTRAP,
         "100 * self.bytes_done // self.bytes if",
         "round(100 * self.bytes_done / self.bytes) if",
         (TOLD + "test_a_copy_is_never_said_to_be_whole_before_it_is",),
@@ -230,7 +308,7 @@ BOOTSTRAPS: Final = (
     ),
     Mutation(
         "a-restart-counts-as-a-state-taken-over",
-        "crdtstream/region/bootstrap.py",
+        BOOTSTRAP,
         "        self.count += self.phase is Phase.MERGING\n",
         "        self.count += 1\n",
         (TOLD + "test_a_merge_that_a_restart_found_is_not_counted_again",),

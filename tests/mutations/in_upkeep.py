@@ -6,6 +6,8 @@ from tests.mutations.mutation import Mutation
 
 BACKUP: Final = "tests/upkeep/test_backup.py::"
 FSCK: Final = "tests/upkeep/test_fsck.py::"
+OF_STAGED: Final = "tests/upkeep/test_staged.py::"
+STAGING: Final = "crdtstream/store/sqlite_staging.py"
 
 UPKEEP: Final = (
     Mutation(
@@ -48,5 +50,54 @@ UPKEEP: Final = (
         "if False:",
         (FSCK + "test_a_context_that_was_not_applied_before_is_found",),
         "a log whose rows cannot have been applied in this order passes",
+    ),
+    # --- States that are staged -------------------------------------------------------------------
+    Mutation(
+        "fsck-does-not-read-what-is-staged",
+        "crdtstream/upkeep/fsck.py",
+        "        staged.check()\n",
+        "",
+        (OF_STAGED + "test_damage_of_what_is_staged_is_found",),
+        "fsck says ok, or ends with an error of its own, and the node cannot read entries",
+    ),
+    Mutation(
+        "fsck-misses-no-staged-image",
+        STAGING,
+        "        if found is None or found[1] != found[0].sums:\n",
+        "        if found is None:\n",
+        (OF_STAGED + "test_damage_of_what_is_staged_is_found",),
+        "fsck says ok, and a restart makes a state in which keys are missing",
+    ),
+    Mutation(
+        "fsck-takes-half-a-copy-for-whole",
+        STAGING,
+        "        if not self.path.exists() or not _may_be_complete(self.path):\n",
+        "        if not self.path.exists():\n",
+        (OF_STAGED + "test_a_state_that_is_not_complete_is_not_the_one_that_was_merged",),
+        "fsck says ok, and the node does not start",
+    ),
+    Mutation(
+        "any-staged-state-is-the-merged-one",
+        "crdtstream/store/staging.py",
+        "    return staging.complete is not None and staging.complete.id == merged.cut_id\n",
+        "    return staging.complete is not None\n",
+        (OF_STAGED + "test_another_state_that_is_staged_is_not_the_one_that_was_merged",),
+        "I8: a restart merges another state than the one that its log names",
+    ),
+    Mutation(
+        "fsck-needs-the-staging-for-good",
+        "crdtstream/upkeep/state.py",
+        "    bases = [one for one in sound if least_seq <= one.seq <= last_seq]\n",
+        "    bases = [one for one in sound if least_seq < one.seq <= last_seq]\n",
+        (OF_STAGED + "test_a_checkpoint_right_behind_the_merge_is_enough",),
+        "fsck finds damage in each folder that has taken over a state",
+    ),
+    Mutation(
+        "fsck-replays-what-is-staged-no-more",
+        "crdtstream/upkeep/state.py",
+        "if not is_staged(staged, merged))]",
+        "if is_staged(staged, merged))]",
+        (OF_STAGED + "test_once_a_checkpoint_has_it_the_staging_may_go",),
+        "fsck finds damage in each folder that has taken over a state",
     ),
 )

@@ -1,19 +1,26 @@
 """The bootstrapper: what it does after a failure, and when what is staged may be deleted."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import pytest
 
 from crdtstream.bootstrapper import Bootstrapper
-from crdtstream.core.effects import Merged
+from crdtstream.core.effects import Merged, Record
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.errors import PeerError
+from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.opening import FolderState
 from crdtstream.region.region import Region
 from crdtstream.store.failpoints import Armed, refuse
 from crdtstream.store.log import MemoryLog
-from crdtstream.store.staging import MemoryStaging, StagedCut, Staging
-from tests.harness.driven import make_region
+from crdtstream.store.staging import MemoryStaging, StagedCut, Staging, staged_state
+from tests.harness.driven import UID, make_region
+from tests.harness.regions import Node
+from tests.store.stagings import stage_state
 
-R2, R3 = RegionId(2), RegionId(3)
+R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOW = Millis(1_000)
 SAVED_SEQ = 7
 CUT = StagedCut(bytes(16), R2, {R2: 5}, 0, 0, 0)
@@ -108,3 +115,133 @@ async def test_after_a_failure_another_peer_is_asked_and_the_reason_is_kept(
     assert failures == [f"region {peer}: UNAVAILABLE: it is away" for peer in (2, 3, 2)]
     assert (lacking.bootstrap.failures, lacking.bootstrap.count) == (3, 0)
     assert lacking.bootstrap.phase is Phase.IDLE
+
+
+# --- States that have what a region may have lost -------------------------------------------------
+
+
+def regions_with_effects() -> tuple[Node, Node, Node]:
+    """Region 3 has two effects of region 1, one of region 2, and none of its own."""
+    r1, r2, r3 = Node(1), Node(2), Node(3)
+    r1.run("XADD x 1 f v", "XADD x 2 f v")
+    r2.run("XADD x 3 f v")
+    r3.pull(r1, r2)
+    return r1, r2, r3
+
+
+def recovering(log: Sequence[Record] = ()) -> Region:
+    folder = FolderState(is_proven=False, database=DatabaseIdentity(UID))
+    region = make_region(log=log, folder=folder)
+    assert region.opening.is_recovering
+    return region
+
+
+def begins_to_recover(region: Region, peer: RegionId) -> None:
+    region.opening.peer_runs.note_start(peer, 99, recovering=True)
+
+
+def has_recovered(region: Region, peer: RegionId) -> None:
+    region.opening.peer_runs.note(peer, 99, recovering=False)
+
+
+async def take_over(
+    region: Region, peer: Node, meanwhile: Callable[[], None] = lambda: None
+) -> MemoryStaging:
+    """Copy the state of a region and try to merge it.
+
+    Args:
+        meanwhile: called when all is staged.
+    """
+    staging = MemoryStaging()
+    region.replica.staged = partial(staged_state, staging)
+
+    async def copy(source: RegionId, staging: Staging) -> None:
+        assert source == peer.region
+        await stage_state(staging, peer.replica)
+        meanwhile()
+
+    one = Bootstrapper(region, MemoryLog(), staging, NoTicks(), copy, now=lambda: NOW)
+    await one._take_over(RegionId(peer.region))
+    return staging
+
+
+async def test_a_state_is_merged_if_no_region_has_lost_what_it_has() -> None:
+    _, _, r3 = regions_with_effects()
+    r3.run("XADD x 4 f v")
+    region = recovering()
+    await take_over(region, r3)
+    assert dict(region.replica.vv) == {R1: 2, R2: 1, R3: 1}
+    assert region.replica.digest() == r3.digest
+    assert region.bootstrap.phase is Phase.SAVING
+
+
+@pytest.mark.parametrize("still", [True, False])
+async def test_a_state_with_effects_that_a_recovering_peer_may_have_lost_is_dropped(
+    still: bool,
+) -> None:
+    """The peer was told that this region has none of its effects, and may use their dots again."""
+    _, _, r3 = regions_with_effects()
+    region = recovering()
+
+    def meanwhile() -> None:
+        begins_to_recover(region, R2)
+        if not still:
+            has_recovered(region, R2)
+
+    staging = await take_over(region, r3, meanwhile)
+    assert dict(region.replica.vv) == {}
+    assert staging.staged() is None
+    assert region.bootstrap.phase is Phase.IDLE
+    assert region.bootstrap.failure == "region 2 may have lost effects that this state has"
+
+
+async def test_a_state_with_no_more_of_a_recovering_peer_than_is_here_is_merged() -> None:
+    _, r2, r3 = regions_with_effects()
+    region = recovering(log=r2.log)
+    assert dict(region.replica.vv) == {R2: 1}
+    await take_over(region, r3, partial(begins_to_recover, region, R2))
+    assert region.bootstrap.phase is Phase.SAVING
+
+
+async def test_a_state_is_dropped_if_its_sender_began_to_recover() -> None:
+    """Others may have asked the sender since: it answered with less than the state has."""
+    _, _, r3 = regions_with_effects()
+    region = recovering()
+    staging = await take_over(region, r3, partial(begins_to_recover, region, R3))
+    assert staging.staged() is None
+    assert region.bootstrap.failure == "region 3 may have lost effects that this state has"
+
+
+async def test_lost_own_effects_are_taken_over_while_this_region_recovers_only() -> None:
+    """Once it issues effects, their dots may stand for something else."""
+    _, _, r3 = regions_with_effects()
+    ready = make_region()
+    assert not ready.opening.is_recovering
+    staging = await take_over(ready, r3)
+    assert staging.staged() is None
+    assert ready.bootstrap.failure == "region 1 may have lost effects that this state has"
+    regained = recovering()
+    await take_over(regained, r3)
+    assert regained.replica.issued == 2
+
+
+async def test_who_recovered_before_a_copy_began_has_lost_nothing_that_it_has() -> None:
+    _, _, r3 = regions_with_effects()
+    region = recovering()
+    begins_to_recover(region, R2)
+    has_recovered(region, R2)
+    await take_over(region, r3)
+    assert region.bootstrap.phase is Phase.SAVING
+
+
+async def test_a_complete_state_that_is_not_merged_is_discarded_at_the_start() -> None:
+    """Nobody knows whom the process before has answered; part of a copy is gone on with."""
+    _, _, r3 = regions_with_effects()
+    region, whole, part = make_region(), MemoryStaging(), MemoryStaging()
+    await stage_state(whole, r3.replica)
+    await stage_state(part, r3.replica, upto=1)
+    for staging in (whole, part):
+        assert staging.staged() is not None
+        await bootstrapper_of(region, staging).begin(0)
+    assert whole.staged() is None
+    assert part.staged() is not None

@@ -7,7 +7,9 @@ from typing import Final
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.packing import pack
-from crdtstream.store.staging import Staged, StagedCut, StagedImage, Staging, make_image
+from crdtstream.core.replica import Replica
+from crdtstream.store.staging import NOT_SENT, Staged, StagedCut, StagedImage, Staging, make_image
+from tests.harness.checkpoints import encoded, parts_of
 
 SOURCE: Final = RegionId(2)
 # Every third image is a NODE.
@@ -71,3 +73,28 @@ async def check_whole(staging: Staging, numbers: Sequence[int]) -> None:
     assert staging.sums == Staged(
         len(numbers), sum(numbers), sum(staged(number).bytes for number in numbers)
     )
+
+
+async def stage_state(
+    staging: Staging,
+    replica: Replica,
+    *,
+    cut_id: bytes = b"state of a peer.",
+    upto: int | None = None,
+) -> StagedCut:
+    """All that a region has now, complete; or no more than its first ``upto`` images."""
+    images = [
+        make_image(number, part.kind, owner, lane, head, body if is_packed else pack(body))
+        if body
+        else make_image(number, part.kind, owner, lane, head, b"")
+        for number, part in enumerate(parts_of(replica), 1)
+        if part.kind is not NOT_SENT
+        for owner, lane, head, body, is_packed in [encoded(part)]
+    ]
+    sums = Staged(len(images), sum(one.number for one in images), sum(one.bytes for one in images))
+    cut = StagedCut(cut_id, replica.region, dict(replica.vv), *sums)
+    await staging.begin(cut)
+    await staging.put(images[:upto])
+    if upto is None:
+        await staging.finish()
+    return cut

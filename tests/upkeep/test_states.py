@@ -8,6 +8,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.sim.history import History
 from crdtstream.sim.making import Maker
+from crdtstream.sim.sizes import drawn
 from crdtstream.store.log import Logged
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
@@ -44,9 +45,10 @@ def test_simulated_regions_keep_every_rule(seeds: range) -> None:
         maker = Maker(seed)
         steps, failure = maker.run(STEPS)
         assert failure is None
-        history = History(maker.plan)
-        for step in steps:
-            history.do(step)
-        look_at(history, seen)
+        with drawn(maker.plan.sizes):
+            history = History(maker.plan)
+            for step in steps:
+                history.do(step)
+            look_at(history, seen)
     # Else this test says nothing.
     assert all(seen[what] for what in ("entries", "groups", "pending")), seen
