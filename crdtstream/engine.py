@@ -20,14 +20,13 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 
 from crdtstream.core.effects import Record, record_bytes, replay_us
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.cold import ColdError
-from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine_stats import EngineStats
@@ -126,7 +125,7 @@ class Engine:
         # Who waits until the log has so much.
         self._logged: list[tuple[int, asyncio.Future[None]]] = []
         self.on_logged: Callable[[int, int], None] = _nobody_counts
-        self.on_letters: Callable[[Sequence[Letter]], None] = _nobody_delivers
+        self.on_letters: Callable[[Sequence[Any]], None] = _nobody_delivers
 
     async def begin(self) -> None:
         """Have the folder say what it is to say by now; before anything is served.
@@ -617,7 +616,7 @@ def _nobody_counts(size: int, replay_us: int) -> None:
     """Nobody makes checkpoints."""
 
 
-def _nobody_delivers(letters: Sequence[Letter]) -> None:
+def _nobody_delivers(letters: Sequence[Any]) -> None:
     """They are lost."""
 
 

@@ -1,6 +1,7 @@
 """Who is a member, for operators: the members of a node as a message, and changes of them."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from crdtstream.core.ids import Millis, RegionId
@@ -95,8 +96,11 @@ class _Asker:
             self.told.set_exception(error)
 
 
-async def change(engine: Engine, make: Make) -> Members:
+async def change(engine: Engine, make: Make, survivors: Iterable[RegionId] = ()) -> Members:
     """Have a change decided.
+
+    Args:
+        survivors: of a removal without a majority, all regions that are left.
 
     Returns:
         The members behind it, as they are durable here.
@@ -105,18 +109,25 @@ async def change(engine: Engine, make: Make) -> Members:
         MembersError: it was not decided, or nobody knows; the text says which, and what to do.
     """
     asker = _Asker()
-    engine.region.membership.wish(make, asker, engine.now())
+    engine.region.membership.wish(make, asker, engine.now(), survivors=survivors)
     return await asker.told
 
 
-async def adopt(engine: Engine, settings: NodeSettings) -> Members:
+async def adopt(
+    engine: Engine, settings: NodeSettings, *, absent: RegionId | None = None
+) -> Members:
     """Have all regions that the files name adopt the first epoch.
+
+    Args:
+        absent: one that is to be removed, as it is dead: it is not asked.
 
     Raises:
         MembersError: a region does not answer, or the files differ.
     """
-    adopted = Adopt(tuple(await adoption_of(engine, settings)))
-    return await change(engine, lambda members: adopted)
+    regions = await adoption_of(engine, settings, absent=absent)
+    adopted = Adopt(tuple(regions))
+    survivors = [] if absent is None else [one.region for one in regions if one.region != absent]
+    return await change(engine, lambda members: adopted, survivors)
 
 
 async def change_members(
@@ -133,10 +144,13 @@ async def change_members(
     membership = engine.region.membership
     if request.WhichOneof("change") is None:
         raise MembersError("a change of a kind that this version does not know; upgrade this node")
+    removed = RegionId(request.remove.region)
+    absent = removed if request.remove.force else None
     if request.dry_run:
         members = membership.known
         if not members.epoch:
-            members = apply(members, Adopt(tuple(await adoption_of(engine, settings))))
+            regions = await adoption_of(engine, settings, absent=absent)
+            members = apply(members, Adopt(tuple(regions)))
         if not request.HasField("adopt"):
             members = apply(members, _change(request, members, draw))
         return pb.ChangeMembersReply(
@@ -144,9 +158,10 @@ async def change_members(
         )
     members = membership.part.members
     if not members.epoch:
-        members = await adopt(engine, settings)
+        members = await adopt(engine, settings, absent=absent)
     if not request.HasField("adopt"):
-        members = await change(engine, lambda before: _change(request, before, draw))
+        survivors = map(RegionId, request.remove.survivors)
+        members = await change(engine, lambda before: _change(request, before, draw), survivors)
     return pb.ChangeMembersReply(
         members=_shown(members, engine, settings), region=_added(request, members)
     )
@@ -196,15 +211,26 @@ def _change(request: pb.ChangeMembersRequest, members: Members, draw: int) -> Ch
             )
             return Update(member.region, contact)
         case "remove":
-            member = _member(members, request.remove.region)
-            if member.status is not Status.JOINING:
-                raise MembersError(
-                    f"region {member.region} is {member.status.value}: this version removes only"
-                    " regions that have not joined yet"
-                )
-            return Remove(member.region, members.active[0], Removal.FORCED)
+            return _removal(request.remove, members)
         case kind:
             raise MembersError(f"this version does not know the change {kind!r}; upgrade this node")
+
+
+def _removal(remove: pb.RemoveRegion, members: Members) -> Remove:
+    """
+    Raises:
+        MembersError: it cannot follow.
+    """
+    member = _member(members, remove.region)
+    if member.status is Status.ACTIVE and not remove.force:
+        raise MembersError(
+            f"region {member.region} is active: stop its node for good, wait until the others have"
+            " all of its effects (`crdtstream status`), and remove it with --force"
+        )
+    left = [one for one in members.active if one != member.region]
+    heir = RegionId(remove.heir or min(left, default=member.region))
+    how = Removal.WITHOUT_MAJORITY if remove.survivors else Removal.FORCED
+    return Remove(member.region, heir, how)
 
 
 def _member(members: Members, number: int) -> Member:

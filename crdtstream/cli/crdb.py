@@ -15,11 +15,19 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from crdtstream.admin.client import AdminClient, AdminError, OutcomeUnknownError, UnreachableError
+from crdtstream.admin.client import (
+    AdminClient,
+    AdminError,
+    OutcomeUnknownError,
+    Survey,
+    UnreachableError,
+    survey,
+    vv_of,
+)
 from crdtstream.cli.discovery import AddressOption, DirOption, addresses_of
 from crdtstream.cli.exit import MISUSED, fail
 from crdtstream.cli.tables import print_columns
-from crdtstream.core.ids import REGION_MAX
+from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.v1 import admin_pb2 as pb
 
 TOKEN_BYTES: Final = 32
@@ -241,20 +249,48 @@ def update(
 @app.command("remove-instance")
 def remove_instance(
     region: IdOption,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="The region is active and its node is gone for good: what only it has is lost.",
+        ),
+    ] = False,
+    without_majority: Annotated[
+        bool,
+        typer.Option(
+            "--without-majority",
+            help="Of all active regions less than half are left: those that answer go on alone.",
+        ),
+    ] = False,
+    heir: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=REGION_MAX,
+            help="Who takes over what only it did. Default: the lowest that remains.",
+        ),
+    ] = 0,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: DryRunOption = False,
     guid: GuidOption = None,
     folder: DirOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Take back the leave of a region to join: its token is good no more.
+    """Remove a region that has not joined yet, or one that is dead.
 
-    A region that is active cannot be removed by this version.
+    A dead one is removed with --force, after the command has shown what is known to be lost and
+    has asked. More than half of all active regions must agree, the dead one not among them. Where
+    less are left, --without-majority goes on with those that answer: never do that while the
+    others may be alive behind a partition, as both parts would go on and could not meet again.
 
-    Example: crdtstream crdb remove-instance --instance-id 4
+    Example: crdtstream crdb remove-instance --instance-id 3 --force
 
     Exit status: 0 it is no member, 1 it was not decided or nobody knows, 2 misuse.
     """
-    request = pb.ChangeMembersRequest(dry_run=dry_run, remove=pb.RemoveRegion(region=region))
+    if without_majority and not force:
+        fail("--without-majority belongs to --force", status=MISUSED)
     with _asked(folder, address) as client:
         before = client.members()
         _check_guid(before, guid)
@@ -262,7 +298,58 @@ def remove_instance(
         if any(one.region == region and one.status == removed for one in before.members):
             typer.echo(f"region {region} is removed already")
             return
+        joining = pb.MemberStatus.Status.JOINING
+        if not force and any(
+            one.region == region and one.status != joining for one in before.members
+        ):
+            fail(
+                f"region {region} is active. If its node is gone for good, remove it with --force;"
+                " if it runs, stop it first, and wait until the others have all that it issued"
+                " (`crdtstream status`)"
+            )
+        found = survey([client.address])
+        if force and region in found.replies:
+            fail(f"region {region} answers: stop its node for good first")
+        left = [one for one in found.replies if one != region] if without_majority else []
+        remove = pb.RemoveRegion(region=region, heir=heir, force=force, survivors=left)
+        request = pb.ChangeMembersRequest(dry_run=dry_run, remove=remove)
+        if force:
+            _tell_losses(RegionId(region), found)
+            if not (yes or dry_run):
+                _ask_to_remove(region, left)
         _tell(client.change_members(request), dry_run=dry_run)
+
+
+def _tell_losses(region: RegionId, found: Survey) -> None:
+    """What is known of the effects of a region that is to be removed."""
+    has = {one: vv_of(reply.vv).get(region, 0) for one, reply in found.replies.items()}
+    most = max(has.values(), default=0)
+    shown = ", ".join(f"region {one} has {count}" for one, count in sorted(has.items()))
+    links = [link for reply in found.replies.values() for link in reply.links]
+    its = [link for link in links if link.peer == region]
+    said = max((vv_of(link.peer_vv).get(region, 0) for link in its), default=0)
+    typer.echo(f"Effects that region {region} issued: {shown}.")
+    if said > most:
+        typer.echo(f"It said to have issued {said}: at least {said - most} effects are lost.")
+    heard_ms = max((link.heard_ms for link in its), default=0)
+    if heard_ms:
+        heard = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(heard_ms / 1000))
+        typer.echo(f"It was last heard at {heard} UTC; what it acknowledged after that is lost.")
+    typer.echo(
+        f"Clients that still reach region {region} write into the void. Its number is not given"
+        " again."
+    )
+
+
+def _ask_to_remove(region: int, left: Sequence[RegionId]) -> None:
+    """Ask, twice where a majority is missing; ends the program unless the answers are yes."""
+    typer.confirm(f"Remove region {region} for good?", abort=True)
+    if left:
+        alone = ", ".join(map(str, left))
+        typer.confirm(
+            f"Go on with {alone} alone? If other regions are alive, the database splits.",
+            abort=True,
+        )
 
 
 # --- Asking ---------------------------------------------------------------------------------------

@@ -16,10 +16,11 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.checkpoint.contents import ContentError
+from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.membership.changes import Activate, Adopt, Change, MembersError
@@ -44,6 +45,7 @@ from crdtstream.core.membership.members import (
 )
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
+from crdtstream.region.cuts import Cuts
 from crdtstream.region.peers import Peer
 from crdtstream.region.ready import StoreMembership
 from crdtstream.region.tick import Tick
@@ -57,6 +59,29 @@ RETRY_MS_MAX: Final = Size(400, least=2)
 ISSUE_AFTER_MS: Final = Size(3_000, least=1)
 # How long an operator's command waits for a decision.
 PATIENCE_MS: Final = Size(10_000, least=1)
+
+
+class News(NamedTuple):
+    """For a region that does not know it by itself: who is a member."""
+
+    to: RegionId
+    members: Members
+
+
+def without_cuts(members: Members) -> Members:
+    """As they are told to others: a cut is known to who has reached it, and is not passed on."""
+    for one in members.regions:
+        if one.cut is not None:
+            members = members.with_cut(one.region, None)
+    return members
+
+
+def _with_cuts_of(members: Members, kept: Members) -> Members:
+    """The members with the cuts that the folder has."""
+    for one in kept.regions:
+        if one.cut is not None:
+            members = members.with_cut(one.region, one.cut)
+    return members
 
 
 def peers_of(
@@ -110,12 +135,14 @@ class _Wish:
         until: when the asker is told that it was not decided.
         tried: the epoch that was proposed for, and the change; None before the first attempt.
         next_ms: when the attempt begins again, or its messages are sent again.
+        survivors: of a removal without a majority, who must agree.
     """
 
     make: Make
     asker: Asker
     until: Millis
     next_ms: Millis
+    survivors: tuple[RegionId, ...] = ()
     tried: tuple[int, Change] | None = None
 
 
@@ -126,7 +153,9 @@ class Membership:
         known: the newest members that the folder has.
         part: this region's part in deciding the next epoch.
         instance: the uid of the folder.
+        cuts: how many effects of removed regions count.
         on_known: called when ``known`` has changed.
+        on_removal: called when a removal becomes known: what is held unapplied goes.
 
     Args:
         kept: what the folder has.
@@ -136,6 +165,8 @@ class Membership:
         is_level: whether this region has what the others have, and may issue but for its status.
         issue: issues an effect; it raises CommandError while none is taken.
         is_stable: whether the last effect of these members is causally stable here.
+        durable_vv: what a power cut cannot take back.
+        recovers: whether this region may get back what it had lost.
     """
 
     def __init__(
@@ -151,13 +182,20 @@ class Membership:
         issue: Callable[[ChangeMembers], None],
         is_stable: Callable[[Members], bool],
         is_level: Callable[[], bool],
+        durable_vv: Callable[[], VersionVector],
+        recovers: Callable[[], bool],
     ) -> None:
         self.instance = kept.instance or instance
-        self.known = joined(replica.members, kept.members)
+        known = joined(replica.members, kept.members)
+        self.cuts = Cuts(
+            replica, _with_cuts_of(known, kept.members), durable_vv=durable_vv, recovers=recovers
+        )
+        self.known = self.cuts.with_final(known)
         self.part = starting(
             replica.region, replica.members, kept.votes, votes_are_proven=votes_are_proven
         )
         self.on_known: list[Callable[[], None]] = []
+        self.on_removal: Callable[[], None] = _nobody_discards
         self._replica = replica
         self._tick = tick
         self._addresses = dict(configured)
@@ -181,7 +219,7 @@ class Membership:
         self._wanted_version = self._kept_version = 0
         self._is_kept = bool(kept.instance)
         self._waiting: list[tuple[int, Letter]] = []
-        self._outbox: list[Letter] = []
+        self._outbox: list[Letter | News] = []
         self._secret = kept.secret
         self._said_by: dict[RegionId, Said] = {}
 
@@ -223,12 +261,15 @@ class Membership:
         self._tick.open()
 
     def _note_known(self, members: Members) -> None:
-        if members != self.known:
-            self.known = members
-            for tell in self.on_known:
-                tell()
+        if members == self.known:
+            return
+        self.known = members
+        if self.cuts.adopt(members):
+            self.on_removal()
+        for tell in self.on_known:
+            tell()
 
-    def take_letters(self) -> list[Letter]:
+    def take_letters(self) -> list[Letter | News]:
         """Messages that may leave now; each may be lost."""
         letters, self._outbox = self._outbox, []
         return letters
@@ -281,7 +322,7 @@ class Membership:
         return encode_said(
             Said(
                 instance=instance,
-                members=self.known,
+                members=without_cuts(self.known),
                 epoch=self.part.votes.epoch,
                 ballot=ballot,
                 decided=decided,
@@ -289,8 +330,8 @@ class Membership:
             )
         )
 
-    def hear(self, peer: RegionId, data: bytes) -> str | None:
-        """What a peer said as a link opened.
+    def hear(self, peer: RegionId, run_id: int, data: bytes) -> str | None:
+        """What a peer said as a link opened, in this run of its node.
 
         Returns:
             Why there can be no link; None if there can.
@@ -304,6 +345,7 @@ class Membership:
         except (ContentError, MembersError) as error:
             return str(error)
         self._said_by[peer] = said
+        self.cuts.note_run(peer, run_id)
         if member is None:
             return None
         match member.status:
@@ -312,10 +354,44 @@ class Membership:
             case Status.JOINING:
                 return self._wrong_token(member, said)
             case Status.REMOVED:
-                return (
-                    f"region {peer} was removed at epoch {member.changed}: {self.known.listed()};"
-                    " its node cannot come back under this number"
-                )
+                return self.told_unknown(peer)
+
+    def told_unknown(self, region: RegionId) -> str:
+        """Why there can be no link with a region that has none here; a removed one is told."""
+        member = self.known.find(region)
+        if member is not None and member.status is Status.REMOVED:
+            # It hears who is a member, and takes no writes from then on.
+            self._outbox.append(News(region, without_cuts(self.known)))
+            self._tick.open()
+            return self._told_removed(member)
+        here = self._replica.region
+        if not self.known.epoch:
+            return f"region {region} is no peer of region {here}; add it to its peers"
+        return (
+            f"region {region} is no member, as far as region {here} knows: {self.known.listed()};"
+            " add it with `crdtstream crdb add-instance`"
+        )
+
+    def _told_removed(self, member: Member) -> str:
+        cut = self.cuts.final.get(member.region)
+        counted = "" if cut is None else f"; of its effects {cut} count, and no others"
+        return (
+            f"region {member.region} was removed at epoch {member.changed}{counted}. Its node"
+            " cannot come back under this number: keep its folder, add a region with `crdtstream"
+            " crdb add-instance`, and start a node for it with an empty folder"
+        )
+
+    def note_news(self, members: Members) -> str | None:
+        """Another region says who is a member.
+
+        Returns:
+            Why that cannot be; None if it can.
+        """
+        try:
+            self._note_newest(members)
+        except MembersError as error:
+            return str(error)
+        return None
 
     def _wrong_token(self, member: Member, said: Said) -> str | None:
         """Why there can be no link with a region that joins; None if it shows its token.
@@ -335,7 +411,7 @@ class Membership:
 
     def _note_newest(self, members: Members) -> None:
         """Members that somebody knows: the folder must have them before they count here."""
-        newest = joined(self._newest, members)
+        newest = self.cuts.with_final(joined(self._newest, members))
         if newest != self._newest:
             self._newest = newest
             self._keep()
@@ -398,9 +474,17 @@ class Membership:
 
     # --- Deciding -------------------------------------------------------------------------------
 
-    def wish(self, make: Make, asker: Asker, now: Millis) -> None:
-        """Have a change decided; the asker hears what became of it."""
-        self._wishes.append(_Wish(make, asker, until=Millis(now + PATIENCE_MS.value), next_ms=now))
+    def wish(
+        self, make: Make, asker: Asker, now: Millis, *, survivors: Iterable[RegionId] = ()
+    ) -> None:
+        """Have a change decided; the asker hears what became of it.
+
+        Args:
+            survivors: of a removal without a majority, all regions that are left.
+        """
+        until = Millis(now + PATIENCE_MS.value)
+        wish = _Wish(make, asker, until=until, next_ms=now, survivors=tuple(survivors))
+        self._wishes.append(wish)
         self.look(now)
         self._tick.open()
 
@@ -444,7 +528,7 @@ class Membership:
             )
             is_stable = self._is_stable(part.members)
             try:
-                turn = part.propose(change, is_stable=is_stable)
+                turn = part.propose(change, is_stable=is_stable, survivors=wish.survivors)
             except MembersError:
                 # It may be possible in a moment, unless time is up.
                 if Millis(wish.next_ms) >= wish.until:
@@ -539,6 +623,7 @@ class Membership:
 
     def note_durable(self, seq: int, now: Millis) -> None:
         """Records up to ``seq`` are durable here."""
+        self.look_at_cuts()
         if self._applied_seq is None or seq < self._applied_seq:
             return
         self._applied_seq = None
@@ -567,6 +652,15 @@ class Membership:
         if error is not None:
             self._activates = False
             self._tick.notice("warning", "this region is not active yet", reason=str(error))
+
+    def look_at_cuts(self) -> None:
+        """More is durable here, or a peer has said what it has: a cut may be reached."""
+        if self.cuts.look():
+            for region, cut in sorted(self.cuts.final.items()):
+                if self.known.find(region) is not None:
+                    self._tick.notice("info", "removed region: all is here", region=region, cut=cut)
+            self._newest = self.cuts.with_final(self._newest)
+            self._keep()
 
     def note_recovered(self, now: Millis) -> None:
         """All members have answered this region: it votes from here on."""
@@ -599,7 +693,7 @@ class Membership:
             case Status.JOINING:
                 return f"region {region} joins: it takes writes when it has what the others have"
             case Status.REMOVED:
-                return f"region {region} was removed at epoch {here.changed}: {self.known.listed()}"
+                return self._told_removed(here)
 
     @property
     def deadline(self) -> Millis | None:
@@ -622,6 +716,10 @@ class _Activation:
 
     def note_not_made(self, error: MembersError) -> None:
         self.membership._note_activation(error)
+
+
+def _nobody_discards() -> None:
+    pass
 
 
 def _listed(regions: Iterable[RegionId]) -> str:

@@ -21,7 +21,6 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis
-from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.membership.encoding import Kept
 from crdtstream.region.links.readiness import DatabaseIdentity
 
@@ -126,7 +125,7 @@ class Ready:
     woken: list[Any]
     links: list[Any]
     fetch: list[tuple[int, ...]]
-    letters: list[Letter]
+    letters: list[Any]
     folder: FolderChange | None
     applies: bool
     deadline: Millis | None

@@ -202,6 +202,8 @@ class Region:
             issue=self._issue,
             is_stable=self._has_stable_members,
             is_level=self._is_level,
+            durable_vv=lambda: self.outstanding.durable_vv,
+            recovers=lambda: self.opening.is_recovering,
         )
         readiness = Readiness(
             peers,
@@ -260,6 +262,7 @@ class Region:
         )
         self.links = Links(own, peers, now=now, uniform=uniform, clock=clock)
         self.membership.on_known.append(self._follow_members)
+        self.membership.on_removal = self.links.reopen
         # The log may tell of newer ones than the folder.
         self._follow_members()
         self.opening.look()
@@ -455,9 +458,13 @@ class Region:
 
     def _holds_links(self) -> bool:
         """Whether what peers sent waits for a checkpoint, for what leaves memory, or until a state
-        is taken over."""
+        is taken over; or until all members have answered, as one of them may have been removed."""
+        asks_members = self.membership.known.epoch > 0 and self.opening.is_asking
         return (
-            self.memory.holds_links or self.checkpointing.holds_links or self.bootstrap.holds_links
+            self.memory.holds_links
+            or self.checkpointing.holds_links
+            or self.bootstrap.holds_links
+            or asks_members
         )
 
     def bootstrap_wanted(self, now: Millis) -> RegionId | None:
@@ -695,9 +702,13 @@ class Region:
         """Other members are known: links begin and end by them."""
         members = self.membership.known
         if members.epoch:
-            # Only regions that had issued nothing are removed.
-            self.change_peers(self.replica.now, self.membership.peers, gone=members.removed)
+            cuts = self.membership.cuts
+            self.change_peers(
+                self.replica.now, self.membership.peers, leaving=cuts.leaving, gone=cuts.final
+            )
         self.opening.look()
+        # What is said from here on is said at this epoch.
+        self.links.tell_standing()
 
     def _issue(self, effect: ChangeMembers) -> None:
         self.database.change(self.replica.now, lambda replica, _: replica.issue(effect))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import Adopted, Contact, MembersError
+from crdtstream.core.membership.changes import INSTANCE_BYTES, Adopted, Contact, MembersError
 from crdtstream.core.size import Seconds
 from crdtstream.engine import Engine
 from crdtstream.replication.membership_client import introduced
@@ -17,20 +17,43 @@ WILDCARDS: Final = ("0.0.0.0", "::", "[::]")
 KEPT_SECONDS: Final = Seconds(0.01, least=0.001)
 
 
-async def adoption_of(engine: Engine, settings: NodeSettings) -> list[Adopted]:
+async def adoption_of(
+    engine: Engine, settings: NodeSettings, *, absent: RegionId | None = None
+) -> list[Adopted]:
     """The regions as all their files name them.
+
+    Args:
+        absent: one that is dead: it is not asked, and named as the others name it.
 
     Raises:
         MembersError: a region does not answer, or the files differ; the text has the difference.
     """
     own = RegionId(settings.region)
     found = {own: await introduction_of(engine, settings)}
-    asked = [(RegionId(peer.region), peer.address) for peer in settings.peers]
+    asked = [
+        (RegionId(peer.region), peer.address) for peer in settings.peers if peer.region != absent
+    ]
     answers = await asyncio.gather(
         *(introduced(settings.database_id, own, peer, address) for peer, address in asked)
     )
     found |= {RegionId(one.region): one for one in answers}
+    if absent is not None:
+        if absent not in {peer.region for peer in settings.peers}:
+            raise MembersError(f"there is no region {absent} among the peers of region {own}")
+        found[absent] = _unheard(absent, found[own])
     return adopted_by_files(found)
+
+
+def _unheard(region: RegionId, own: pb.Introduction) -> pb.Introduction:
+    """A region that is dead, as if it named the same ones as this one."""
+    named = {own.region, *(peer.region for peer in own.peers)}
+    return pb.Introduction(
+        region=region,
+        # No folder has it.
+        instance=bytes(INSTANCE_BYTES),
+        database_uid=own.database_uid,
+        peers=[pb.ConfiguredPeer(region=one) for one in sorted(named - {region})],
+    )
 
 
 def adopted_by_files(found: Mapping[RegionId, pb.Introduction]) -> list[Adopted]:
@@ -65,7 +88,7 @@ def _adopted(
         peer.address: other
         for other, its in sorted(found.items())
         for peer in its.peers
-        if peer.region == region
+        if peer.region == region and peer.address
     }
     if len(addresses) > 1:
         named = " and ".join(f"{address} by region {by}" for address, by in addresses.items())
@@ -75,7 +98,9 @@ def _adopted(
         )
     grpc = next(iter(addresses), one.grpc_address)
     host = grpc.rpartition(":")[0]
-    resp, http = (_at(host, address) for address in (one.resp_address, one.http_address))
+    resp, http = (
+        _at(host, address) if address else "" for address in (one.resp_address, one.http_address)
+    )
     return Adopted(region, one.instance, Contact(f"region-{region}", grpc, resp, http))
 
 

@@ -10,9 +10,10 @@ import grpc
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.changes import INSTANCE_BYTES, MembersError
 from crdtstream.core.membership.deciding import Letter
-from crdtstream.core.membership.encoding import encode_message
+from crdtstream.core.membership.encoding import encode_members, encode_message
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine import Engine
+from crdtstream.region.membership import News
 from crdtstream.replication.puller import short_details
 from crdtstream.v1 import membership_pb2 as pb
 from crdtstream.v1 import membership_pb2_grpc as rpc
@@ -27,12 +28,12 @@ class Courier:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._letters: asyncio.Queue[Letter] = asyncio.Queue()
+        self._letters: asyncio.Queue[Letter | News] = asyncio.Queue()
         self._under_way: dict[RegionId, int] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         engine.on_letters = self._take
 
-    def _take(self, letters: Sequence[Letter]) -> None:
+    def _take(self, letters: Sequence[Letter | News]) -> None:
         for letter in letters:
             self._letters.put_nowait(letter)
 
@@ -50,7 +51,7 @@ class Courier:
             for channel in self._channels.values():
                 await channel.close()
 
-    async def _deliver(self, letter: Letter) -> None:
+    async def _deliver(self, letter: Letter | News) -> None:
         region = self._engine.region
         identity = region.links.identity
         address = region.membership.address_of(letter.to)
@@ -62,7 +63,8 @@ class Courier:
                         database_uid=region.replica.database_uid,
                         sender=identity.region,
                         to=letter.to,
-                        message=encode_message(letter.message),
+                        message=b"" if isinstance(letter, News) else encode_message(letter.message),
+                        members=encode_members(letter.members) if isinstance(letter, News) else b"",
                     ),
                     timeout=CALL_SECONDS_MAX.value,
                 )

@@ -9,7 +9,7 @@ import structlog
 from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.changes import MembersError
-from crdtstream.core.membership.encoding import decode_message, encode_members
+from crdtstream.core.membership.encoding import decode_members, decode_message, encode_members
 from crdtstream.core.size import Seconds
 from crdtstream.engine import Engine
 from crdtstream.replication.introductions import introduction_of
@@ -42,6 +42,9 @@ class MembershipService(rpc.MembershipServicer):
         uid = region.replica.database_uid
         if request.to != region.replica.region or (uid and request.database_uid != uid):
             await _refuse(context, "this is another region, or another database")
+        if request.members:
+            await self._note_news(request, context)
+            return pb.Delivered()
         if not region.membership.takes_from(sender):
             await _refuse(
                 context, f"region {sender} is no member: {region.membership.known.listed()}"
@@ -52,6 +55,14 @@ class MembershipService(rpc.MembershipServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         region.membership.receive(sender, message, self._engine.now())
         return pb.Delivered()
+
+    async def _note_news(self, request: pb.MembershipLetter, context: Context) -> None:
+        try:
+            reason = self._engine.region.membership.note_news(decode_members(request.members))
+        except ContentError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if reason is not None:
+            await _refuse(context, reason)
 
     async def Introduce(  # noqa: N802
         self, request: pb.IntroduceRequest, context: Context

@@ -139,6 +139,7 @@ def encode_progress(progress: Progress) -> pb.Progress:
         acks_awaited=progress.acks_awaited,
         next_ms=progress.next_ms,
         staging_vv=None if progress.staging_vv is None else encode_vv(progress.staging_vv),
+        epoch=progress.epoch,
     )
 
 
@@ -165,6 +166,7 @@ def decode_progress(region: RegionId, message: pb.Progress) -> Progress:
         staging_vv=(
             checked_vv(region, message.staging_vv) if message.HasField("staging_vv") else None
         ),
+        epoch=message.epoch,
     )
 
 

@@ -582,10 +582,16 @@ class UpdateRegion(_message.Message):
     def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ...) -> None: ...
 
 class RemoveRegion(_message.Message):
-    __slots__ = ("region",)
+    __slots__ = ("region", "heir", "force", "survivors")
     REGION_FIELD_NUMBER: _ClassVar[int]
+    HEIR_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
     region: int
-    def __init__(self, region: _Optional[int] = ...) -> None: ...
+    heir: int
+    force: bool
+    survivors: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, region: _Optional[int] = ..., heir: _Optional[int] = ..., force: _Optional[bool] = ..., survivors: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ChangeMembersReply(_message.Message):
     __slots__ = ("members", "region")

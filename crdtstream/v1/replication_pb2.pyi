@@ -81,7 +81,7 @@ class Welcome(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., log_begins: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., membership: _Optional[bytes] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing", "stamp_ms", "echo_ms", "acks_awaited", "next_ms", "staging_vv")
+    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing", "stamp_ms", "echo_ms", "acks_awaited", "next_ms", "staging_vv", "epoch")
     DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,7 @@ class Progress(_message.Message):
     ACKS_AWAITED_FIELD_NUMBER: _ClassVar[int]
     NEXT_MS_FIELD_NUMBER: _ClassVar[int]
     STAGING_VV_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     durable_vv: _effects_pb2.VersionVector
     now_ms: int
     others: _containers.RepeatedCompositeFieldContainer[RegionProgress]
@@ -104,7 +105,8 @@ class Progress(_message.Message):
     acks_awaited: bool
     next_ms: int
     staging_vv: _effects_pb2.VersionVector
-    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., stamp_ms: _Optional[int] = ..., echo_ms: _Optional[int] = ..., acks_awaited: _Optional[bool] = ..., next_ms: _Optional[int] = ..., staging_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., stamp_ms: _Optional[int] = ..., echo_ms: _Optional[int] = ..., acks_awaited: _Optional[bool] = ..., next_ms: _Optional[int] = ..., staging_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class RegionProgress(_message.Message):
     __slots__ = ("region", "durable_vv")

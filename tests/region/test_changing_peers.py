@@ -501,8 +501,8 @@ def test_a_state_that_was_copied_before_is_of_no_use_if_it_has_more_of_a_removed
     driven = Driven()
     bootstrap = driven.region.bootstrap
     change(driven, these(R2))
-    assert bootstrap.lost_by(Merged(bytes(16), R2, {R3: 1})) == R3
-    assert bootstrap.lost_by(Merged(bytes(16), R2, {R2: 1})) is None
+    assert bootstrap.lost_by(Merged(bytes(16), R2, {R3: 1}), None) == R3
+    assert bootstrap.lost_by(Merged(bytes(16), R2, {R2: 1}), None) is None
 
 
 def test_one_peer_of_several_may_have_what_was_sent_to_another() -> None:

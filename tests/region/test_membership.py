@@ -241,13 +241,13 @@ def test_a_link_tells_newer_members_and_refuses_another_history(council: Council
     ahead = council.driven[1].region.membership
     late = Council((1, 2, 3))
     behind = late.driven[2].region.membership
-    assert behind.hear(RegionId(1), ahead.said()) is None
+    assert behind.hear(RegionId(1), 1, ahead.said()) is None
     assert behind.known.epoch == 0
     late.run()
     assert behind.known.epoch == 1
     fork = Council((1, 2, 4))
     fork.wish(1, adopting((1, 2, 4)))
-    refusal = behind.hear(RegionId(1), fork.driven[1].region.membership.said())
+    refusal = behind.hear(RegionId(1), 1, fork.driven[1].region.membership.said())
     assert refusal is not None
     assert "the database has split" in refusal
 
@@ -258,6 +258,6 @@ def test_a_restored_region_votes_once_all_have_answered() -> None:
     council.driven[2] = Driven(make_region(2, (1, 2), folder=restored))
     assert not council.driven[2].region.membership.part.may_vote
     membership = council.driven[2].region.membership
-    membership.hear(RegionId(1), council.driven[1].region.membership.said())
+    membership.hear(RegionId(1), 1, council.driven[1].region.membership.said())
     membership.note_recovered(council.clock)
     assert membership.part.may_vote

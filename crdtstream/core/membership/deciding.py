@@ -8,7 +8,8 @@
     Decided(change)  ──────────> once more than half of all active members have accepted
 
 Any two majorities have a voter in common, so no two changes are decided for one epoch.  Before the
-first epoch there are no voters: all regions that an ``Adopt`` names must accept it, so that two
+first epoch there are no voters: all regions that an ``Adopt`` names must accept it, but for one
+that an operator says is dead, so that two
 that name different regions have a voter in common as well, or nothing at all.  There is no leader:
 anyone may prepare, and finishes what somebody began.  A register as in CASPaxos (Rystsov
 2018, arXiv:1802.07000); the numbers of epochs are its only log.
@@ -209,7 +210,7 @@ class Deciding:
             is_stable: the newest epoch's effect is causally stable here.  A removal does not wait
                 for that, as the dead region may be what it waits for; its voters have the epoch.
             survivors: for a removal without a majority, the members that are left: all of them must
-                accept.
+                accept.  For an adoption, those of its regions that are not known to be dead.
 
         Raises:
             MembersError: it cannot be proposed now, and why.  Nothing has changed.
@@ -248,7 +249,7 @@ class Deciding:
         self, change: Change, survivors: tuple[RegionId, ...]
     ) -> tuple[tuple[RegionId, ...], int]:
         if isinstance(change, Adopt):
-            named = tuple(one.region for one in change.regions)
+            named = survivors or tuple(one.region for one in change.regions)
             return named, len(named)
         voters = self.members.voters
         needed = len(voters) // 2 + 1
@@ -375,8 +376,8 @@ class Deciding:
         known = [vote for _, vote in promises if vote is not None]
         change = max(known, key=lambda vote: vote.ballot).change if known else proposal.own
         proposal = replace(proposal, change=change)
-        if isinstance(change, Adopt):
-            # It may name other regions than the own one.
+        if isinstance(change, Adopt) and change != proposal.own:
+            # It may name other regions.
             asked, needed = self._quorum(change, ())
             proposal = replace(proposal, asked=asked, needed=needed)
         begun = replace(self, proposal=proposal)

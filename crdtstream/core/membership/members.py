@@ -230,8 +230,8 @@ class Members:
 
     # --- Local knowledge ----------------------------------------------------------------------
 
-    def with_cut(self, region: RegionId, n: int) -> "Members":
-        """A removed region's cut became known, or final."""
+    def with_cut(self, region: RegionId, n: int | None) -> "Members":
+        """A removed region's cut became known, or final; None: it is not known."""
         member = self.find(region)
         assert member is not None
         assert member.status is Status.REMOVED

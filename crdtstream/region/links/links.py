@@ -59,12 +59,14 @@ class Links:
         self._peers = peers
         self._uniform = uniform
         self._clock = clock
+        # By removed region how many effects were refused.
+        self._beyond_cut: dict[RegionId, int] = {}
         # Applied, by the record that will have them: links hear of it when that is in the log.
         self._applied: list[tuple[Pull, Millis]] = []
         self._left: deque[tuple[int, list[tuple[Pull, Millis]]]] = deque()
         opening = own.opening
-        opening.on_change.append(self._tell_standing)
-        opening.on_recovering.append(self._reopen)
+        opening.on_change.append(self.tell_standing)
+        opening.on_recovering.append(self.reopen)
         own.routes.on_change = self._look_at_routes
         opening.peer_runs.watch([self._note_held])
         for peer in peers.addresses:
@@ -108,7 +110,8 @@ class Links:
         """A peer is sent a state with own effects up to ``n``: it may say that it has them."""
         self._own.claims.note_sent(n)
 
-    def _tell_standing(self) -> None:
+    def tell_standing(self) -> None:
+        """Peers are to hear soon how this region stands."""
         for pull in self.pulls.values():
             pull.ack_soon()
         for serve in self.serves.values():
@@ -118,7 +121,8 @@ class Links:
         for pull in self.pulls.values():
             pull.note_held(origin)
 
-    def _reopen(self) -> None:
+    def reopen(self) -> None:
+        """All links begin again; what came by them and is not applied is forgotten."""
         for pull in self.pulls.values():
             pull.reopen()
 
@@ -142,7 +146,9 @@ class Links:
             if reason is None:
                 reason = self._own.claims.wrong_open(opening.vv)
             if reason is None:
-                reason = self._own.membership.hear(opening.region, opening.membership)
+                reason = self._own.membership.hear(
+                    opening.region, opening.run_id, opening.membership
+                )
             if reason is not None:
                 refusal = Refusal(RefusalKind.MISMATCH, reason)
         if refusal is not None:
@@ -190,10 +196,7 @@ class Links:
                 f"both sides are region {own.region}; each region needs a number of its own",
             )
         if opening.region not in self.serve_stats:
-            return Refusal(
-                RefusalKind.UNKNOWN,
-                f"region {opening.region} is no peer of region {own.region}; add it to its peers",
-            )
+            return Refusal(RefusalKind.UNKNOWN, self._own.membership.told_unknown(opening.region))
         linked = self.serves.get(opening.region)
         if linked is not None and not linked.is_over and linked.run_id != opening.run_id:
             # Two nodes that number effects as one region would give the same dots to different
@@ -294,12 +297,27 @@ class Links:
             # Another link may have brought the same batch a moment ago.
             if not self._own.replica.ready(batch):
                 continue
+            if self._own.membership.cuts.is_beyond(batch.origin, batch.last_n):
+                self._refuse_beyond(batch)
+                continue
             if self._own.is_held(batch, now):
                 pull.inbox.offer(batch, encoded)
                 continue
             if not self._apply(pull, batch, encoded, now):
                 return
             applied.append((pull, batch.issued_ms))
+
+    def _refuse_beyond(self, batch: EffectBatch) -> None:
+        """Effects of a removed region that no member had when it was removed do not count."""
+        if batch.origin not in self._beyond_cut:
+            self._own.tick.notice(
+                "error",
+                "effects of a removed region that do not count are refused",
+                region=batch.origin,
+                first=batch.first_n,
+                cut=self._own.membership.cuts.final[batch.origin],
+            )
+        self._beyond_cut[batch.origin] = self._beyond_cut.get(batch.origin, 0) + batch.count
 
     def _apply(self, pull: Pull, batch: EffectBatch, encoded: bytes, now: Millis) -> bool:
         try:
@@ -312,7 +330,7 @@ class Links:
     def note_merged(self) -> None:
         """Another region's state was merged: what is held here is perhaps known, and what pullers
         were to be sent is perhaps not in the log.  All links begin again."""
-        self._reopen()
+        self.reopen()
         for serve in list(self.serves.values()):
             serve.end()
 

@@ -99,6 +99,8 @@ class Progress:
             version that does not say, nor look at it.
         staging_vv: what the sender will have when it has taken over the state of another region;
             None: it does not take one over.
+        epoch: of the members, at which ``durable_vv`` is the sender's word on removed regions; 0:
+            it is none (``region/cuts.py``).
     """
 
     durable_vv: VersionVector
@@ -112,6 +114,7 @@ class Progress:
     acks_awaited: bool = False
     next_ms: int = 0
     staging_vv: VersionVector | None = None
+    epoch: int = 0
 
 
 class Stamps:

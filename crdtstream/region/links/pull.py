@@ -510,6 +510,7 @@ class Pull:
             echo_ms=self._stamps.echo_ms(at),
             next_ms=round(self._quiet_seconds * 1000),
             staging_vv=own.bootstrap.announced_vv,
+            epoch=own.membership.cuts.epoch_of_words,
         )
 
     # --- Receiving ----------------------------------------------------------------------------
@@ -524,7 +525,7 @@ class Pull:
         self.stats.peer_vv = welcome.vv
         self._own.replication_lag.note_lost(self.peer, welcome.own_n)
         self._note_database(welcome.standing)
-        refusal = self._own.membership.hear(self.peer, welcome.membership)
+        refusal = self._own.membership.hear(self.peer, welcome.run_id, welcome.membership)
         if refusal is not None:
             raise RefusedError(self.peer, refusal)
         opening = self._own.opening
@@ -579,6 +580,8 @@ class Pull:
             at_ms, echo_ms = to_ms(at), progress.echo_ms
             own.lags.note(self.peer, durable_vv, at_ms, echo_ms, next_ms=next_ms)
             own.learn(self.peer, durable_vv, by=self.peer, regains=progress.standing.regains)
+            own.membership.cuts.hear(self.peer, self._peer_run, progress.epoch, durable_vv)
+            own.membership.look_at_cuts()
             own.replication_lag.note_durable(self.peer, own.claims.own_n(durable_vv))
         own.retention.note_staging(self.peer, progress.staging_vv)
         own.learn_others(progress.others, by=self.peer)

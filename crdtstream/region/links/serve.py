@@ -393,6 +393,8 @@ class Serve:
             self._durable_vv = ack.durable_vv
             own.lags.note(self.region, ack.durable_vv, to_ms(at), ack.echo_ms)
             own.learn(self.region, ack.durable_vv, by=self.region, regains=ack.standing.regains)
+            own.membership.cuts.hear(self.region, self.run_id, ack.epoch, ack.durable_vv)
+            own.membership.look_at_cuts()
             own.replication_lag.note_durable(self.region, own.claims.own_n(ack.durable_vv))
         own.retention.note_staging(self.region, ack.staging_vv)
         own.learn_others(ack.others, by=self.region)
@@ -451,4 +453,5 @@ class Serve:
             acks_awaited=is_awaited,
             next_ms=round(seconds * 1000),
             staging_vv=self._told_staging,
+            epoch=own.membership.cuts.epoch_of_words,
         )

@@ -1,0 +1,139 @@
+"""A dead region is removed: the others go on without it, have the same of it, and refuse it."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.live.cluster import Cluster, cluster_of, wait_until
+from tests.live.test_joining import Joiner, level, status_of
+from tests.live.test_members import crdb, listed
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster_of(3, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        yield cluster
+
+
+def remove(cluster: Cluster, region: int, *words: str) -> str:
+    run = crdb(
+        cluster[1], "remove-instance", "--instance-id", str(region), "--force", "--yes", *words
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_what_one_member_has_of_the_dead_region_comes_to_all(cluster: Cluster) -> None:
+    """Region 1 never heard of the last entry of region 3, and region 2 has it."""
+    cluster[3].client.xadd("s", {"n": "early"})
+    cluster.converge()
+    cluster[1].set_links(paused=True, peers=[3, 2])
+    cluster[3].client.xadd("s", {"n": "late"})
+    wait_until(lambda: cluster[2].client.xlen("s") == 2, "region 2 has it")
+    cluster[3].end(signal.SIGKILL)
+    assert cluster[1].client.xlen("s") == 1
+    told = remove(cluster, 3)
+    assert "region 1 has 1, region 2 has 2" in told
+    cluster[1].set_links(paused=False)
+    wait_until(lambda: cluster[1].client.xlen("s") == 2, "region 1 has it, too")
+    level([cluster[1], cluster[2]])
+    # Nobody waits for it any more.
+    cluster[1].client.xadd("s", {"n": "after"})
+    assert cluster[1].client.execute_command("WAIT", 1, 5000) == 1
+    assert [link.peer for link in cluster[1].status().links] == [2]
+
+
+def test_the_node_of_a_removed_region_hears_of_it_and_takes_no_writes(cluster: Cluster) -> None:
+    cluster.converge()
+    cluster[3].end(signal.SIGKILL)
+    remove(cluster, 3)
+    before = cluster[1].status().digest
+    cluster[3].launch()
+
+    def is_refused() -> bool:
+        try:
+            cluster[3].client.xadd("s", {"n": "void"})
+        except redis.ResponseError as error:
+            return "was removed at epoch 2" in str(error)
+        except redis.ConnectionError:
+            return False
+        return False
+
+    wait_until(is_refused, "it says that it was removed")
+    # Also after a restart, which nobody answers.
+    cluster[3].end(signal.SIGKILL)
+    cluster[3].launch()
+    wait_until(is_refused, "it still knows")
+    assert cluster[1].status().digest == before
+
+
+def test_the_members_are_the_same_after_all_were_killed(cluster: Cluster) -> None:
+    cluster[3].client.xadd("s", {"n": "1"})
+    cluster.converge()
+    cluster[3].end(signal.SIGKILL)
+    remove(cluster, 3)
+    for region in (1, 2):
+        cluster[region].end(signal.SIGKILL)
+    for region in (1, 2):
+        cluster[region].launch()
+    for region in (1, 2):
+        cluster[region].wait()
+        cluster[region].client.xadd("s", {"from": region})
+    level([cluster[1], cluster[2]])
+    assert {listed(cluster[region])["epoch"] for region in (1, 2)} == {2}
+
+
+def test_a_dead_region_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
+    cluster[3].client.xadd("s", {"n": "1"})
+    cluster.converge()
+    cluster[3].end(signal.SIGKILL)
+    remove(cluster, 3)
+    joiner = Joiner(tmp_path)
+
+    def is_added() -> bool:
+        joiner.token.unlink(missing_ok=True)
+        return joiner.add(cluster[1]).returncode == 0
+
+    wait_until(is_added, "another region is added")
+    joiner.launch(cluster[2])
+    try:
+        joiner.wait_until_active(cluster[1])
+        level([cluster[1], cluster[2], joiner.node])
+        assert status_of(joiner.node, 3) == "removed"
+    finally:
+        joiner.node.end(signal.SIGKILL)
+
+
+def test_of_two_regions_one_goes_on_alone(tmp_path: Path) -> None:
+    with cluster_of(2, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        cluster[2].client.xadd("s", {"n": "1"})
+        cluster.converge()
+        cluster[2].end(signal.SIGKILL)
+        run = crdb(cluster[1], "remove-instance", "--instance-id", "2", "--force", "--yes")
+        assert run.returncode == 1
+        assert "--without-majority" in run.stderr
+        remove(cluster, 2, "--without-majority")
+        cluster[1].client.xadd("s", {"n": "2"})
+        assert cluster[1].client.xlen("s") == 2
+        assert not cluster[1].status().links
+
+
+def test_nothing_is_removed_without_an_answer_or_while_the_region_lives(cluster: Cluster) -> None:
+    run = crdb(cluster[1], "remove-instance", "--instance-id", "3", "--force", "--yes")
+    assert run.returncode == 1
+    assert "region 3 answers" in run.stderr
+    cluster[3].end(signal.SIGKILL)
+    run = crdb(cluster[1], "remove-instance", "--instance-id", "3", "--force")
+    assert run.returncode == 1
+    assert status_of(cluster[1], 3) == "configured"
+    run = crdb(cluster[1], "remove-instance", "--instance-id", "3")
+    assert "--force" in run.stderr
