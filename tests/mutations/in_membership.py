@@ -8,6 +8,8 @@ MEMBERS: Final = "crdtstream/core/membership/members.py"
 DECIDING: Final = "crdtstream/core/membership/deciding.py"
 CUT: Final = "crdtstream/core/membership/cut.py"
 REGION: Final = "crdtstream/region/membership.py"
+CUTS: Final = "crdtstream/region/cuts.py"
+OF_CUTS: Final = "tests/region/test_cuts.py::"
 OF_REGION: Final = "tests/region/test_membership.py::"
 OF_MEMBERS: Final = "tests/membership/test_members.py::"
 OF_EFFECT: Final = "tests/rules/test_changed_members.py::"
@@ -435,5 +437,54 @@ MEMBERSHIP: Final = (
         "",
         (OF_REGION + "test_a_lost_message_is_sent_again",),
         "an operator waits for nothing when one message was lost",
+    ),
+    # --- Cuts, as a region finds them ---
+    Mutation(
+        "a-word-of-an-earlier-start-counts",
+        CUTS,
+        "        if not self._searches or not epoch or run != run_id:\n",
+        "        if not self._searches or not epoch:\n",
+        (OF_CUTS + "test_words_of_an_earlier_start_are_forgotten",),
+        "V8: a member that lost effects in a restart is counted with them",
+    ),
+    Mutation(
+        "a-later-start-leaves-words-of-before",
+        CUTS,
+        "            search.started(peer, start + 1)\n\n    def hear",
+        "            pass\n\n    def hear",
+        (OF_CUTS + "test_words_of_an_earlier_start_are_forgotten",),
+        "V8: a cut counts effects that nobody has any more",
+    ),
+    Mutation(
+        "words-of-earlier-epochs-count",
+        CUTS,
+        "            search.adopt(members)\n",
+        "            pass\n",
+        (OF_CUTS + "test_what_was_said_at_an_earlier_epoch_does_not_count",),
+        "V9: what a member relayed after it spoke is beyond the cut of the others",
+    ),
+    Mutation(
+        "a-word-is-said-before-it-is-durable",
+        CUTS,
+        "            durable_vv=self._durable_vv(),\n            recovers",
+        "            durable_vv=self._replica.vv,\n            recovers",
+        (OF_CUTS + "test_nothing_is_said_before_all_that_was_applied_is_durable",),
+        "V7: a power cut takes what a cut counts",
+    ),
+    Mutation(
+        "who-recovers-says-what-it-has",
+        CUTS,
+        "            recovers=self._recovers(),\n",
+        "            recovers=False,\n",
+        (OF_CUTS + "test_a_region_that_recovers_says_nothing",),
+        "V11: what it gets back is beyond the cut",
+    ),
+    Mutation(
+        "a-cut-is-passed-on",
+        REGION,
+        "                members=without_cuts(self.known),\n",
+        "                members=self.known,\n",
+        (OF_REGION + "test_a_cut_is_not_told_to_others",),
+        "a member takes for final what it has not reached, and nobody else has",
     ),
 )

@@ -9,14 +9,14 @@ from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.membership.changes import Adopt, Adopted, Change, MembersError, Update
 from crdtstream.core.membership.deciding import Letter
-from crdtstream.core.membership.encoding import Kept
-from crdtstream.core.membership.members import Members
+from crdtstream.core.membership.encoding import Kept, decode_said
+from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.region.membership import ISSUE_AFTER_MS, PATIENCE_MS, RESEND_MS
 from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import StoreMembership
 from tests.harness.driven import PROVEN, Driven, make_region
-from tests.membership.world import contact, instance
+from tests.membership.world import adopted, contact, instance, removal
 
 
 @dataclass
@@ -261,3 +261,26 @@ def test_a_restored_region_votes_once_all_have_answered() -> None:
     membership.hear(RegionId(1), 1, council.driven[1].region.membership.said())
     membership.note_recovered(council.clock)
     assert membership.part.may_vote
+
+
+def test_a_cut_is_not_told_to_others() -> None:
+    removed = apply(adopted(2), removal(2, 1)).with_cut(RegionId(2), 0)
+    folder = replace(PROVEN, membership=Kept(instance(1), members=removed))
+    region = make_region(1, (2,), folder=folder)
+    assert region.membership.known == removed
+    assert decode_said(region.membership.said()).members == removed.with_cut(RegionId(2), None)
+
+
+def test_a_region_that_was_removed_hears_it_and_issues_nothing() -> None:
+    members = apply(adopted(2), removal(2, 1))
+    region = make_region(2, (1,))
+    assert region.refuses_writes is None
+    assert region.membership.note_news(members) is None
+    # Not before the folder has it.
+    assert region.refuses_writes is None
+    change = region.ready(Millis(1000)).folder
+    assert isinstance(change, StoreMembership)
+    region.note_folder(change, Millis(1000))
+    assert "was removed at epoch 2" in str(region.refuses_writes)
+    again = replace(PROVEN, membership=change.kept)
+    assert "was removed at epoch 2" in str(make_region(2, (1,), folder=again).refuses_writes)
