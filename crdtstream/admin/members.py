@@ -124,10 +124,10 @@ async def adopt(
     Raises:
         MembersError: a region does not answer, or the files differ.
     """
-    regions = await adoption_of(engine, settings, absent=absent)
+    regions, voters = await adoption_of(engine, settings, absent=absent)
     adopted = Adopt(tuple(regions))
-    survivors = [] if absent is None else [one.region for one in regions if one.region != absent]
-    return await change(engine, lambda members: adopted, survivors)
+    # One that recovers may wait for the dead one, and cannot vote before.
+    return await change(engine, lambda members: adopted, [] if absent is None else voters)
 
 
 async def change_members(
@@ -149,7 +149,7 @@ async def change_members(
     if request.dry_run:
         members = membership.known
         if not members.epoch:
-            regions = await adoption_of(engine, settings, absent=absent)
+            regions, _ = await adoption_of(engine, settings, absent=absent)
             members = apply(members, Adopt(tuple(regions)))
         if not request.HasField("adopt"):
             members = apply(members, _change(request, members, draw))

@@ -310,7 +310,9 @@ def remove_instance(
         found = survey([client.address])
         if force and region in found.replies:
             fail(f"region {region} answers: stop its node for good first")
-        left = [one for one in found.replies if one != region] if without_majority else []
+        # One that takes no writes may wait for the dead one, and cannot vote before.
+        voters = [one for one, reply in found.replies.items() if not reply.fault]
+        left = [one for one in voters if one != region] if without_majority else []
         remove = pb.RemoveRegion(region=region, heir=heir, force=force, survivors=left)
         request = pb.ChangeMembersRequest(dry_run=dry_run, remove=remove)
         if force:

@@ -23,7 +23,13 @@ from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import Activate, Adopt, Change, MembersError
+from crdtstream.core.membership.changes import (
+    Activate,
+    Adopt,
+    Change,
+    MembersError,
+    Remove,
+)
 from crdtstream.core.membership.deciding import (
     Accept,
     Ballot,
@@ -561,13 +567,18 @@ class Membership:
                 " remain, or others propose changes all the time; try again when"
                 " `crdtstream crdb list` shows all regions"
             )
+        way_out = (
+            ". If they are gone as well, or wait for this removal: --without-majority"
+            if isinstance(proposal.own, Remove)
+            else ""
+        )
         promised = [region for region, _ in proposal.promises]
         agreed = promised if proposal.change is None else proposal.accepts
         silent = set(proposal.asked).difference(agreed)
         return (
             f"{proposal.needed} of the regions {_listed(proposal.asked)} must agree, and"
             f" {_listed(silent)} did not answer. What was begun may still be decided:"
-            " `crdtstream crdb list` shows it"
+            f" `crdtstream crdb list` shows it{way_out}"
         )
 
     def _turn(self, turn: Turn) -> None:

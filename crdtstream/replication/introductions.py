@@ -19,8 +19,8 @@ KEPT_SECONDS: Final = Seconds(0.01, least=0.001)
 
 async def adoption_of(
     engine: Engine, settings: NodeSettings, *, absent: RegionId | None = None
-) -> list[Adopted]:
-    """The regions as all their files name them.
+) -> tuple[list[Adopted], list[RegionId]]:
+    """The regions as all their files name them, and those of them that vote.
 
     Args:
         absent: one that is dead: it is not asked, and named as the others name it.
@@ -41,7 +41,8 @@ async def adoption_of(
         if absent not in {peer.region for peer in settings.peers}:
             raise MembersError(f"there is no region {absent} among the peers of region {own}")
         found[absent] = _unheard(absent, found[own])
-    return adopted_by_files(found)
+    voters = [region for region, one in sorted(found.items()) if one.votes]
+    return adopted_by_files(found), voters
 
 
 def _unheard(region: RegionId, own: pb.Introduction) -> pb.Introduction:
@@ -127,6 +128,7 @@ async def introduction_of(engine: Engine, settings: NodeSettings) -> pb.Introduc
         peers=[
             pb.ConfiguredPeer(region=peer.region, address=peer.address) for peer in settings.peers
         ],
+        votes=membership.part.may_vote,
     )
 
 

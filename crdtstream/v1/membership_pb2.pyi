@@ -35,7 +35,7 @@ class IntroduceRequest(_message.Message):
     def __init__(self, database_id: _Optional[str] = ..., region: _Optional[int] = ...) -> None: ...
 
 class Introduction(_message.Message):
-    __slots__ = ("region", "instance", "database_uid", "grpc_address", "resp_address", "http_address", "peers")
+    __slots__ = ("region", "instance", "database_uid", "grpc_address", "resp_address", "http_address", "peers", "votes")
     REGION_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class Introduction(_message.Message):
     RESP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
+    VOTES_FIELD_NUMBER: _ClassVar[int]
     region: int
     instance: bytes
     database_uid: bytes
@@ -50,7 +51,8 @@ class Introduction(_message.Message):
     resp_address: str
     http_address: str
     peers: _containers.RepeatedCompositeFieldContainer[ConfiguredPeer]
-    def __init__(self, region: _Optional[int] = ..., instance: _Optional[bytes] = ..., database_uid: _Optional[bytes] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[ConfiguredPeer, _Mapping]]] = ...) -> None: ...
+    votes: bool
+    def __init__(self, region: _Optional[int] = ..., instance: _Optional[bytes] = ..., database_uid: _Optional[bytes] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[ConfiguredPeer, _Mapping]]] = ..., votes: _Optional[bool] = ...) -> None: ...
 
 class ConfiguredPeer(_message.Message):
     __slots__ = ("region", "address")

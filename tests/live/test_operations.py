@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -185,6 +186,17 @@ def two_of_three(folder: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
+def one_is_dead(folder: Path) -> Iterator[Cluster]:
+    with cluster_of(3, folder) as cluster:
+        cluster.configure()
+        cluster.start()
+        write(cluster[3], "s", 50)
+        level(*cluster.nodes.values())
+        cluster[3].end(signal.SIGKILL)
+        yield cluster
+
+
+@contextmanager
 def three_that_run(folder: Path) -> Iterator[Cluster]:
     with cluster_of(3, folder) as cluster:
         cluster.configure()
@@ -198,6 +210,7 @@ RUNBOOKS: Final = {
     "A region was away for longer than the backlog": away_for_too_long,
     "Two halves were apart for too long": halves_apart,
     "Add a region": two_of_three,
+    "Remove a dead region": one_is_dead,
     "Move a region to another address": three_that_run,
 }
 IN_EVERY_RUN: Final = {"A folder is lost"}

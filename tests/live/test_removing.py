@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.live.bootstraps import lose_folder
 from tests.live.cluster import Cluster, cluster_of, wait_until
 from tests.live.test_joining import Joiner, level, status_of
 from tests.live.test_members import crdb, listed
@@ -137,3 +138,21 @@ def test_nothing_is_removed_without_an_answer_or_while_the_region_lives(cluster:
     assert status_of(cluster[1], 3) == "configured"
     run = crdb(cluster[1], "remove-instance", "--instance-id", "3")
     assert "--force" in run.stderr
+
+
+def test_a_region_that_waits_for_the_dead_one_goes_on_when_that_is_removed(
+    cluster: Cluster,
+) -> None:
+    """Region 2 lost its folder as well: it takes no writes before all members have answered it."""
+    cluster[1].client.xadd("s", {"n": "1"})
+    cluster.converge()
+    cluster[3].end(signal.SIGKILL)
+    lose_folder(cluster[2])
+    cluster[2].launch()
+    cluster[2].wait(for_writes=False)
+    wait_until(lambda: "waits for region 3" in cluster[2].status().fault, "it waits")
+    assert "crdb remove-instance" in cluster[2].status().fault
+    remove(cluster, 3, "--without-majority")
+    cluster[2].wait()
+    cluster[2].client.xadd("s", {"n": "2"})
+    level([cluster[1], cluster[2]])

@@ -138,7 +138,7 @@ def test_the_refusal_names_whom_it_waits_for_and_the_way_out() -> None:
     told = str(readiness(has_effects=False, uid=NO_UID).obstacle({}))
     assert "waits for region 2, 3" in told
     assert "--new-database" in told
-    assert "an empty folder and a new region number" in told
+    assert "crdb remove-instance" in told
     assert "--new-database" not in str(readiness().obstacle({R1: 5}))
 
 

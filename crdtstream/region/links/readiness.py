@@ -40,8 +40,8 @@ from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 from crdtstream.region.peers import Peers, PeersChange
 
 WAY_OUT: Final = (
-    "If one of them is gone for good, take it out of the peers everywhere, and start this node "
-    "with an empty folder and a new region number that the others have among their peers"
+    "If one of them is gone for good, remove it, in a region that takes writes: `crdtstream crdb "
+    "remove-instance --instance-id N --force`"
 )
 
 
