@@ -22,7 +22,7 @@ from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, StreamId
 from crdtstream.core.lanes.blocks import DIGEST_MASK
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.columns import NodeColumns, part_of
-from crdtstream.core.lanes.header import Head
+from crdtstream.core.lanes.header import Head, Header
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import NO_EPOCH, MacroNode
 from crdtstream.core.lanes.packing import unpack
@@ -66,8 +66,9 @@ def merge_lane(
     if split is not None:
         _append(lane, split, arrived)
     new = [node for node in sent if node[1].header.first_n > here_n]
-    for image, head in new:
-        lane.take_over(MacroNode.absent(image, _came_at(head, arrived), lane))
+    for image, (key, added, highest_removed_id, header) in new:
+        head = Head(key, added, highest_removed_id, came_at(header, arrived))
+        lane.take_over(MacroNode.absent(image, head, lane))
     return bool(gone or split or new)
 
 
@@ -164,7 +165,7 @@ def _append(lane: Lane, columns: NodeColumns, arrived: Millis) -> None:
     lane.limits.small[node] = None
 
 
-def _came_at(head: Head, arrived: Millis) -> Head:
-    """The head of a macro node all of whose entries come here at once."""
-    header = head.header._replace(first_arrival=arrived, last_arrival=arrived, came_at_once=True)
-    return head._replace(header=header)
+def came_at(header: Header, arrived: Millis) -> Header:
+    """The header of a macro node all of whose entries come here at once."""
+    # Not by ``_replace``: it is called for each macro node that is taken over.
+    return Header._make((*header[:6], arrived, arrived, *header[8:-1], True))

@@ -1,4 +1,4 @@
-"""Another region's checkpoint merged into this region's state.
+"""A key of another region's checkpoint merged into this region's state.
 
     this region's state at ``here``  ┐
                                      ├─ merge ─> the state of a region that has applied both
@@ -14,10 +14,7 @@ Source: ``rules`` 16.
 """
 
 from crdtstream.core.checkpoint.contents import id_of
-from crdtstream.core.clock import VersionVector, join
-from crdtstream.core.ids import ID_MAX, Millis, RegionId
-from crdtstream.core.membership.members import joined
-from crdtstream.core.merge.alike import is_unchanged
+from crdtstream.core.ids import ID_MAX, Millis
 from crdtstream.core.merge.groups import merge_groups
 from crdtstream.core.merge.keys import (
     Destroys,
@@ -31,52 +28,23 @@ from crdtstream.core.merge.keys import (
 from crdtstream.core.merge.lanes import merge_lane
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.producers import merge_producers
-from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey, SentState, nothing_of
+from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 
 
-def merge(
-    state: State,
-    sent: SentState,
-    there: VersionVector,
-    *,
-    source: RegionId,
-    arrived: Millis,
-) -> None:
-    """Merge all that another region has.
+def merge_key(state: State, sent: SentKey, both: Both) -> None:
+    """Merge all that another region has of a key.
 
-    Args:
-        there: the other region's version vector.
-        source: which region it is.
-        arrived: when it came here.
+    ``tombstones``, ``idempotency``, ``numbered`` and ``settings`` are to be told when all keys are
+    merged: ``restore_order``.
 
     Raises:
         ContentError: an image says what cannot be.
-        ForkError: its members are of another history.
         UnreadableError: an entry that must be read cannot be.
 
-    Cost: O(keys + macro nodes of both).  Entries are read where the two sides differ.
+    Cost: O(macro nodes of both).  Entries are read where the two sides differ.
     """
-    both = Both(dict(state.vv), dict(there))
-    state.members = joined(state.members, sent.members)
-    state.keys.arrival = max(state.keys.arrival, arrived)
-    mine = {part.key for part in state.parts}
-    for sent_key in sent.keys:
-        mine.discard(sent_key.key)
-        _merge_key(state, sent_key, both)
-    for key in sorted(mine):
-        _merge_key(state, nothing_of(key, source), both)
-    state.tombstones.restore_order()
-    state.idempotency.restore_order()
-    state.numbered.restore_order()
-    state.settings.restore_order()
-    join(state.vv, there)
-
-
-def _merge_key(state: State, sent: SentKey, both: Both) -> None:
-    if is_unchanged(state, sent, both):
-        return
     keys, key = state.keys, sent.key
     state.parts.note(key)
     destroys = Destroys(state, sent)
