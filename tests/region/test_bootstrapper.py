@@ -15,16 +15,14 @@ from crdtstream.core.merge.merging import SLICE_KEYS
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.region import Region
-from crdtstream.store.checksums import body_crc
 from crdtstream.store.failpoints import Armed, refuse
 from crdtstream.store.log import MemoryLog
 from crdtstream.store.staging import (
     MemoryStaging,
     Staged,
     StagedCut,
-    StagedImage,
     Staging,
-    image_crc,
+    make_image,
     staged_state,
 )
 from crdtstream.turns import TURN_NS
@@ -139,11 +137,7 @@ async def staged_of(node: Node) -> MemoryStaging:
     for number, part in enumerate(parts_of(node.replica), 1):
         owner, lane, head, body, _ = part.encode()
         packed = pack(body) if part.kind is Kind.NODE else b""
-        of_body = body_crc(number, packed)
-        crc = image_crc(
-            number, part.kind, owner, lane, head, body_bytes=len(packed), of_body=of_body
-        )
-        images.append(StagedImage(number, part.kind, owner, lane, head, packed, crc))
+        images.append(make_image(number, part.kind, owner, lane, head, packed))
     staging = MemoryStaging()
     sums = Staged(len(images), sum(one.number for one in images), sum(one.bytes for one in images))
     await staging.begin(StagedCut(bytes(16), R2, dict(node.replica.vv), *sums))
