@@ -25,6 +25,7 @@ from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.core.membership.changes import MembersError
 from crdtstream.core.membership.members import joined
 from crdtstream.core.merge.merging import Merging
@@ -191,7 +192,7 @@ class Bootstrapper:
                     return None
                 self._failpoints.reach("bootstrap.merge")
                 undoing.pop_all()
-        except (ContentError, MembersError, StoreError) as error:
+        except (ContentError, MembersError, StoreError, UnreadableError) as error:
             await self._discard_if_bad(error)
             bootstrap.note_failed(str(error), self._now())
             return None
@@ -203,6 +204,7 @@ class Bootstrapper:
         Raises:
             ContentError: an image says what cannot be; the text names it.
             StoreError: the staging cannot be read.
+            UnreadableError: an entry that is on disk cannot be read, here or in the staging.
         """
         turn = Turn(self._timer_ns)
         while merging.go_on():
@@ -212,7 +214,7 @@ class Bootstrapper:
 
     async def _discard_if_bad(self, error: Exception) -> None:
         """What cannot be merged is of no use however often that is tried."""
-        if not isinstance(error, StoreError):
+        if not isinstance(error, StoreError | UnreadableError):
             await self._staging.discard()
 
     async def _end_if_saved(self) -> None:

@@ -553,9 +553,9 @@ MERGING: Final = (
     Mutation(
         "a-slice-skips-a-key",
         SLICES,
-        "        return all(self._look_at_next() for _ in range(SLICE_KEYS.value))\n",
-        "        next(self._coming, None)\n"
-        "        return all(self._look_at_next() for _ in range(SLICE_KEYS.value))\n",
+        "            return all(self._look_at_next() for _ in range(SLICE_KEYS.value))\n",
+        "            next(self._coming, None)\n"
+        "            return all(self._look_at_next() for _ in range(SLICE_KEYS.value))\n",
         (OF_SLICES + "test_a_slice_looks_at_no_more_keys_than_its_size",),
         "I1: a region that was bootstrapped lacks keys that all others have",
     ),
@@ -571,7 +571,7 @@ MERGING: Final = (
         "all-is-left-for-the-last-step",
         SLICES,
         "            self._numbers[sent.key] = sent.content.number\n",
-        "            self._left[sent.key] = sent\n",
+        "            self._left[sent.key] = sent, {}\n",
         (OF_SLICES + "test_the_last_step_merges_no_key_that_was_built_or_alike",),
         "clients wait for seconds while many keys are merged",
     ),
@@ -649,5 +649,13 @@ MERGING: Final = (
         "                pass\n        self._parts = {}\n",
         (OF_SLICES + "test_what_is_given_up_leaves_nothing",),
         "each bootstrap that fails takes memory that nobody has",
+    ),
+    Mutation(
+        "entries-are-read-in-the-last-step",
+        SLICES,
+        "            self._left[sent.key] = sent, self._plans_of(sent)\n",
+        "            self._left[sent.key] = sent, {}\n",
+        (OF_SLICES + "test_no_entry_is_read_in_the_last_step",),
+        "clients wait for seconds while entries are read from the disk",
     ),
 )

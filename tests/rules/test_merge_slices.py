@@ -104,6 +104,25 @@ def test_the_last_step_merges_no_key_that_was_built_or_alike() -> None:
     is_as_merged_at_once(r2)
 
 
+def test_no_entry_is_read_in_the_last_step() -> None:
+    """Both have a macro node, of which one side removed entries and appended others."""
+    r1, r2 = sender(2), Node(2)
+    r1.run("XADD k0 2 f v", "XADD k0 3 f v")
+    r2.pull(r1)
+    r1.run("XADD k0 4 f v")
+    r1.run("XDEL k0 2")
+    merging = r2.begin_merge(r1)
+    go_through(merging)
+    read = r2.replica.residency.loaded_inline
+    assert read > 0
+    r2.run("XDEL k0 1 3", "XADD k0 9 f mine")
+    r2.end_merge(merging)
+    assert r2.replica.residency.loaded_inline == read
+    assert r2("XRANGE k0 - +") == ["4-0", "9-0"]
+    is_as_merged_at_once(r2)
+    sync(r1, r2)
+
+
 def test_nothing_is_seen_before_the_last_step() -> None:
     r1, r2 = sender(), Node(2)
     r1.run("SET s v", "XADD t 1 f v", "EXPIRE t 1000")

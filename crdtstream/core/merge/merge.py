@@ -25,7 +25,7 @@ from crdtstream.core.merge.keys import (
     merge_string,
     merge_tombstones,
 )
-from crdtstream.core.merge.lanes import merge_lane
+from crdtstream.core.merge.lanes import NO_PLANS, LanePlans, merge_lane
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.producers import merge_producers
 from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey
@@ -33,11 +33,14 @@ from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 
 
-def merge_key(state: State, sent: SentKey, both: Both) -> None:
+def merge_key(state: State, sent: SentKey, both: Both, plans: LanePlans = NO_PLANS) -> None:
     """Merge all that another region has of a key.
 
     ``tombstones``, ``idempotency``, ``numbered`` and ``settings`` are to be told when all keys are
     merged: ``restore_order``.
+
+    Args:
+        plans: of lanes that were looked at; the key has not changed since.
 
     Raises:
         ContentError: an image says what cannot be.
@@ -57,7 +60,7 @@ def merge_key(state: State, sent: SentKey, both: Both) -> None:
     merge_string(state, sent, both)
     merge_floors(state, sent)
     if stream is not None:
-        _merge_lanes(stream, sent, both, arrived=keys.arrival)
+        _merge_lanes(stream, sent, both, plans, arrived=keys.arrival)
         merge_last_ids(stream, sent, both)
         merge_groups(state, stream, sent, both)
         if sent.producers is not NOTHING_OF_PRODUCERS or state.keeps_producers(key):
@@ -73,7 +76,9 @@ def _has_stream(sent: SentKey) -> bool:
     return sent.content.stream is not None or sent.producers is not NOTHING_OF_PRODUCERS
 
 
-def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) -> None:
+def _merge_lanes(
+    stream: Stream, sent: SentKey, both: Both, plans: LanePlans, *, arrived: Millis
+) -> None:
     content = sent.content.stream
     # Of a lane whose entries are all gone there are facts and no macro nodes.
     facts_of_lanes = () if content is None else content.lanes
@@ -85,7 +90,8 @@ def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) 
         lane = stream.lane(region)
         if nodes:
             here_n = both.here.get(region, 0)
-            merge_lane(lane, nodes, here_n=here_n, there_n=there_n, arrived=arrived)
+            plan = plans.get(region)
+            merge_lane(lane, nodes, here_n=here_n, there_n=there_n, arrived=arrived, plan=plan)
         elif content is None and sent.content.gone is None:
             # Losses of keys that are gone are forgotten in time: what goes is noted here again.
             stream.trim({region: ID_MAX}, both.there)

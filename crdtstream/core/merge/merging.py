@@ -7,9 +7,9 @@
 
 A state that is half merged must not be seen: an effect issued on it would have observed what its
 context does not cover.  So keys of which nothing is kept here are built aside, in a state that
-nobody reads.  Keys that would not change are found out.  All others, and those that were changed
-since somebody looked at them, are merged in the last step.  The result is the same, however many
-slices there are.
+nobody reads.  Keys that would not change are found out.  All others are merged in the last step;
+the entries that are needed for that are read before.  Keys that were changed since somebody looked
+at them are looked at again there.  The result is the same, however many slices there are.
 
 Always so:
   * Until ``finish`` the state is as without the merge, and no checkpoint has anything of it.
@@ -33,7 +33,7 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.membership.members import joined
 from crdtstream.core.merge.alike import is_unchanged
-from crdtstream.core.merge.lanes import came_at
+from crdtstream.core.merge.lanes import LanePlans, came_at, plan_lane
 from crdtstream.core.merge.merge import merge_key
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey, SentState, nothing_of
@@ -75,7 +75,7 @@ class Merging:
         self._small: OrderedDict[MacroNode, None] = OrderedDict()
         # By key what the other region calls it, of all that were looked at and are not left.
         self._numbers: dict[bytes, int] = {}
-        self._left: dict[bytes, SentKey] = {}
+        self._left: dict[bytes, tuple[SentKey, LanePlans]] = {}
         # This region's keys, also those that were looked at; None until all others were.
         self._mine: Iterator[bytes] | None = None
         # Keys of which only this region has something, and that change.
@@ -92,10 +92,12 @@ class Merging:
         Raises:
             ContentError: an image says what cannot be.
             StoreError: an image cannot be read.
+            UnreadableError: an entry cannot be read.
 
-        Cost: O(macro nodes) of SLICE_KEYS keys.
+        Cost: O(macro nodes) of SLICE_KEYS keys, and reading the entries where the two sides differ.
         """
-        return all(self._look_at_next() for _ in range(SLICE_KEYS.value))
+        with self._state.residency.in_place():
+            return all(self._look_at_next() for _ in range(SLICE_KEYS.value))
 
     def _look_at_next(self) -> bool:
         sent = None if self._mine is not None else next(self._coming, None)
@@ -115,7 +117,22 @@ class Merging:
         if is_unchanged(self._state, sent, self._both) or self._is_built(sent):
             self._numbers[sent.key] = sent.content.number
         else:
-            self._left[sent.key] = sent
+            self._left[sent.key] = sent, self._plans_of(sent)
+
+    def _plans_of(self, sent: SentKey) -> LanePlans:
+        """Read the entries that are needed where the two sides differ."""
+        state, both = self._state, self._both
+        stream = state.keys.streams.get(sent.key)
+        return {
+            region: plan_lane(
+                None if stream is None else stream.lanes.get(region),
+                nodes,
+                here_n=both.here.get(region, 0),
+                there_n=both.there.get(region, 0),
+                residency=state.residency,
+            )
+            for region, nodes in sent.lanes.items()
+        }
 
     def _look_at_own(self, key: bytes) -> None:
         if not is_unchanged(self._state, nothing_of(key, self.merged.source), self._both):
@@ -195,8 +212,8 @@ class Merging:
         self._look_again()
         self._show()
         both = Both(dict(state.vv), self.merged.vv)
-        for sent in self._left.values():
-            merge_key(state, sent, both)
+        for sent, plans in self._left.values():
+            merge_key(state, sent, both, plans)
         for key in sorted(self._left_alone):
             merge_key(state, nothing_of(key, self.merged.source), both)
         state.tombstones.restore_order()
