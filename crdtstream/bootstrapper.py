@@ -13,6 +13,7 @@ the cut; else it begins again.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
@@ -24,9 +25,11 @@ from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.core.membership.changes import MembersError
 from crdtstream.core.membership.members import joined
-from crdtstream.core.merge.sent import sent_key, sent_members
+from crdtstream.core.merge.merging import Merging
+from crdtstream.core.merge.sent import sent_members
 from crdtstream.core.size import Seconds
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.errors import PeerError
@@ -150,31 +153,14 @@ class Bootstrapper:
         found = self._staging.staged()
         assert found is not None
         region, cut = self._region, found[0]
-        bootstrap, merged = region.bootstrap, _merged(cut)
+        bootstrap = region.bootstrap
         bootstrap.note_staged(cut.source, cut.vv)
         self._failpoints.reach("bootstrap.staged")
-        try:
-            if not bootstrap.is_of_use(merged):
-                await self._staging.discard()
-                bootstrap.note_failed("all of it had come by links", self._now())
-                return
-            await self._check(cut)
-            await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
-            region.note_beginning(self._log.first_seq, self._log.begins)
-            issuing = None if region.opening.is_recovering else region.replica.region
-            lost_by = bootstrap.lost_by(merged, issuing)
-            if lost_by is not None:
-                await self._staging.discard()
-                reason = f"region {lost_by} may have lost effects that this state has"
-                bootstrap.note_failed(reason, self._now())
-                return
-            self._failpoints.reach("bootstrap.merge")
-        except (ContentError, MembersError, StoreError) as error:
-            await self._discard_if_bad(error)
-            bootstrap.note_failed(str(error), self._now())
+        merging = await self._prepared(cut)
+        if merging is None:
             return
         # From here on in one turn of the loop, to the end of the tick.
-        region.merge(merged, self._now())
+        region.merge(merging, self._now())
         seq = self._ticks.end_tick()
         bootstrap.note_merged(seq)
         self._failpoints.reach("bootstrap.merged")
@@ -182,25 +168,54 @@ class Bootstrapper:
         self._failpoints.reach("bootstrap.logged")
         region.checkpointing.want()
 
-    async def _check(self, cut: StagedCut) -> None:
-        """See that all images say something that can be, before anything is changed.
+    async def _prepared(self, cut: StagedCut) -> Merging | None:
+        """All of the merge that can be done before it is seen; None: it failed."""
+        region, merged = self._region, _merged(cut)
+        bootstrap = region.bootstrap
+        try:
+            if not bootstrap.is_of_use(merged):
+                await self._staging.discard()
+                bootstrap.note_failed("all of it had come by links", self._now())
+                return None
+            joined(region.replica.members, sent_members(self._staging.root()))
+            merging = region.replica.merging(merged)
+            with contextlib.ExitStack() as undoing:
+                undoing.callback(merging.give_up)
+                await self._go_through(merging)
+                await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
+                region.note_beginning(self._log.first_seq, self._log.begins)
+                issuing = None if region.opening.is_recovering else region.replica.region
+                lost_by = bootstrap.lost_by(merged, issuing)
+                if lost_by is not None:
+                    await self._staging.discard()
+                    reason = f"region {lost_by} may have lost effects that this state has"
+                    bootstrap.note_failed(reason, self._now())
+                    return None
+                self._failpoints.reach("bootstrap.merge")
+                undoing.pop_all()
+        except (ContentError, MembersError, StoreError, UnreadableError) as error:
+            await self._discard_if_bad(error)
+            bootstrap.note_failed(str(error), self._now())
+            return None
+        return merging
+
+    async def _go_through(self, merging: Merging) -> None:
+        """Read all images, in turns; clients are served between them.
 
         Raises:
-            ContentError: one does not; the text names it.
-            MembersError: it is the state of a part of the database that went on without this one.
+            ContentError: an image says what cannot be; the text names it.
             StoreError: the staging cannot be read.
+            UnreadableError: an entry that is on disk cannot be read, here or in the staging.
         """
-        joined(self._region.replica.members, sent_members(self._staging.root()))
         turn = Turn(self._timer_ns)
-        for images in self._staging.by_key():
-            sent_key(images, cut.source)
+        while merging.go_on():
             if turn.is_over():
                 await self._pause()
                 turn = Turn(self._timer_ns)
 
     async def _discard_if_bad(self, error: Exception) -> None:
         """What cannot be merged is of no use however often that is tried."""
-        if not isinstance(error, StoreError):
+        if not isinstance(error, StoreError | UnreadableError):
             await self._staging.discard()
 
     async def _end_if_saved(self) -> None:

@@ -117,7 +117,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "sim": frozenset(
         {
             *("compiled", "core", "commands", "database", "folder", "region", "v1"),
-            *("bootstrapper", "checkpointer", "cutting"),
+            *("bootstrapper", "checkpointer", "cutting", "turns"),
         }
     ),
     "scenario": frozenset({"core", "commands", "local_regions", "region", "settings", "sim", "v1"}),

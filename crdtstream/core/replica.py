@@ -50,7 +50,7 @@ from crdtstream.core.lanes.limits import (
     NodeLimits,
 )
 from crdtstream.core.membership.members import Members
-from crdtstream.core.merge.merge import merge
+from crdtstream.core.merge.merging import Merging
 from crdtstream.core.merge.sent import SentState
 from crdtstream.core.producers.idempotency import Collapsed, Tracked
 from crdtstream.core.producers.numbered import Rows
@@ -566,8 +566,19 @@ class Replica:
         local = encode_local(Local(arrived=now))
         self._queue(Record(batch.origin, batch.first_n, batch.last_n, encoded, local))
 
-    def merge(self, merged: Merged, now: Millis) -> None:
-        """Merge the state of another region, which is staged; no batch may be half applied.
+    def merging(self, merged: Merged) -> Merging:
+        """Begin to merge the state of another region, which is staged; nothing is changed yet.
+
+        To be ended by ``merge``, or by its ``give_up``.
+
+        Raises:
+            ContentError, StoreError: it cannot be read.
+        """
+        assert self.staged is not None, "whoever runs the replica says where staged states are"
+        return Merging(self._state, self.staged, merged)
+
+    def merge(self, merging: Merging, now: Millis) -> None:
+        """End a merge; no batch may be half applied.
 
         Raises:
             ContentError: an image says what cannot be.  The state is of no use from then on.
@@ -577,14 +588,13 @@ class Replica:
         self.seal(now)
         self.advance(now)
         with self.residency.in_place():
-            self._merge(merged, now)
+            self._merge(merging, now)
+        merged = merging.merged
         local = encode_local(Local(arrived=now, merged=merged))
         self._queue(Record(OF_MERGED, 1, 0, None, local, merged.vv))
 
-    def _merge(self, merged: Merged, now: Millis) -> None:
-        assert self.staged is not None, "whoever runs the replica says where staged states are"
-        sent = self.staged(merged)
-        merge(self._state, sent, merged.vv, source=merged.source, arrived=now)
+    def _merge(self, merging: Merging, now: Millis) -> None:
+        merging.finish(now)
         self.merged_count += 1
         # Effects of this region that it had lost: numbering goes on behind them.
         self._section.begin(self.issued + 1)
@@ -636,7 +646,7 @@ class Replica:
     def _replay(self, record: Record) -> None:
         local = Local() if record.local is None else decode_local(record.local)
         if local.merged is not None:
-            self._merge(local.merged, local.arrived)
+            self._merge(self.merging(local.merged), local.arrived)
         elif record.batch is None:
             ReplayedChanges(self._state, local.changes).apply_upto(self.issued)
         else:

@@ -157,6 +157,30 @@ class State:
         has_window = stream is not None and stream.window is not None
         return has_window or key in self.idempotency or key in self.numbered
 
+    # --- Keys that are not shown yet ------------------------------------------------------------
+
+    def aside(self) -> "State":
+        """An empty state, whose keys can be taken in here; their parts are encoded as parts of
+        this one."""
+        aside = State(self.region, self._peers, self.keys.node_limits)
+        aside.parts = KeyParts(
+            self.changes,
+            encode_key=self._encode_key,
+            encode_producers=self._encode_producers,
+            keeps=aside.keeps,
+            keeps_producers=aside.keeps_producers,
+        )
+        aside.keys = Keyspace(self.region, self.keys.node_limits, aside.parts)
+        return aside
+
+    def take_in(self, aside: "State") -> None:
+        """Show keys of which nothing was kept here: streams, strings, registers and groups.
+
+        Cost: O(keys), some 0.5 µs each.
+        """
+        self.parts.take_in(aside.parts)
+        self.keys.take_in(aside.keys)
+
     # --- What a checkpoint has ------------------------------------------------------------------
 
     def cut(self) -> Cut:

@@ -27,9 +27,10 @@ from typing import Final, TypeVar
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import ChangeMembers, EffectBatch, Merged
+from crdtstream.core.effects import ChangeMembers, EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.membership.members import Members
+from crdtstream.core.merge.merging import Merging
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
 from crdtstream.core.uid import DatabaseUid
@@ -489,8 +490,8 @@ class Region:
         if self.opening.peer_runs.is_held(peer):
             self.bootstrap.held.add(peer)
 
-    def merge(self, merged: Merged, now: Millis) -> None:
-        """Take over the state of another region, which is staged.
+    def merge(self, merging: Merging, now: Millis) -> None:
+        """Take over the state of another region: end a merge.
 
         The log must say already that it does not have the effects which come by it.
 
@@ -498,7 +499,7 @@ class Region:
             ContentError: an image says what cannot be.  The region is of no use from then on.
             UnreadableError: an entry cannot be read.  Likewise.
         """
-        self.replica.merge(merged, now)
+        self.replica.merge(merging, now)
         self.links.note_merged()
         self._settle(now)
         self._settle_acks(now)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Final
 
 from crdtstream.bootstrapper import Bootstrapper
@@ -48,6 +49,7 @@ from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, next_commit
 from crdtstream.store.replay import recover
 from crdtstream.store.staging import staged_state
+from crdtstream.turns import TURN_NS
 
 BYTES_MAX: Final = 1 << 30
 LIMITS: Final = RegionLimits(
@@ -218,6 +220,8 @@ class SimNode:
         through(read_absences(self.region, disk))
         self._checkpointer = CheckpointTurns(self, disk, self.checkpoints)
         copy = SimCopy(self, self.number, self._reached)
+        # Each slice of a merge is a turn, so that much may happen between them.
+        turns = count(step=2 * TURN_NS)
         bootstrapper = Bootstrapper(
             self.region,
             disk,
@@ -225,7 +229,7 @@ class SimNode:
             self._checkpointer,
             copy,
             now=lambda: self.clock,
-            timer_ns=lambda: 0,
+            timer_ns=lambda: next(turns),
             pause=a_turn,
         )
         through(bootstrapper.begin(recovered.merged_seq))

@@ -285,6 +285,9 @@ class SqliteStaging:
         assert self._is_complete
         return heads_by_key(self.path)
 
+    def of_key(self, owner: int) -> list[Image]:
+        return heads_of_key(self.path, owner)
+
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         assert numbers
         packed: dict[int, bytes] = {}
@@ -387,6 +390,9 @@ class StagedFolder:
     def by_key(self) -> Iterator[list[Image]]:
         return heads_by_key(self.path)
 
+    def of_key(self, owner: int) -> list[Image]:
+        return heads_of_key(self.path, owner)
+
     def load(self, number: int) -> bytes:
         try:
             with contextlib.closing(_reading(self.path)) as connection:
@@ -403,7 +409,7 @@ def read_root(path: Path) -> Image:
     """
     try:
         with contextlib.closing(_reading(path)) as connection:
-            query = f"SELECT {_COLUMNS} FROM image WHERE kind = ?"
+            query = f"SELECT {_COLUMNS} FROM image WHERE owner = 0 AND kind = ?"
             (row,) = connection.execute(query, (Kind.ROOT,)).fetchall()
             return _head_of(row)
     except (*DAMAGED, ValueError) as error:
@@ -425,6 +431,20 @@ def heads_by_key(path: Path) -> Iterator[list[Image]]:
             )
             for _, found in groupby(rows, itemgetter(2)):
                 yield [_head_of(row) for row in found]
+        except (*DAMAGED, ValueError) as error:
+            raise StoreError(f"{path}: {error}. {ADVICE}") from error
+
+
+def heads_of_key(path: Path, owner: int) -> list[Image]:
+    """The heads of a complete cut that belong to a key.
+
+    Raises:
+        StoreError: one is damaged.
+    """
+    with contextlib.closing(_reading(path)) as connection:
+        try:
+            query = f"SELECT {_COLUMNS} FROM image WHERE owner = ? AND kind != ? ORDER BY number"
+            return [_head_of(row) for row in connection.execute(query, (owner, Kind.ROOT))]
         except (*DAMAGED, ValueError) as error:
             raise StoreError(f"{path}: {error}. {ADVICE}") from error
 
@@ -496,6 +516,8 @@ def _move_wal(connection: sqlite3.Connection) -> None:
 
 
 def _complete(connection: sqlite3.Connection) -> None:
+    # The images are read key by key, and the first one is not to wait until all are sorted.
+    connection.execute("CREATE INDEX IF NOT EXISTS image_of_key ON image (owner)")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA user_version = {COMPLETE}")
     # So that the header says it, too: a file that SQLite cannot read is told apart by that.

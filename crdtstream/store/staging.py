@@ -29,7 +29,7 @@ from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import RegionId
-from crdtstream.core.merge.sent import SentState, sent_key, sent_members
+from crdtstream.core.merge.sent import SentKey, SentState, sent_key, sent_members
 from crdtstream.store.checksums import body_crc
 from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
@@ -138,6 +138,16 @@ class StagedState(Protocol):
         """The images of each key, those of NODE without body, key by key; all read at once.
 
         Of a cut that is complete.  The image of the region as a whole is not among them.
+
+        Raises:
+            StoreError: an image is damaged.
+        """
+
+    def of_key(self, owner: int) -> list[Image]:
+        """As ``by_key``, the images of one key.
+
+        Args:
+            owner: the sender's number of it.
 
         Raises:
             StoreError: an image is damaged.
@@ -293,6 +303,9 @@ class MemoryStaging:
         for _, images in groupby(sorted(heads, key=attrgetter("owner")), attrgetter("owner")):
             yield list(images)
 
+    def of_key(self, owner: int) -> list[Image]:
+        return next(images for images in self.by_key() if images[0].owner == owner)
+
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         if numbers[0] not in self._images:
             raise StoreError(f"image {numbers[0]} is not in the staging")
@@ -327,7 +340,11 @@ def staged_state(staging: StagedState, merged: Merged) -> SentState:
             "with an empty folder; the other regions have its effects"
         )
     keys = (sent_key(images, merged.source) for images in staging.by_key())
-    return SentState(keys, sent_members(staging.root()))
+
+    def again(owner: int) -> SentKey:
+        return sent_key(staging.of_key(owner), merged.source)
+
+    return SentState(keys, again, sent_members(staging.root()))
 
 
 # --- Checksums ------------------------------------------------------------------------------------

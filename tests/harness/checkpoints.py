@@ -10,7 +10,7 @@ from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import pack
-from crdtstream.core.merge.sent import SentState, by_key, sent_key, sent_members
+from crdtstream.core.merge.sent import SentKey, SentState, by_key, sent_key, sent_members
 from crdtstream.core.replica import Replica
 
 # An image without its number.
@@ -111,7 +111,12 @@ class Checkpoints:
         images = self._states[merged.cut_id]
         (root,) = (image for image in images if image.kind is Kind.ROOT)
         keys = (sent_key(of_key, merged.source) for of_key in by_key(images))
-        return SentState(keys, sent_members(root))
+
+        def again(owner: int) -> SentKey:
+            of_key = [one for one in images if one.owner == owner and one is not root]
+            return sent_key(of_key, merged.source)
+
+        return SentState(keys, again, sent_members(root))
 
     def restore(self, replica: Replica) -> None:
         """The process ended; another one begins with the newest checkpoint."""

@@ -17,6 +17,7 @@ from crdtstream.commands.reply import (
 )
 from crdtstream.core.effects import EffectBatch, Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
+from crdtstream.core.merge.merging import Merging
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database, Waiting
@@ -112,9 +113,17 @@ class Node:
 
     def merge(self, other: "Node") -> None:
         """Take over what another region has, by its state and not by its effects."""
-        self.end_tick()
+        self.end_merge(self.begin_merge(other))
+
+    def begin_merge(self, other: "Node") -> Merging:
+        """Begin to take over what another region has; it is to be ended or given up."""
         other.end_tick()
-        self.replica.merge(self.checkpoints.stage(other.replica), Millis(self.now))
+        return self.replica.merging(self.checkpoints.stage(other.replica))
+
+    def end_merge(self, merging: Merging) -> None:
+        """What was taken over can be seen."""
+        self.end_tick()
+        self.replica.merge(merging, Millis(self.now))
         self.end_tick()
 
     def waits_for(self) -> int:

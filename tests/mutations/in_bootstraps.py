@@ -214,6 +214,25 @@ BOOTSTRAPS: Final = (
         "a region that is killed after a bootstrap cannot start: its log names what is gone",
     ),
     Mutation(
+        "a-merge-takes-one-turn",
+        DRIVER,
+        "            if turn.is_over():\n                await self._pause()\n",
+        "            if False:\n                await self._pause()\n",
+        (DRIVEN + "test_clients_are_served_between_slices_and_see_nothing_of_the_state",),
+        "clients wait for seconds while many keys are merged",
+    ),
+    Mutation(
+        "what-was-built-is-not-given-up",
+        DRIVER,
+        "                undoing.callback(merging.give_up)\n",
+        "",
+        (
+            DRIVEN + "test_a_process_that_ends_between_slices_leaves_the_region_as_it_was",
+            DRIVEN + "test_an_image_that_cannot_be_leaves_the_region_as_it_was",
+        ),
+        "each bootstrap that fails takes memory that nobody has, and no other one can begin",
+    ),
+    Mutation(
         "the-same-peer-is-asked-again-and-again",
         BOOTSTRAP,
         "            self._tried.append(self.source)\n",

@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
+SLICES: Final = "crdtstream/core/merge/merging.py"
 MERGE: Final = "crdtstream/core/merge/merge.py"
 ALIKE: Final = "crdtstream/core/merge/alike.py"
 PRESENCE: Final = "crdtstream/core/merge/presence.py"
@@ -19,6 +20,7 @@ OF_ENTRIES: Final = "tests/rules/test_merge_entries.py::"
 OF_KEYS: Final = "tests/rules/test_merge_keys.py::"
 OF_GROUPS: Final = "tests/rules/test_merge_groups.py::"
 OF_PRODUCERS: Final = "tests/rules/test_merge_producers.py::"
+OF_SLICES: Final = "tests/rules/test_merge_slices.py::"
 OF_FOLDERS: Final = "tests/rules/test_merge_folders.py::"
 
 MERGING: Final = (
@@ -123,9 +125,9 @@ MERGING: Final = (
     ),
     Mutation(
         "merge-touches-every-key",
-        MERGE,
-        "    if is_unchanged(state, sent, both):\n        return\n",
-        "",
+        SLICES,
+        "        if is_unchanged(self._state, sent, self._both) or self._is_built(sent):\n",
+        "        if self._is_built(sent):\n",
         (
             OF_ENTRIES + "test_a_key_that_both_have_wakes_nobody",
             OF_FOLDERS + "test_a_merge_of_what_is_had_changes_nothing",
@@ -524,8 +526,8 @@ MERGING: Final = (
     Mutation(
         "taken-over-entries-arrive-as-elsewhere",
         LANES,
-        "first_arrival=arrived, last_arrival=arrived, came_at_once=True",
-        "",
+        "(*header[:6], arrived, arrived, *header[8:-1], True)",
+        "header",
         (OF_FOLDERS + "test_all_entries_arrive_when_the_state_is_merged",),
         "I17: readers by arrival skip what came by a bootstrap",
     ),
@@ -542,9 +544,118 @@ MERGING: Final = (
     Mutation(
         "a-merge-is-not-replayed",
         "crdtstream/core/replica.py",
-        "            self._merge(local.merged, local.arrived)\n",
+        "            self._merge(self.merging(local.merged), local.arrived)\n",
         "            pass\n",
         (OF_FOLDERS + "test_a_merge_is_replayed_as_it_was",),
         "I8: a restart loses all that came by a bootstrap",
+    ),
+    # --- Slices -----------------------------------------------------------------------------------
+    Mutation(
+        "a-slice-skips-a-key",
+        SLICES,
+        "            return all(self._look_at_next() for _ in range(SLICE_KEYS.value))\n",
+        "            next(self._coming, None)\n"
+        "            return all(self._look_at_next() for _ in range(SLICE_KEYS.value))\n",
+        (OF_SLICES + "test_a_slice_looks_at_no_more_keys_than_its_size",),
+        "I1: a region that was bootstrapped lacks keys that all others have",
+    ),
+    Mutation(
+        "a-slice-has-no-end",
+        SLICES,
+        "for _ in range(SLICE_KEYS.value))",
+        "for _ in range(1 << 62))",
+        (OF_SLICES + "test_a_slice_looks_at_no_more_keys_than_its_size",),
+        "clients wait for seconds while many keys are merged",
+    ),
+    Mutation(
+        "all-is-left-for-the-last-step",
+        SLICES,
+        "            self._numbers[sent.key] = sent.content.number\n",
+        "            self._left[sent.key] = sent, {}\n",
+        (OF_SLICES + "test_the_last_step_merges_no_key_that_was_built_or_alike",),
+        "clients wait for seconds while many keys are merged",
+    ),
+    Mutation(
+        "changed-between-slices-and-not-merged-again",
+        SLICES,
+        "        self._look_again()\n",
+        "",
+        (
+            OF_SLICES + "test_a_key_that_is_changed_between_slices_is_merged_again",
+            OF_SLICES + "test_a_key_that_is_created_between_slices_has_what_both_have",
+        ),
+        "I1: what a client wrote during a bootstrap is lost",
+    ),
+    Mutation(
+        "built-though-it-was-created-meanwhile",
+        SLICES,
+        "                self._forget_built(key)\n                self._look_at",
+        "                self._look_at",
+        (OF_SLICES + "test_a_key_that_is_created_between_slices_has_what_both_have",),
+        "I1: what was built hides what a client wrote during a bootstrap",
+    ),
+    Mutation(
+        "a-merge-watches-nothing-that-changed-before",
+        "crdtstream/core/checkpoint/parts.py",
+        "        self.epoch += 1\n        self._watched = {}\n",
+        "        self._watched = {}\n",
+        (OF_SLICES + "test_a_key_that_is_changed_between_slices_is_merged_again",),
+        "I1: a key that was written to before and during a bootstrap is taken for unchanged",
+    ),
+    Mutation(
+        "built-parts-are-noted-as-shown",
+        SLICES,
+        "            with state.changes.aside(self._parts):\n",
+        "            with state.residency.in_place():\n",
+        (OF_SLICES + "test_a_checkpoint_between_slices_has_nothing_of_it",),
+        "I8: a node does not start that was killed during a bootstrap",
+    ),
+    Mutation(
+        "built-parts-are-never-noted",
+        SLICES,
+        "        self._state.changes.take_in(self._parts)\n",
+        "",
+        (OF_SLICES + "test_a_checkpoint_after_the_last_step_has_all",),
+        "I8: after a bootstrap a restart lacks most of it, and the staging is gone",
+    ),
+    Mutation(
+        "slices-hold-though-others-effects-came",
+        SLICES,
+        "        if not self._holds():\n",
+        "        if False:\n",
+        (OF_SLICES + "test_effects_of_others_between_slices_begin_the_merge_again",),
+        "I1: entries that were deleted meanwhile live again",
+    ),
+    Mutation(
+        "built-entries-arrive-before-they-are-seen",
+        SLICES,
+        "                if part.cold.first_arrival != arrived:\n",
+        "                if False:\n",
+        (OF_SLICES + "test_entries_arrive_when_they_can_be_seen",),
+        "I17: readers by arrival skip what was built while they read",
+    ),
+    Mutation(
+        "built-keys-come-before-later-ones",
+        "crdtstream/core/checkpoint/key_parts.py",
+        "                part.stream_order += order\n",
+        "                pass\n",
+        (OF_SLICES + "test_keys_come_behind_those_that_were_created_between_slices",),
+        "keys stand in another order after a restart",
+    ),
+    Mutation(
+        "what-is-given-up-is-counted-for-ever",
+        SLICES,
+        "                self._state.residency.forget(part)\n        self._parts = {}\n",
+        "                pass\n        self._parts = {}\n",
+        (OF_SLICES + "test_what_is_given_up_leaves_nothing",),
+        "each bootstrap that fails takes memory that nobody has",
+    ),
+    Mutation(
+        "entries-are-read-in-the-last-step",
+        SLICES,
+        "            self._left[sent.key] = sent, self._plans_of(sent)\n",
+        "            self._left[sent.key] = sent, {}\n",
+        (OF_SLICES + "test_no_entry_is_read_in_the_last_step",),
+        "clients wait for seconds while entries are read from the disk",
     ),
 )

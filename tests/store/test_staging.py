@@ -103,6 +103,18 @@ async def test_a_new_cut_forgets_the_one_before(staging: Staging) -> None:
         staging.load(NODES[5])
 
 
+async def test_the_images_of_each_key_are_read_together_and_again(staging: Staging) -> None:
+    await stage(staging, range(1, 50))
+    keys = list(staging.by_key())
+    owners = [images[0].owner for images in keys]
+    assert owners == sorted({image(number).owner for number in range(1, 50)})
+    for images in keys:
+        assert all(one.owner == images[0].owner for one in images)
+        assert staging.of_key(images[0].owner) == images
+    found = sorted(one.number for images in keys for one in images)
+    assert found == [one for one in range(1, 50) if image(one).kind is not Kind.ROOT]
+
+
 async def test_what_is_discarded_is_gone(staging: Staging) -> None:
     await stage(staging, NUMBERS)
     await staging.discard()

@@ -60,7 +60,8 @@ async def merged(
 def merge(node: Node, staging: SqliteStaging, cut: StagedCut) -> None:
     node.end_tick()
     node.replica.staged = partial(staged_state, staging)
-    node.replica.merge(Merged(cut.id, cut.source, cut.vv), Millis(node.now))
+    merging = node.replica.merging(Merged(cut.id, cut.source, cut.vv))
+    node.replica.merge(merging, Millis(node.now))
     node.end_tick()
 
 

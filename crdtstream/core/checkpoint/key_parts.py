@@ -115,6 +115,10 @@ class KeyParts:
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def keys(self) -> list[bytes]:
+        """The keys of which anything is kept."""
+        return list(self._by_key)
+
     def producers(self) -> Iterator[ProducersPart]:
         return iter(self._producers.values())
 
@@ -158,6 +162,21 @@ class KeyParts:
             self._changes.drop(self._producers.pop(key))
         if key in self._by_key and not self._keeps(key):
             self._changes.drop(self._by_key.pop(key))
+
+    def take_in(self, aside: "KeyParts") -> None:
+        """Have the parts of other keys, whose places follow those that were given here."""
+        order = self._order
+        for part in aside:
+            if part.stream_order:
+                part.stream_order += order
+            if part.string_order:
+                part.string_order += order
+        self._order += aside._order
+        self._by_key.update(aside._by_key)
+
+    def forget(self, key: bytes) -> KeyPart | None:
+        """Nothing of the key counts any more, though a part of it may have been noted."""
+        return self._by_key.pop(key, None)
 
     # --- What a checkpoint has ----------------------------------------------------------------
 

@@ -117,6 +117,15 @@ class Expiry:
             self.due.discard(key)
             self._due_here.pop(key, None)
 
+    def take_in(self, others: "Expiry") -> None:
+        """Have the deadlines of other keys, none of which was judged yet; ``look`` judges them."""
+        assert not others.due
+        self._deadlines.update(others._deadlines)
+        self._sum_ms += others._sum_ms
+        self._lone.update(others._lone)
+        self._coming += others._coming
+        heapify(self._coming)
+
     def note_begun(self, key: bytes) -> None:
         """The key exists from now on."""
         self._lone.discard(key)

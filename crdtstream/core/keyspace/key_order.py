@@ -31,6 +31,10 @@ class KeyOrder:
     def remove(self, key: bytes) -> None:
         self._keys.remove((crc32(key), key))
 
+    def take_in(self, others: "KeyOrder") -> None:
+        """Have other keys as well.  O(n), or O(k log n) for few."""
+        self._keys.update(others._keys)
+
     def scan(
         self, cursor: int, count: int, *, without: Container[bytes]
     ) -> tuple[int, list[bytes]]:

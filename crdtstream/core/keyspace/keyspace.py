@@ -176,6 +176,10 @@ class Keyspace:
         stream = self.streams.get(key)
         return self._trimmed.of(key) if stream is None else stream.lost
 
+    def lost_of_gone(self, key: bytes) -> Mapping[RegionId, int]:
+        """What a stream that is gone had lost, as far as is remembered."""
+        return self._trimmed.of(key)
+
     def gone(self) -> list[bytes]:
         """Keys that are gone and lost entries as far as is remembered (``lost``), in order."""
         return self._trimmed.keys()
@@ -220,6 +224,31 @@ class Keyspace:
         # It becomes the latest of those that are gone.
         self._trimmed.take(key)
         self._keep_lost(key, lost)
+
+    def take_in(self, aside: "Keyspace") -> None:
+        """Have the streams, strings and registers of keys of which nothing is kept here."""
+        self.streams.update(aside.streams)
+        self.strings.update(aside.strings)
+        self.registers.update(aside.registers)
+        self._order.take_in(aside._order)
+        self.touched.update(aside.touched)
+        self.expiry.take_in(aside.expiry)
+        self.string_expiry.take_in(aside.string_expiry)
+        self.touched.update(self.expiry.look())
+        self.touched.update(self.string_expiry.look())
+
+    def forget(self, key: bytes) -> None:
+        """Nothing of the key counts any more."""
+        self._trimmed.take(key)
+        is_known = key in self.streams or key in self.strings
+        self.streams.pop(key, None)
+        self.strings.pop(key, None)
+        self.registers.pop(key, None)
+        self.expiry.forget(key)
+        self.string_expiry.forget(key)
+        self.touched.discard(key)
+        if is_known:
+            self._order.remove(key)
 
     def restore_stream(self, key: bytes, stream: Stream) -> None:
         """Put back a stream that a checkpoint has, the earliest first."""

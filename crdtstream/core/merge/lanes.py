@@ -14,15 +14,15 @@ Macro nodes that are taken over as a whole are not read: only their heads are.  
 with the same entries have the same digest, and are not read either.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, StreamId
+from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.lanes.blocks import DIGEST_MASK
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.columns import NodeColumns, part_of
-from crdtstream.core.lanes.header import Head
+from crdtstream.core.lanes.header import Head, Header
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import NO_EPOCH, MacroNode
 from crdtstream.core.lanes.packing import unpack
@@ -38,8 +38,54 @@ class Stretch(NamedTuple):
     there: list[SentNode]
 
 
+class LanePlan(NamedTuple):
+    """What merging a lane needs to read entries for.
+
+    It holds while no effects of the lane's origin are applied, but for own ones that the other side
+    has not: what was removed there stays so, whatever else is removed here.
+
+    Attributes:
+        gone: stretches of dot numbers, first and last, whose entries the other side has removed.
+        split: of the macro node that has entries on both sides of ``here_n`` those beyond it.
+    """
+
+    gone: list[tuple[int, int]]
+    split: NodeColumns | None
+
+
+# By origin.
+LanePlans = Mapping[RegionId, LanePlan]
+NO_PLANS: Final[LanePlans] = {}
+
+
+def plan_lane(
+    lane: Lane | None,
+    sent: Sequence[SentNode],
+    *,
+    here_n: int,
+    there_n: int,
+    residency: Residency,
+) -> LanePlan:
+    """Read what merging a lane needs; arguments as of ``merge_lane``.
+
+    Args:
+        lane: None: nothing of it is here.
+
+    Raises:
+        UnreadableError: an entry that has to be read cannot be.
+    """
+    gone = [] if lane is None else list(_gone(lane, sent, min(here_n, there_n), residency))
+    return LanePlan(gone, _split(sent, here_n, residency) if there_n > here_n else None)
+
+
 def merge_lane(
-    lane: Lane, sent: Sequence[SentNode], *, here_n: int, there_n: int, arrived: Millis
+    lane: Lane,
+    sent: Sequence[SentNode],
+    *,
+    here_n: int,
+    there_n: int,
+    arrived: Millis,
+    plan: LanePlan | None = None,
 ) -> bool:
     """Merge the macro nodes of another region's lane into this one's.
 
@@ -47,6 +93,7 @@ def merge_lane(
         sent: in the order of their IDs.
         here_n, there_n: how many effects of the lane's origin each side has applied.
         arrived: when what is new here came to this region.
+        plan: what ``plan_lane`` found; None: it is found out now.
 
     Returns:
         Whether anything changed.
@@ -56,9 +103,9 @@ def merge_lane(
 
     Cost: O(macro nodes), and reading those that differ, and one in which ``here_n`` lies.
     """
-    residency = lane.limits.residency
-    gone = list(_gone(lane, sent, min(here_n, there_n), residency))
-    split = _split(sent, here_n, residency) if there_n > here_n else None
+    gone, split = plan or plan_lane(
+        lane, sent, here_n=here_n, there_n=there_n, residency=lane.limits.residency
+    )
     for first_n, last_n in gone:
         lane.remove_dots(first_n, last_n - first_n + 1)
     if there_n <= here_n:
@@ -66,8 +113,9 @@ def merge_lane(
     if split is not None:
         _append(lane, split, arrived)
     new = [node for node in sent if node[1].header.first_n > here_n]
-    for image, head in new:
-        lane.take_over(MacroNode.absent(image, _came_at(head, arrived), lane))
+    for image, (key, added, highest_removed_id, header) in new:
+        head = Head(key, added, highest_removed_id, came_at(header, arrived))
+        lane.take_over(MacroNode.absent(image, head, lane))
     return bool(gone or split or new)
 
 
@@ -164,7 +212,7 @@ def _append(lane: Lane, columns: NodeColumns, arrived: Millis) -> None:
     lane.limits.small[node] = None
 
 
-def _came_at(head: Head, arrived: Millis) -> Head:
-    """The head of a macro node all of whose entries come here at once."""
-    header = head.header._replace(first_arrival=arrived, last_arrival=arrived, came_at_once=True)
-    return head._replace(header=header)
+def came_at(header: Header, arrived: Millis) -> Header:
+    """The header of a macro node all of whose entries come here at once."""
+    # Not by ``_replace``: it is called for each macro node that is taken over.
+    return Header._make((*header[:6], arrived, arrived, *header[8:-1], True))

@@ -1,4 +1,4 @@
-"""Another region's checkpoint merged into this region's state.
+"""A key of another region's checkpoint merged into this region's state.
 
     this region's state at ``here``  ┐
                                      ├─ merge ─> the state of a region that has applied both
@@ -14,10 +14,7 @@ Source: ``rules`` 16.
 """
 
 from crdtstream.core.checkpoint.contents import id_of
-from crdtstream.core.clock import VersionVector, join
-from crdtstream.core.ids import ID_MAX, Millis, RegionId
-from crdtstream.core.membership.members import joined
-from crdtstream.core.merge.alike import is_unchanged
+from crdtstream.core.ids import ID_MAX, Millis
 from crdtstream.core.merge.groups import merge_groups
 from crdtstream.core.merge.keys import (
     Destroys,
@@ -28,55 +25,29 @@ from crdtstream.core.merge.keys import (
     merge_string,
     merge_tombstones,
 )
-from crdtstream.core.merge.lanes import merge_lane
+from crdtstream.core.merge.lanes import NO_PLANS, LanePlans, merge_lane
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.producers import merge_producers
-from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey, SentState, nothing_of
+from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey
 from crdtstream.core.state import State
 from crdtstream.core.stream import Stream
 
 
-def merge(
-    state: State,
-    sent: SentState,
-    there: VersionVector,
-    *,
-    source: RegionId,
-    arrived: Millis,
-) -> None:
-    """Merge all that another region has.
+def merge_key(state: State, sent: SentKey, both: Both, plans: LanePlans = NO_PLANS) -> None:
+    """Merge all that another region has of a key.
+
+    ``tombstones``, ``idempotency``, ``numbered`` and ``settings`` are to be told when all keys are
+    merged: ``restore_order``.
 
     Args:
-        there: the other region's version vector.
-        source: which region it is.
-        arrived: when it came here.
+        plans: of lanes that were looked at; the key has not changed since.
 
     Raises:
         ContentError: an image says what cannot be.
-        ForkError: its members are of another history.
         UnreadableError: an entry that must be read cannot be.
 
-    Cost: O(keys + macro nodes of both).  Entries are read where the two sides differ.
+    Cost: O(macro nodes of both).  Entries are read where the two sides differ.
     """
-    both = Both(dict(state.vv), dict(there))
-    state.members = joined(state.members, sent.members)
-    state.keys.arrival = max(state.keys.arrival, arrived)
-    mine = {part.key for part in state.parts}
-    for sent_key in sent.keys:
-        mine.discard(sent_key.key)
-        _merge_key(state, sent_key, both)
-    for key in sorted(mine):
-        _merge_key(state, nothing_of(key, source), both)
-    state.tombstones.restore_order()
-    state.idempotency.restore_order()
-    state.numbered.restore_order()
-    state.settings.restore_order()
-    join(state.vv, there)
-
-
-def _merge_key(state: State, sent: SentKey, both: Both) -> None:
-    if is_unchanged(state, sent, both):
-        return
     keys, key = state.keys, sent.key
     state.parts.note(key)
     destroys = Destroys(state, sent)
@@ -89,7 +60,7 @@ def _merge_key(state: State, sent: SentKey, both: Both) -> None:
     merge_string(state, sent, both)
     merge_floors(state, sent)
     if stream is not None:
-        _merge_lanes(stream, sent, both, arrived=keys.arrival)
+        _merge_lanes(stream, sent, both, plans, arrived=keys.arrival)
         merge_last_ids(stream, sent, both)
         merge_groups(state, stream, sent, both)
         if sent.producers is not NOTHING_OF_PRODUCERS or state.keeps_producers(key):
@@ -105,7 +76,9 @@ def _has_stream(sent: SentKey) -> bool:
     return sent.content.stream is not None or sent.producers is not NOTHING_OF_PRODUCERS
 
 
-def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) -> None:
+def _merge_lanes(
+    stream: Stream, sent: SentKey, both: Both, plans: LanePlans, *, arrived: Millis
+) -> None:
     content = sent.content.stream
     # Of a lane whose entries are all gone there are facts and no macro nodes.
     facts_of_lanes = () if content is None else content.lanes
@@ -117,7 +90,8 @@ def _merge_lanes(stream: Stream, sent: SentKey, both: Both, *, arrived: Millis) 
         lane = stream.lane(region)
         if nodes:
             here_n = both.here.get(region, 0)
-            merge_lane(lane, nodes, here_n=here_n, there_n=there_n, arrived=arrived)
+            plan = plans.get(region)
+            merge_lane(lane, nodes, here_n=here_n, there_n=there_n, arrived=arrived, plan=plan)
         elif content is None and sent.content.gone is None:
             # Losses of keys that are gone are forgotten in time: what goes is noted here again.
             stream.trim({region: ID_MAX}, both.there)

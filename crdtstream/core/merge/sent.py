@@ -4,7 +4,7 @@ Its images name things by its own numbers.  Those of one key belong together: KE
 GROUP for each group, one NODE for each macro node.  What is pending there is not sent.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -62,9 +62,11 @@ class SentState(NamedTuple):
 
     Attributes:
         keys: each key that it knows something of, once.
+        again: reads one of these keys again, by the other region's number of it.
     """
 
     keys: Iterable[SentKey]
+    again: Callable[[int], SentKey]
     members: Members = Members()
 
 

@@ -1,0 +1,283 @@
+"""A merge in slices: clients read and write on, and see nothing of it before its last step.
+
+    go_on   go_on   go_on  ...   finish
+    ──┬───────┬───────┬────────────┬──────
+      │       │       │            └ shows what was built, merges what is left, joins the vectors
+      └───────┴───────┴ some keys each: built aside, found to be alike, or left for the end
+
+A state that is half merged must not be seen: an effect issued on it would have observed what its
+context does not cover.  So keys of which nothing is kept here are built aside, in a state that
+nobody reads.  Keys that would not change are found out.  All others are merged in the last step;
+the entries that are needed for that are read before.  Keys that were changed since somebody looked
+at them are looked at again there.  The result is the same, however many slices there are.
+
+Always so:
+  * Until ``finish`` the state is as without the merge, and no checkpoint has anything of it.
+    ``give_up`` forgets what was built.
+  * What was found of a key holds while the key does not change, and only effects are applied that
+    the other region cannot have.  Changes are noted (``Changes.watch``).  If other effects came
+    meanwhile, ``finish`` begins again.
+  * What was built aside is on disk only: no macro node of it is in memory.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from crdtstream.core.checkpoint.key_parts import KeyPart, ProducersPart
+from crdtstream.core.checkpoint.parts import Part
+from crdtstream.core.clock import join
+from crdtstream.core.effects import Merged
+from crdtstream.core.groups.group import Group
+from crdtstream.core.ids import Millis
+from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.membership.members import joined
+from crdtstream.core.merge.alike import is_unchanged
+from crdtstream.core.merge.lanes import LanePlans, came_at, plan_lane
+from crdtstream.core.merge.merge import merge_key
+from crdtstream.core.merge.presence import Both
+from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey, SentState, nothing_of
+from crdtstream.core.size import Size
+from crdtstream.core.state import State
+
+# Keys that a slice looks at: about a millisecond.
+SLICE_KEYS: Final = Size(16, least=1)
+
+
+class Merging:
+    """Another region's state on its way into this region's; one at a time.
+
+    Attributes:
+        merged: which state it is.
+    """
+
+    def __init__(self, state: State, read: Callable[[Merged], SentState], merged: Merged) -> None:
+        """A merge that has not looked at any key.
+
+        Args:
+            read: reads the other region's state, from its beginning.
+        """
+        self.merged = merged
+        self._state = state
+        self._read = read
+        self._begin()
+
+    def _begin(self) -> None:
+        state = self._state
+        self._sent = self._read(self.merged)
+        self._coming: Iterator[SentKey] = iter(self._sent.keys)
+        self._both = Both(dict(state.vv), self.merged.vv)
+        self._changed = state.changes.watch()
+        self._aside = state.aside()
+        # The parts that were made aside.
+        self._parts: dict[Part, None] = {}
+        # Of them those that ``NodeLimits.small`` is to have.
+        self._small: OrderedDict[MacroNode, None] = OrderedDict()
+        # By key what the other region calls it, of all that were looked at and are not left.
+        self._numbers: dict[bytes, int] = {}
+        self._left: dict[bytes, tuple[SentKey, LanePlans]] = {}
+        # This region's keys, also those that were looked at; None until all others were.
+        self._mine: Iterator[bytes] | None = None
+        # Keys of which only this region has something, and that change.
+        self._left_alone: set[bytes] = set()
+
+    # --- Before the last step -----------------------------------------------------------------
+
+    def go_on(self) -> bool:
+        """Look at the next keys.
+
+        Returns:
+            Whether there are more.
+
+        Raises:
+            ContentError: an image says what cannot be.
+            StoreError: an image cannot be read.
+            UnreadableError: an entry cannot be read.
+
+        Cost: O(macro nodes) of SLICE_KEYS keys, and reading the entries where the two sides differ.
+        """
+        with self._state.residency.in_place():
+            return all(self._look_at_next() for _ in range(SLICE_KEYS.value))
+
+    def _look_at_next(self) -> bool:
+        sent = None if self._mine is not None else next(self._coming, None)
+        if sent is not None:
+            self._look_at(sent)
+            return True
+        if self._mine is None:
+            self._mine = iter(self._state.parts.keys())
+        key = next(self._mine, None)
+        if key is None:
+            return False
+        if key not in self._numbers and key not in self._left:
+            self._look_at_own(key)
+        return True
+
+    def _look_at(self, sent: SentKey) -> None:
+        if is_unchanged(self._state, sent, self._both) or self._is_built(sent):
+            self._numbers[sent.key] = sent.content.number
+        else:
+            self._left[sent.key] = sent, self._plans_of(sent)
+
+    def _plans_of(self, sent: SentKey) -> LanePlans:
+        """Read the entries that are needed where the two sides differ."""
+        state, both = self._state, self._both
+        stream = state.keys.streams.get(sent.key)
+        return {
+            region: plan_lane(
+                None if stream is None else stream.lanes.get(region),
+                nodes,
+                here_n=both.here.get(region, 0),
+                there_n=both.there.get(region, 0),
+                residency=state.residency,
+            )
+            for region, nodes in sent.lanes.items()
+        }
+
+    def _look_at_own(self, key: bytes) -> None:
+        if not is_unchanged(self._state, nothing_of(key, self.merged.source), self._both):
+            self._left_alone.add(key)
+
+    def _can_be_built(self, sent: SentKey) -> bool:
+        """Whether it has only what can be built aside: nothing that is kept in the order of all
+        keys, and no entries that must be read."""
+        content, here = sent.content, self._both.here
+        if content.floors or content.tombstones or content.gone:
+            return False
+        if sent.producers is not NOTHING_OF_PRODUCERS:
+            return False
+        if any(group.settings for group in sent.groups.values()):
+            return False
+        return not any(
+            head.header.first_n <= here.get(region, 0) < head.header.last_n
+            for region, nodes in sent.lanes.items()
+            for _, head in nodes
+        )
+
+    def _is_built(self, sent: SentKey) -> bool:
+        """Build a key aside, if it can be; its numbers are those of the state."""
+        state, aside = self._state, self._aside
+        if state.keeps(sent.key) or not self._can_be_built(sent):
+            return False
+        aside.parts.last_number, aside.groups_made = state.parts.last_number, state.groups_made
+        aside.keys.arrival = state.keys.arrival
+        limits = state.keys.node_limits
+        shown, limits.small = limits.small, self._small
+        try:
+            with state.changes.aside(self._parts):
+                merge_key(aside, sent, self._both)
+        finally:
+            limits.small = shown
+        state.parts.last_number, state.groups_made = aside.parts.last_number, aside.groups_made
+        if aside.keys.lost_of_gone(sent.key):
+            # All of it is gone, and what it lost is kept in the order of all such keys.
+            self._forget_built(sent.key)
+            return False
+        return True
+
+    def give_up(self) -> None:
+        """Forget what was built; nothing else is to be done with it."""
+        self._state.changes.unwatch()
+        for part in self._parts:
+            if isinstance(part, MacroNode):
+                self._state.residency.forget(part)
+        self._parts = {}
+
+    # --- The last step ------------------------------------------------------------------------
+
+    def finish(self, arrived: Millis) -> None:
+        """Merge all that another region has; slices that are missing are done here.
+
+        Args:
+            arrived: when it came here.
+
+        Raises:
+            ContentError: an image says what cannot be.
+            ForkError: its members are of another history.  Nothing has changed then.
+            UnreadableError: an entry that must be read cannot be.
+
+        Cost: O(keys + macro nodes) of those that are left or changed meanwhile; of those that were
+        built some microseconds each.
+        """
+        state = self._state
+        if not self._holds():
+            self.give_up()
+            self._begin()
+        while self.go_on():
+            pass
+        members = joined(state.members, self._sent.members)
+        state.changes.unwatch()
+        state.members = members
+        state.keys.arrival = max(state.keys.arrival, arrived)
+        self._look_again()
+        self._show()
+        both = Both(dict(state.vv), self.merged.vv)
+        for sent, plans in self._left.values():
+            merge_key(state, sent, both, plans)
+        for key in sorted(self._left_alone):
+            merge_key(state, nothing_of(key, self.merged.source), both)
+        state.tombstones.restore_order()
+        state.idempotency.restore_order()
+        state.numbered.restore_order()
+        state.settings.restore_order()
+        join(state.vv, self.merged.vv)
+
+    def _holds(self) -> bool:
+        """Whether each dot is as new, here and there, as it was in the slices."""
+        now, here, own = self._state.vv, self._both.here, self._state.region
+        others = {*now, *here} - {own}
+        if any(now.get(region, 0) != here.get(region, 0) for region in others):
+            return False
+        n = here.get(own, 0)
+        return now.get(own, 0) == n or self.merged.vv.get(own, 0) <= n
+
+    def _look_again(self) -> None:
+        """What was found of keys that were changed since does not count."""
+        for key in dict.fromkeys(map(_key_of, self._changed)):
+            if key is None or key in self._left:
+                continue
+            number = self._numbers.pop(key, None)
+            if number is not None:
+                self._forget_built(key)
+                self._look_at(self._sent.again(number))
+            elif self._state.keeps(key):
+                self._look_at_own(key)
+
+    def _forget_built(self, key: bytes) -> None:
+        aside = self._aside
+        stream = aside.keys.streams.get(key)
+        if stream is not None:
+            for lane in stream.lanes.values():
+                for node in lane.macro_nodes():
+                    self._state.residency.forget(node)
+                    self._small.pop(node, None)
+                    del self._parts[node]
+            for group in stream.groups.values():
+                del self._parts[group]
+        aside.keys.forget(key)
+        part = aside.parts.forget(key)
+        if part is not None:
+            del self._parts[part]
+
+    def _show(self) -> None:
+        """What was built is part of the state from now on, and came here now."""
+        arrived = self._state.keys.arrival
+        for part in self._parts:
+            if isinstance(part, MacroNode):
+                assert part.cold is not None
+                if part.cold.first_arrival != arrived:
+                    part.cold = came_at(part.cold, arrived)
+        self._state.take_in(self._aside)
+        self._state.changes.take_in(self._parts)
+        self._state.keys.node_limits.small.update(self._small)
+
+
+def _key_of(part: Part) -> bytes | None:
+    """The key that a part belongs to, if a change of that part can matter to a merge."""
+    if isinstance(part, KeyPart):
+        return part.key
+    if isinstance(part, ProducersPart):
+        return part.key.key
+    if isinstance(part, Group):
+        return part.owner.key
+    return None
