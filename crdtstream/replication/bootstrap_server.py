@@ -317,7 +317,8 @@ class BootstrapService(rpc.BootstrapServicer):
                 f"region {region.replica.region} does not know its database yet; ask another one, "
                 "or try again in a moment",
             )
-        if self._checkpoints.staging is not None and self._checkpoints.staging.staged() is not None:
+        # Part of a copy that broke, and is not gone on with, is in nobody's way.
+        if region.bootstrap.needs_staging:
             raise _RefusedError(
                 grpc.StatusCode.UNAVAILABLE,
                 f"region {region.replica.region} gets the state of another region itself; ask "

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from crdtstream.bootstrapper import Bootstrapper
-from crdtstream.core.clock import covers
+from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.ids import RegionId
 from crdtstream.region.links.errors import PeerError
 from crdtstream.sim.checkpoints import Process, SimCheckpoints, a_turn
 from crdtstream.sim.disk import Disk
-from crdtstream.store.checkpoints import Purpose
+from crdtstream.store.checkpoints import CheckpointRow, Purpose
 from crdtstream.store.staging import MemoryStaging, StagedCut, StagedImage, Staging
 
 # Few images come at a time, so that much may happen between them.
@@ -99,7 +99,7 @@ class SimCopy:
         await a_turn()
         peer = self._reached(source, None)
         run_id, vv = peer.run_id, dict(self._node.region.replica.vv)
-        if not peer.region.replica.database_uid or peer.staging.staged() is not None:
+        if not peer.region.replica.database_uid or peer.region.bootstrap.needs_staging:
             raise PeerError(source, "it has no database yet, or gets a state itself")
         async with peer.checkpoints.hold(Purpose.BOOTSTRAP) as hold:
             if hold.checkpoint is None or covers(vv, hold.checkpoint.row.vv):
@@ -110,7 +110,7 @@ class SimCopy:
             name = b"%d.%d.%d" % (self._region, self._node.run_id, self.count)
             sent = await peer.checkpoints.sent(row.generation)
             peer.region.links.note_sent(row.vv.get(source, 0))
-            cut = StagedCut(name.ljust(16, b"."), source, dict(row.vv), *sent)
+            cut = StagedCut(name.ljust(16, b"."), source, self._vv_of(peer, row), *sent)
             await staging.begin(cut)
             progress = self._node.region.bootstrap.progress
             progress.begin(cut.vv, images=cut.images, bytes=cut.bytes)
@@ -125,6 +125,10 @@ class SimCopy:
                 after = images[-1].number
         await a_turn()
         await staging.finish()
+
+    def _vv_of(self, _peer: SimPeer, row: CheckpointRow) -> VersionVector:
+        """What the sender says of its checkpoint."""
+        return dict(row.vv)
 
     def _reached(self, source: RegionId, run_id: int | None) -> SimPeer:
         peer = self._reach(source)

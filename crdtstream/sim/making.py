@@ -7,7 +7,7 @@ same seed makes the same history.
 from random import Random
 from typing import Final
 
-from crdtstream.core.ids import ID_MAX, ID_MIN
+from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
 from crdtstream.sim.checks import GROUP, HOME_KEY, READ_KEY, ViolationError
 from crdtstream.sim.history import Failure, History, Plan, Step
@@ -94,6 +94,10 @@ REFUSED_STEPS: Final = (
 # acknowledges nearly all of.  Pending entries are in chunks, and these must come, shrink and go.
 BURSTS_SHARE: Final = 0.04
 BURST_ENTRIES_MAX: Final = 9
+# In worlds where a region may come to need another one's state, so many steps are followed by all
+# that it takes: by themselves they seldom come together.
+BEHIND_SHARE: Final = 0.01
+AWAY_WRITES_MAX: Final = 8
 READING: Final = (
     "XADD z * f v",
     "XADD z * f v",
@@ -157,6 +161,7 @@ class Maker:
         self._cuts_log = seed % 6 == 5
         # In every other world that cuts logs, a region may find no log that has what it lacks.
         self._bootstraps = seed % 12 == 11
+        self._behind = Random(f"behind {seed}")
         self.plan = Plan(
             regions=random.choice((2, 3, 3)),
             fsync=random.choice(("always", "always", "everysec")),
@@ -199,6 +204,8 @@ class Maker:
                     self._burst(history)
                 if self._cools and self._checkpoints.random() < CHECKPOINTS_SHARE:
                     history.do(self._checkpoint_step(history))
+                if self._bootstraps and self._behind.random() < BEHIND_SHARE:
+                    self._fall_behind(history)
             history.heal()
         except ViolationError as error:
             return history.steps, Failure(len(history.steps), str(error))
@@ -290,6 +297,8 @@ class Maker:
                 return (kind, region, random.choice((1, 3, 10, 100)))
             case "failpoint":
                 return (kind, region, random.choice(REFUSED_STEPS), random.randint(1, 3))
+            case "wipe" if not _may_wipe(history, region):
+                return ("settle", region)
             case _:
                 return (kind, region)
 
@@ -327,6 +336,59 @@ class Maker:
             if chosen:
                 words = f"XACK {key} {group} {' '.join(chosen)}"
                 history.do(("call", region, "d", words))
+
+    def _fall_behind(self, history: History) -> None:
+        """A region is away while the others cut from their logs what it lacks; then it is back."""
+        random = self._behind
+        numbers = list(history.world.nodes)
+        away = random.choice(numbers)
+        others = [number for number in numbers if number != away]
+        kind = random.choice(("wipe", "crash", "cut"))
+        if kind == "wipe" and not _may_wipe(history, away):
+            return
+        match kind:
+            case "wipe":
+                history.do((kind, away))
+            case "crash":
+                history.do((kind, away, random.random() < 0.5))
+            case _:
+                for other in others:
+                    history.do((kind, away, other))
+                    history.do((kind, other, away))
+        for other in others:
+            history.do(("start", other))
+        for _ in range(random.randint(1, AWAY_WRITES_MAX)):
+            self._write(history, random.choice(numbers if kind == "cut" else others))
+        for _ in range(3):
+            self._meet(history, others)
+        for other in others:
+            history.do(("checkpoint", other, 100))
+            history.do(("checkpoint", other, 100))
+            history.do(("cut log", other))
+        history.do(("heal",))
+        history.do(("start", away))
+        for _ in range(random.randint(3, 8)):
+            self._meet(history, numbers)
+            self._write(history, random.choice(numbers))
+            history.do(("bootstrap", away, random.choice((1, 3, 10, 100))))
+        if random.random() < 0.5:
+            history.do(random.choice((("crash", away, True), ("checkpoint", away, 100))))
+
+    def _write(self, history: History, region: RegionId) -> None:
+        random = self._behind
+        words = random.choice((*WORDS, *READING, *STRINGS))
+        history.do(("call", region, random.choice("ab"), words))
+        if random.random() < 0.5:
+            history.do(("settle", region))
+
+    def _meet(self, history: History, numbers: list[RegionId]) -> None:
+        """Some time goes by, and these regions hear of each other."""
+        history.do(("pass", self._behind.choice((300, 600, 1500))))
+        for puller in numbers:
+            for server in numbers:
+                if puller != server:
+                    history.do(("exchange", puller, server, 20))
+            history.do(("settle", puller))
 
     def _read_step(self, history: History) -> Step:
         random = self._reads
@@ -376,6 +438,15 @@ class Maker:
             for lane in sorted(stream.lanes)
             for entry_id in group.progress(lane).pel
         ]
+
+
+def _may_wipe(history: History, region: RegionId) -> bool:
+    """Whether another region is ready: where no folder is left nothing can be taken over."""
+    return any(
+        node.is_up and not node.region.opening.is_recovering
+        for number, node in history.world.nodes.items()
+        if number != region
+    )
 
 
 def _id_text(entry_id: int) -> str:

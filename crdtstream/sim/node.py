@@ -309,8 +309,11 @@ class SimNode:
     def end_tick(self) -> None:
         """End the tick if one is open, and hand on what may leave."""
         asked, self._asked = self._asked, False
+        # What left memory may have to be read as well; the read that is under way opens a tick.
+        reads = len(self.region.fetching) > 0
         ready = self.ready = self.region.ready(self.clock)
-        is_idle = not (ready.records or ready.parcels or ready.woken or ready.links or ready.fetch)
+        is_idle = not (ready.records or ready.parcels or ready.woken or ready.links)
+        is_idle = is_idle and (reads or not ready.fetch)
         assert asked or is_idle, (
             "something is to be done, and no tick was opened: a node would not have asked"
         )

@@ -174,6 +174,23 @@ BOOTSTRAPS: Final = (
         "the sender's disk fills while a large state crosses a slow line",
     ),
     Mutation(
+        "who-takes-over-a-state-sends-its-own",
+        SERVER,
+        "        if region.bootstrap.needs_staging:\n",
+        "        if False:\n",
+        (COPIED + "test_who_takes_over_a_state_sends_none",),
+        "a region is sent a state that lacks what a moment later all have",
+    ),
+    Mutation(
+        "part-of-a-copy-is-in-the-way",
+        SERVER,
+        "        if region.bootstrap.needs_staging:\n",
+        "        staging = self._checkpoints.staging\n"
+        "        if staging is not None and staging.staged() is not None:\n",
+        (COPIED + "test_part_of_a_copy_that_nobody_goes_on_with_is_in_nobodys_way",),
+        "the only region that has everything sends its state to nobody, until it is restarted",
+    ),
+    Mutation(
         "any-database-is-sent-the-state",
         SERVER,
         "        if asked.uid and uid and asked.uid != uid:\n",

@@ -508,10 +508,21 @@ MERGING: Final = (
     Mutation(
         "taken-over-node-leaves-with-another-header",
         RESIDENCY,
-        "        if header is not None and image == node.image:\n",
+        "        if header is not None and (image == node.image or node.image >= STAGED):\n",
         "        if False:\n",
         (OF_FOLDERS + "test_a_node_that_was_taken_over_and_read_leaves_memory_and_is_read_again",),
         "after a bootstrap a node stops at the first entry that is read a second time",
+    ),
+    Mutation(
+        "taken-over-node-forgets-that-a-checkpoint-was-abandoned",
+        RESIDENCY,
+        "        if header is not None and (image == node.image or node.image >= STAGED):\n",
+        "        if header is not None and image == node.image:\n",
+        (
+            OF_FOLDERS
+            + "test_a_node_that_is_read_during_a_checkpoint_that_is_abandoned_leaves_as_it_came",
+        ),
+        "a disk that is full during the first checkpoint after a bootstrap stops the node later",
     ),
     Mutation(
         "taken-over-node-leaves-before-it-is-written",

@@ -9,6 +9,7 @@ import pytest
 
 from crdtstream.core.checkpoint.parts import STAGED, Kind
 from crdtstream.core.effects import Record
+from crdtstream.core.ids import Millis
 from crdtstream.region.bootstrap import CopyProgress
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.messages import PROTOCOL_VERSION
@@ -531,13 +532,22 @@ async def test_without_a_verified_checkpoint_nothing_is_sent(tmp_path: Path) -> 
             await copied(where, MemoryStaging())
 
 
-async def test_who_stages_sends_nothing(sender: Sender) -> None:
-    sender.checkpoints.staging = MemoryStaging()
-    await sender.checkpoints.staging.begin(CUT)
+async def test_who_takes_over_a_state_sends_none(sender: Sender) -> None:
+    bootstrap = sender.region.region.bootstrap
+    bootstrap.note_begun(HERE, Millis(1))
     with pytest.raises(PeerError, match="UNAVAILABLE: region 2 gets the state of another region"):
         await copied(sender.address, MemoryStaging())
-    await sender.checkpoints.staging.discard()
+    bootstrap.note_failed("it was broken off", Millis(1))
     await copied(sender.address, MemoryStaging())
+
+
+async def test_part_of_a_copy_that_nobody_goes_on_with_is_in_nobodys_way(sender: Sender) -> None:
+    """What lacked has come by links; else two regions without a folder wait for ever."""
+    sender.checkpoints.staging = MemoryStaging()
+    await sender.checkpoints.staging.begin(CUT)
+    staging = MemoryStaging()
+    await copied(sender.address, staging)
+    assert staging.is_complete
 
 
 async def test_what_was_sent_may_be_acknowledged(sender: Sender) -> None:

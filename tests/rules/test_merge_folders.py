@@ -107,6 +107,22 @@ def test_a_checkpoint_that_is_abandoned_leaves_what_was_taken_over() -> None:
     sync(r1, r2)
 
 
+def test_a_node_that_is_read_during_a_checkpoint_that_is_abandoned_leaves_as_it_came() -> None:
+    """Its image is that of the staging again, whose body has the times of the other region."""
+    _, r2 = taken_over()
+    r2.cut()
+    r2.checkpoints.write(99)
+    assert r2("XRANGE x - +") == all_ids()
+    r2.checkpoints.abandon()
+    r2.replica.residency.drop_all()
+    assert {node.counted_as for node in nodes_of(r2)} == {State.ABSENT}
+    assert r2("XRANGE x - +") == all_ids()
+    assert all(node.arrived_at(1) == 5000 for node in nodes_of(r2))
+    checkpoint(r2)
+    r2.restart()
+    assert r2("XRANGE x - +") == all_ids()
+
+
 def test_a_state_merged_during_a_cut_is_not_in_that_checkpoint() -> None:
     """The images are held against what there was at the cut; a restart merges again."""
     r1, r2 = Node(1), Node(2)

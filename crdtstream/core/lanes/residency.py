@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sys import getsizeof
 from typing import Final
 
-from crdtstream.core.checkpoint.parts import NO_IMAGE
+from crdtstream.core.checkpoint.parts import NO_IMAGE, STAGED
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.body import encode_body
 from crdtstream.core.lanes.cold import ColdError
@@ -421,7 +421,8 @@ class Residency:
     def _pack(self, node: MacroNode) -> None:
         self._warm.pop(node, None)
         image, header = self._as_it_came.pop(node, _NOT_TAKEN_OVER)
-        if header is not None and image == node.image:
+        # A checkpoint that was abandoned leaves it with the image that it came with.
+        if header is not None and (image == node.image or node.image >= STAGED):
             node.take_columns(header, None)
         else:
             body = encode_body(node.columns)
