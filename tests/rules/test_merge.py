@@ -55,6 +55,14 @@ class Merges(Regions):
         """What a region that recovers cannot have from a log, it takes over with a state."""
         return super().take_next(node, source) or took_over(node, source)
 
+    def teardown(self) -> None:
+        """What no log has any more comes by a state."""
+        if getattr(self, "nodes", []):
+            sync_by_states(*self.nodes)
+            for node in self.nodes:
+                self.note_issued(node)
+        super().teardown()
+
 
 # What ``LINES`` has not, and what makes a merge look at more than the entries.
 MORE_LINES = st.sampled_from(
@@ -119,13 +127,6 @@ class MoreMerges(Merges):
         """Where a trim with DELREF is applied, a run may grow, and is told of."""
         self.note_issued(node)
         super().check(node)
-
-    def teardown(self) -> None:
-        if getattr(self, "nodes", []):
-            sync_by_states(*self.nodes)
-            for node in self.nodes:
-                self.note_issued(node)
-        super().teardown()
 
 
 class Folders(MoreMerges):

@@ -136,6 +136,10 @@ class KeyParts:
         self._order += 1
         return self._order
 
+    def shared_with(self, others: "KeyParts") -> set[bytes]:
+        """Keys of which both have parts.  O(keys of the one that has fewer)."""
+        return self._by_key.keys() & others._by_key.keys()
+
     # --- Changes ------------------------------------------------------------------------------
 
     def note(self, key: bytes) -> KeyPart:

@@ -102,15 +102,7 @@ class Changes:
         images_made: the number of the last image.
     """
 
-    __slots__ = (
-        "_changed",
-        "_cut",
-        "_dropped",
-        "_dropped_in_cut",
-        "_watched",
-        "epoch",
-        "images_made",
-    )
+    __slots__ = ("_changed", "_cut", "_dropped", "_dropped_in_cut", "epoch", "images_made")
 
     def __init__(self) -> None:
         self.epoch = 1
@@ -121,8 +113,6 @@ class Changes:
         # Parts that are gone and that the cut under way needs: it says which image they have.
         self._dropped_in_cut: list[Part] = []
         self._cut: Cut | None = None
-        # What changed since ``watch``; None: nobody asked.
-        self._watched: dict[Part, None] | None = None
 
     @property
     def count(self) -> int:
@@ -137,8 +127,6 @@ class Changes:
             self._cut.keep(part)
         part.epoch = self.epoch
         self._changed[part] = None
-        if self._watched is not None:
-            self._watched[part] = None
 
     def drop(self, part: Part) -> None:
         """The part is gone: the state no longer has it.
@@ -164,21 +152,6 @@ class Changes:
         return self._cut
 
     # --- What is built while the state is shown without it --------------------------------------
-
-    def watch(self) -> dict[Part, None]:
-        """Start to note which parts change, or are new; ``unwatch`` ends it.
-
-        Returns:
-            These parts, each once; it grows.
-        """
-        assert self._watched is None
-        # Every part is noted again before its next change.
-        self.epoch += 1
-        self._watched = {}
-        return self._watched
-
-    def unwatch(self) -> None:
-        self._watched = None
 
     def aside(self, parts: "dict[Part, None]") -> "_Aside":
         """What is noted in here is not of the state yet: no cut has it before ``take_in``.
@@ -220,16 +193,13 @@ class _Aside:
         self._changes = changes
         self._parts = parts
         self._shown = parts
-        self._watched: dict[Part, None] | None = None
 
     def __enter__(self) -> None:
         changes = self._changes
         self._shown, changes._changed = changes._changed, self._parts
-        self._watched, changes._watched = changes._watched, None
 
     def __exit__(self, *_exc: object) -> None:
         self._changes._changed = self._shown
-        self._changes._watched = self._watched
 
 
 class Cut:

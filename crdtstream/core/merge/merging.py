@@ -8,15 +8,17 @@
 A state that is half merged must not be seen: an effect issued on it would have observed what its
 context does not cover.  So keys of which nothing is kept here are built aside, in a state that
 nobody reads.  Keys that would not change are found out.  All others are merged in the last step;
-the entries that are needed for that are read before.  Keys that were changed since somebody looked
-at them are looked at again there.  The result is the same, however many slices there are.
+the entries that are needed for that are read before.  The result is the same, however many slices
+there are.
 
 Always so:
   * Until ``finish`` the state is as without the merge, and no checkpoint has anything of it.
     ``give_up`` forgets what was built.
-  * What was found of a key holds while the key does not change, and only effects are applied that
-    the other region cannot have.  Changes are noted (``Changes.watch``).  If other effects came
-    meanwhile, ``finish`` begins again.
+  * Between slices only effects are applied that the other region cannot have: own ones, beyond all
+    that it has heard of this region.  If others were, ``finish`` begins again.  So a dot stays as
+    new, here and there, as it was.  A key that was alike needs no merge, whatever happens to it:
+    all that was sent of it is known here, and what is added is new there.  What is read of a lane
+    holds as well.  Only what was built does not count if the key was made here meanwhile.
   * What was built aside is on disk only: no macro node of it is in memory.
 """
 
@@ -24,11 +26,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from crdtstream.core.checkpoint.key_parts import KeyPart, ProducersPart
 from crdtstream.core.checkpoint.parts import Part
 from crdtstream.core.clock import join
 from crdtstream.core.effects import Merged
-from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.membership.members import joined
@@ -67,14 +67,14 @@ class Merging:
         self._sent = self._read(self.merged)
         self._coming: Iterator[SentKey] = iter(self._sent.keys)
         self._both = Both(dict(state.vv), self.merged.vv)
-        self._changed = state.changes.watch()
         self._aside = state.aside()
         # The parts that were made aside.
         self._parts: dict[Part, None] = {}
         # Of them those that ``NodeLimits.small`` is to have.
         self._small: OrderedDict[MacroNode, None] = OrderedDict()
-        # By key what the other region calls it, of all that were looked at and are not left.
-        self._numbers: dict[bytes, int] = {}
+        # By key what the other region calls it.
+        self._built: dict[bytes, int] = {}
+        self._alike: set[bytes] = set()
         self._left: dict[bytes, tuple[SentKey, LanePlans]] = {}
         # This region's keys, also those that were looked at; None until all others were.
         self._mine: Iterator[bytes] | None = None
@@ -109,13 +109,15 @@ class Merging:
         key = next(self._mine, None)
         if key is None:
             return False
-        if key not in self._numbers and key not in self._left:
+        if key not in self._alike and key not in self._left and key not in self._built:
             self._look_at_own(key)
         return True
 
     def _look_at(self, sent: SentKey) -> None:
-        if is_unchanged(self._state, sent, self._both) or self._is_built(sent):
-            self._numbers[sent.key] = sent.content.number
+        if is_unchanged(self._state, sent, self._both):
+            self._alike.add(sent.key)
+        elif self._is_built(sent):
+            self._built[sent.key] = sent.content.number
         else:
             self._left[sent.key] = sent, self._plans_of(sent)
 
@@ -177,7 +179,6 @@ class Merging:
 
     def give_up(self) -> None:
         """Forget what was built; nothing else is to be done with it."""
-        self._state.changes.unwatch()
         for part in self._parts:
             if isinstance(part, MacroNode):
                 self._state.residency.forget(part)
@@ -205,9 +206,7 @@ class Merging:
             self._begin()
         while self.go_on():
             pass
-        members = joined(state.members, self._sent.members)
-        state.changes.unwatch()
-        state.members = members
+        state.members = joined(state.members, self._sent.members)
         state.keys.arrival = max(state.keys.arrival, arrived)
         self._look_again()
         self._show()
@@ -232,16 +231,10 @@ class Merging:
         return now.get(own, 0) == n or self.merged.vv.get(own, 0) <= n
 
     def _look_again(self) -> None:
-        """What was found of keys that were changed since does not count."""
-        for key in dict.fromkeys(map(_key_of, self._changed)):
-            if key is None or key in self._left:
-                continue
-            number = self._numbers.pop(key, None)
-            if number is not None:
-                self._forget_built(key)
-                self._look_at(self._sent.again(number))
-            elif self._state.keeps(key):
-                self._look_at_own(key)
+        """What was built of a key that clients have made since does not count."""
+        for key in sorted(self._aside.parts.shared_with(self._state.parts)):
+            self._forget_built(key)
+            self._look_at(self._sent.again(self._built.pop(key)))
 
     def _forget_built(self, key: bytes) -> None:
         aside = self._aside
@@ -270,14 +263,3 @@ class Merging:
         self._state.take_in(self._aside)
         self._state.changes.take_in(self._parts)
         self._state.keys.node_limits.small.update(self._small)
-
-
-def _key_of(part: Part) -> bytes | None:
-    """The key that a part belongs to, if a change of that part can matter to a merge."""
-    if isinstance(part, KeyPart):
-        return part.key
-    if isinstance(part, ProducersPart):
-        return part.key.key
-    if isinstance(part, Group):
-        return part.owner.key
-    return None

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from crdtstream.bootstrapper import Bootstrapper
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.merge.keys import merge_tombstones
-from crdtstream.core.merge.lanes import merge_lane
+from crdtstream.core.merge.lanes import LanePlan, merge_lane, plan_lane
+from crdtstream.core.merge.merging import Merging
 from crdtstream.core.replica import Replica
 from crdtstream.sim.bootstraps import SimCopy, SimPeer
 from crdtstream.sim.bugs.bug import Bug, Patch, everywhere
@@ -28,11 +28,16 @@ def _a_cut_is_named_as_it_is_now() -> Sequence[Patch]:
 def _own_entries_beyond_the_state_are_dropped() -> Sequence[Patch]:
     """Entries that the sender has not heard of count as removed there."""
 
-    def wrong(lane: Lane, sent: Any, *, here_n: int, there_n: int, **rest: Any) -> bool:
-        return right(lane, sent, here_n=here_n, there_n=max(here_n, there_n), **rest)
+    def planned(
+        lane: Lane | None, sent: Any, *, here_n: int, there_n: int, **rest: Any
+    ) -> LanePlan:
+        return plan(lane, sent, here_n=here_n, there_n=max(here_n, there_n), **rest)
 
-    right = merge_lane
-    return everywhere(right, wrong)
+    def merged(lane: Lane, sent: Any, *, here_n: int, there_n: int, **rest: Any) -> bool:
+        return merge(lane, sent, here_n=here_n, there_n=max(here_n, there_n), **rest)
+
+    plan, merge = plan_lane, merge_lane
+    return [*everywhere(plan, planned), *everywhere(merge, merged)]
 
 
 def _tombstones_are_not_merged() -> Sequence[Patch]:
@@ -42,9 +47,9 @@ def _tombstones_are_not_merged() -> Sequence[Patch]:
 def _numbering_does_not_go_on_behind_a_merge() -> Sequence[Patch]:
     """Own effects that come back by a state do not count."""
 
-    def wrong(self: Replica, merged: Merged, now: Millis) -> None:
+    def wrong(self: Replica, merging: Merging, now: Millis) -> None:
         issued = self.issued
-        merge(self, merged, now)
+        merge(self, merging, now)
         self._section.begin(issued + 1)
 
     merge = Replica._merge
