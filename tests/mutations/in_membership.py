@@ -9,6 +9,7 @@ DECIDING: Final = "crdtstream/core/membership/deciding.py"
 CUT: Final = "crdtstream/core/membership/cut.py"
 REGION: Final = "crdtstream/region/membership.py"
 CUTS: Final = "crdtstream/region/cuts.py"
+OF_PULL: Final = "tests/region/test_pull.py::"
 OF_CUTS: Final = "tests/region/test_cuts.py::"
 OF_REGION: Final = "tests/region/test_membership.py::"
 OF_MEMBERS: Final = "tests/membership/test_members.py::"
@@ -486,5 +487,23 @@ MEMBERSHIP: Final = (
         "                members=self.known,\n",
         (OF_REGION + "test_a_cut_is_not_told_to_others",),
         "a member takes for final what it has not reached, and nobody else has",
+    ),
+    Mutation(
+        "who-recovers-applies-what-a-removed-region-sends",
+        "crdtstream/region/region.py",
+        "            or asks_members\n",
+        "",
+        (
+            "tests/region/test_pull.py::test_who_recovers_applies_nothing_before_all_members_have_answered",
+        ),
+        "V10: a restored member takes effects beyond the cut from a region that others have removed",
+    ),
+    Mutation(
+        "effects-beyond-a-cut-are-applied",
+        "crdtstream/region/links/links.py",
+        "            if self._own.membership.cuts.is_beyond(batch.origin, batch.last_n):\n",
+        "            if False:\n",
+        (OF_PULL + "test_effects_of_a_removed_region_beyond_its_cut_are_refused",),
+        "one member has what all others refuse",
     ),
 )

@@ -6,6 +6,8 @@ import pytest
 
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.encoding import Kept
+from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import NO_UID, DatabaseUid
 from crdtstream.core.wire.codec import decode_batch
@@ -32,8 +34,9 @@ from crdtstream.region.links.pull import (
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.opening import FolderState
 from tests.harness.driven import UID, Driven, make_region
+from tests.membership.world import adopted, instance, removal
 
-R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
+R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 NOW = Millis(1000)
 STANDING = Standing(DatabaseIdentity(UID), recovering=False, regains=False)
 LIMITS = RegionLimits(
@@ -491,3 +494,42 @@ def test_a_heartbeat_of_more_than_was_issued_makes_the_region_recover_and_teache
     assert driven.region.opening.is_recovering
     assert driven.region.knowledge.vvs.get(R2, {}) == {}
     assert driven.region.staleness.lag.known_n == 0
+
+
+# --- Members --------------------------------------------------------------------------------------
+
+
+def folder_with(members: Members, *, is_proven: bool) -> FolderState:
+    kept = Kept(instance(1), members=members)
+    return FolderState(is_proven=is_proven, database=DatabaseIdentity(UID), membership=kept)
+
+
+def test_who_recovers_applies_nothing_before_all_members_have_answered() -> None:
+    """One of those that it still knows may have been removed: its effects may not count."""
+    puller = Puller(folder_with(adopted(3), is_proven=False))
+    puller.drain()
+    puller.receive(Welcome(R2, 7, {R2: 2}, STANDING, own_n=0))
+    puller.receive(Received(batches(2)))
+    puller.apply()
+    assert dict(puller.driven.region.replica.vv) == {}
+    other = puller.driven.region.links.pulls[R3]
+    while not isinstance(other.next(puller.driven.now, 0.0), Sleep):
+        pass
+    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0), puller.driven.now, 0.0)
+    puller.apply()
+    assert dict(puller.driven.region.replica.vv) == {R2: 2}
+
+
+def test_effects_of_a_removed_region_beyond_its_cut_are_refused() -> None:
+    """Whoever brings them: no other member has them, and none will."""
+    removed = apply(adopted(4), removal(4, 1)).with_cut(R4, 0)
+    puller = Puller(folder_with(removed, is_proven=True))
+    # Batches of others wait for it, so that this link asks for it as well.
+    puller.pull._own.routes.ask(R2, {R4}, NOW)
+    puller.live()
+    assert R4 in puller.pull.origins
+    puller.receive(Received(batches(1, region=R4)))
+    puller.apply()
+    assert dict(puller.driven.region.replica.vv) == {}
+    told = [notice.text for notice in puller.driven.last.notices]
+    assert "effects of a removed region that do not count are refused" in told
