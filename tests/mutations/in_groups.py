@@ -278,6 +278,25 @@ GROUPS: Final = (
         "what is appended after an empty handover is handed out nowhere",
     ),
     Mutation(
+        "a-lane-that-began-behind-a-jump-stays-jumped",
+        "crdtstream/core/groups/reading.py",
+        "                self.note_left_out(region, progress)\n        return progress\n",
+        "                pass\n        return progress\n",
+        (
+            TAKEOVER + "test_a_lane_that_began_behind_a_jump_is_read_from_its_frontier_by_the_new"
+            "_home",
+        ),
+        "what was appended after XGROUP SETID in another region is handed out nowhere",
+    ),
+    Mutation(
+        "partitioned-a-jump-speaks-of-all-lanes-to-come",
+        "crdtstream/core/groups/reading.py",
+        "self.position_is_left = is_partitioned or not",
+        "self.position_is_left = not",
+        (TAKEOVER + "test_partitioned_a_jump_speaks_of_no_lane_to_come",),
+        "what other regions append later is handed out nowhere once this one takes it over",
+    ),
+    Mutation(
         "a-handover-that-loses-tells-nothing",
         "crdtstream/core/groups/takeover.py",
         "                _take_in_handed_out(reading, pel, region, handover)\n"

@@ -37,7 +37,7 @@ class Reading:
         position_of_others: where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID
             said so.
         position_known: the creates that were here then.
-        position_is_left: whether it was a jump while others handed out too.
+        position_is_left: whether it was a jump while others handed out too, or their own lanes.
         read_hint: ENTRIESREAD: how many were read, and of which lane; None: of all that will come.
     """
 
@@ -73,8 +73,11 @@ class Reading:
         return progress
 
     def keep(self, region: RegionId) -> LaneProgress:
-        progress = self.progress(region)
-        self.lanes[region] = progress
+        progress = self.lanes.get(region)
+        if progress is None:
+            self.lanes[region] = progress = self.progress(region)
+            if self.position_of_others is not None:
+                self.note_left_out(region, progress)
         return progress
 
     def _first_position(self, region: RegionId) -> StreamId:
@@ -128,9 +131,13 @@ class Reading:
 
     def _set_position_of_others(self, position: Start) -> None:
         """Where this region begins to read the lanes that are to come."""
+        is_partitioned = self.creates.mode.mode is Mode.PARTITIONED
+        if is_partitioned and self.here not in self.lanes:
+            # The own lane jumps now.  So what is still to come is of others.
+            self.keep(self.here).jump(position_in(position, self.here))
         self.position_of_others = position
         self.position_known = frozenset(self.creates)
-        self.position_is_left = not self.hands_out_alone(self.here)
+        self.position_is_left = is_partitioned or not self.hands_out_alone(self.here)
 
     def jump_ahead(self, position: StreamId, lanes: Collection[RegionId]) -> None:
         """XCLAIM LASTID: read on from there, in the lanes that are not as far."""
