@@ -22,6 +22,7 @@ from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.tombstones import Tombstones
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.membership.encoding import encode_members
+from crdtstream.core.membership.heirs import Heirs
 from crdtstream.core.membership.members import Members
 from crdtstream.core.producers.encoding import encode_producers
 from crdtstream.core.producers.idempotency import IdempotencyRecords
@@ -38,6 +39,7 @@ class State:
         tombstones, idempotency, numbered, settings: remembered until causally stable.
         floors: below which IDs each origin must not append to a key that has expired.
         members: who belongs to the database, as far as effects have told; at epoch 0 nothing has.
+        heirs: who acts for removed regions by that; one and the same object for good.
         groups_made: the number of the last group that was made; none is given again.
         changes, parts, root: what of this a checkpoint has yet to write (``checkpoint/parts.py``).
         residency: which macro nodes are in memory.
@@ -52,6 +54,7 @@ class State:
         "floors",
         "groups_made",
         "grown_runs",
+        "heirs",
         "idempotency",
         "keys",
         "members",
@@ -78,6 +81,7 @@ class State:
         self.numbered = NumberedRecords()
         self.settings = UnstableSettings()
         self.members = Members()
+        self.heirs = Heirs()
         self.groups_made = 0
         self.changes = node_limits.changes
         self.root = RootPart(self._encode_root)
@@ -88,7 +92,7 @@ class State:
             keeps=self.keeps,
             keeps_producers=self.keeps_producers,
         )
-        self.keys = Keyspace(region, node_limits, self.parts)
+        self.keys = Keyspace(region, self.heirs, node_limits, self.parts)
         self.grown_runs = GrownRuns()
         self.acknowledged_count = 0
 
@@ -137,6 +141,23 @@ class State:
             self.groups_made += 1
             number = self.groups_made
         return Group(self.region, self.changes, owner=key, name=name, number=number)
+
+    # --- Members --------------------------------------------------------------------------------
+
+    def set_members(self, members: Members) -> None:
+        """The members have changed: what only a removed region did falls to its heir (``rules`` 4).
+
+        Cost: O(keys that are due) if some region is removed, or an heir.
+        """
+        # The root, which has the members, is in every checkpoint anew.
+        self.members = members
+        if self.heirs.follow(members):
+            self.keys.settle_heirs()
+
+    def restore_members(self, members: Members) -> None:
+        """Put back what a checkpoint has, before keys and groups: what followed, they have."""
+        self.members = members
+        self.heirs.follow(members)
 
     def keeps(self, key: bytes) -> bool:
         """Whether anything is kept of the key."""

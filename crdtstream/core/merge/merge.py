@@ -59,7 +59,7 @@ def merge(
     Cost: O(keys + macro nodes of both).  Entries are read where the two sides differ.
     """
     both = Both(dict(state.vv), dict(there))
-    state.members = joined(state.members, sent.members)
+    state.set_members(joined(state.members, sent.members))
     state.keys.arrival = max(state.keys.arrival, arrived)
     mine = {part.key for part in state.parts}
     for sent_key in sent.keys:
