@@ -140,19 +140,26 @@ class State:
         if not number:
             self.groups_made += 1
             number = self.groups_made
-        return Group(self.region, self.changes, owner=key, name=name, number=number)
+        return Group(self.region, self.heirs, self.changes, owner=key, name=name, number=number)
 
     # --- Members --------------------------------------------------------------------------------
 
     def set_members(self, members: Members) -> None:
         """The members have changed: what only a removed region did falls to its heir (``rules`` 4).
 
-        Cost: O(keys that are due) if some region is removed, or an heir.
+        Cost: O(groups + keys that are due) if some region is removed, or an heir.
         """
         # The root, which has the members, is in every checkpoint anew.
         self.members = members
-        if self.heirs.follow(members):
-            self.keys.settle_heirs()
+        moved = self.heirs.follow(members)
+        if not moved:
+            return
+        self.keys.settle_heirs()
+        for key, stream in self.keys.streams.items():
+            for group in stream.groups.values():
+                if group.inherit(moved):
+                    # There may be more to read here.
+                    self.keys.touched.add(key)
 
     def restore_members(self, members: Members) -> None:
         """Put back what a checkpoint has, before keys and groups: what followed, they have."""

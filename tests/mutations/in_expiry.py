@@ -24,8 +24,8 @@ EXPIRIES: Final = (
     Mutation(
         "the-heir-looks-only-at-what-is-due-later",
         "crdtstream/core/state.py",
-        "self.keys.settle_heirs()\n",
-        "pass\n",
+        "        self.keys.settle_heirs()\n",
+        "",
         (HEIRS + "test_the_heir_deletes_what_was_due_before_the_removal",),
         "H5: keys that were due when the region was removed stay for good",
     ),

@@ -25,6 +25,7 @@ from crdtstream.core.groups.entries_read import entries_read_skipped
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.lanes.lane import Lane, LastId
+from crdtstream.core.membership.heirs import Heirs
 
 
 class Reading:
@@ -33,6 +34,7 @@ class Reading:
     Attributes:
         here: the region that reads.
         creates: what is replicated of the group.
+        heirs: who acts for removed regions.
         lanes: by lane how far it was read; lanes not read yet are not in it.
         position_of_others: where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID
             said so.
@@ -43,6 +45,7 @@ class Reading:
 
     __slots__ = (
         "creates",
+        "heirs",
         "here",
         "lanes",
         "position_is_left",
@@ -51,9 +54,10 @@ class Reading:
         "read_hint",
     )
 
-    def __init__(self, here: RegionId, creates: Creates) -> None:
+    def __init__(self, here: RegionId, creates: Creates, heirs: Heirs) -> None:
         self.here = here
         self.creates = creates
+        self.heirs = heirs
         self.lanes: dict[RegionId, LaneProgress] = {}
         self.position_of_others: Start | None = None
         self.position_known: frozenset[Dot] = frozenset()
@@ -171,14 +175,19 @@ class Reading:
 
     # --- Who hands out ------------------------------------------------------------------------
 
+    def hands_out(self, region: RegionId) -> bool:
+        """Whether this region hands out this lane's new entries."""
+        acting = self.creates.mode.acting(region, self.heirs)
+        return acting is None or acting == self.here
+
     def hands_out_alone(self, region: RegionId) -> bool:
         """Whether, as far as is known here, no other region hands out this lane's entries."""
-        mode = self.creates.mode
-        return mode.mode is not Mode.AT_LEAST_ONCE and mode.is_handed_out_by(self.here, region)
+        return self.creates.mode.acting(region, self.heirs) == self.here
 
     def settle_position_of_others(self) -> None:
-        """The mode may have changed: who reads for others, too, reads all lanes from the start."""
-        if not self.creates.mode.is_handed_out_by(self.here, self.here):
+        """Mode or members may have changed: who reads for others, too, reads all lanes from the
+        start."""
+        if not self.hands_out(self.here):
             self.position_is_left = True
         elif self.position_is_left:
             # XGROUP SETID spoke of this region's own reading; now it reads for the others, too.
