@@ -276,6 +276,11 @@ class Replica:
         """Who belongs to the database, as far as effects have told; epoch 0: nothing has."""
         return self._state.members
 
+    def acting_for(self, region: RegionId) -> RegionId:
+        """The region that does what only this region would do: itself, or its heir if it was
+        removed."""
+        return self._state.heirs.acting_for(region)
+
     # --- Idempotent producers -----------------------------------------------------------------
 
     def recognise(self, key: bytes, idempotent: IdempotentId) -> StreamId | None:

@@ -22,6 +22,7 @@ from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.tombstones import Tombstones
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.membership.encoding import encode_members
+from crdtstream.core.membership.heirs import Heirs
 from crdtstream.core.membership.members import Members
 from crdtstream.core.producers.encoding import encode_producers
 from crdtstream.core.producers.idempotency import IdempotencyRecords
@@ -38,6 +39,7 @@ class State:
         tombstones, idempotency, numbered, settings: remembered until causally stable.
         floors: below which IDs each origin must not append to a key that has expired.
         members: who belongs to the database, as far as effects have told; at epoch 0 nothing has.
+        heirs: who acts for removed regions by that; one and the same object for good.
         groups_made: the number of the last group that was made; none is given again.
         changes, parts, root: what of this a checkpoint has yet to write (``checkpoint/parts.py``).
         residency: which macro nodes are in memory.
@@ -52,6 +54,7 @@ class State:
         "floors",
         "groups_made",
         "grown_runs",
+        "heirs",
         "idempotency",
         "keys",
         "members",
@@ -78,6 +81,7 @@ class State:
         self.numbered = NumberedRecords()
         self.settings = UnstableSettings()
         self.members = Members()
+        self.heirs = Heirs()
         self.groups_made = 0
         self.changes = node_limits.changes
         self.root = RootPart(self._encode_root)
@@ -88,7 +92,7 @@ class State:
             keeps=self.keeps,
             keeps_producers=self.keeps_producers,
         )
-        self.keys = Keyspace(region, node_limits, self.parts)
+        self.keys = Keyspace(region, self.heirs, node_limits, self.parts)
         self.grown_runs = GrownRuns()
         self.acknowledged_count = 0
 
@@ -140,7 +144,31 @@ class State:
         if not number:
             self.groups_made += 1
             number = self.groups_made
-        return Group(self.region, self.changes, owner=key, name=name, number=number)
+        return Group(self.region, self.heirs, self.changes, owner=key, name=name, number=number)
+
+    # --- Members --------------------------------------------------------------------------------
+
+    def set_members(self, members: Members) -> None:
+        """The members have changed: what only a removed region did falls to its heir (``rules`` 4).
+
+        Cost: O(groups + keys that are due) if some region is removed, or an heir.
+        """
+        # The root, which has the members, is in every checkpoint anew.
+        self.members = members
+        moved = self.heirs.follow(members)
+        if not moved:
+            return
+        self.keys.settle_heirs()
+        for key, stream in self.keys.streams.items():
+            for group in stream.groups.values():
+                if group.inherit(moved):
+                    # There may be more to read here.
+                    self.keys.touched.add(key)
+
+    def restore_members(self, members: Members) -> None:
+        """Put back what a checkpoint has, before keys and groups: what followed, they have."""
+        self.members = members
+        self.heirs.follow(members)
 
     def keeps(self, key: bytes) -> bool:
         """Whether anything is kept of the key."""
@@ -163,6 +191,8 @@ class State:
         """An empty state, whose keys can be taken in here; their parts are encoded as parts of
         this one."""
         aside = State(self.region, self._peers, self.keys.node_limits)
+        # Who acts for removed regions is looked up when somebody reads, so by the members of then.
+        aside.heirs = self.heirs
         aside.parts = KeyParts(
             self.changes,
             encode_key=self._encode_key,
@@ -170,7 +200,7 @@ class State:
             keeps=aside.keeps,
             keeps_producers=aside.keeps_producers,
         )
-        aside.keys = Keyspace(self.region, self.keys.node_limits, aside.parts)
+        aside.keys = Keyspace(self.region, self.heirs, self.keys.node_limits, aside.parts)
         return aside
 
     def take_in(self, aside: "State") -> None:

@@ -144,6 +144,8 @@ BESIDES = {
     # What a checkpoint has yet to write of all this.
     *("changes", "groups_made", "parts", "root"),
     "residency",
+    # They follow from the members.
+    "heirs",
 }
 
 

@@ -8,10 +8,67 @@ EXPIRE: Final = "tests/rules/test_expire_key.py::"
 AGAIN: Final = EXPIRE + "test_a_group_made_again_after_the_deadline_survives_the_delete"
 SCENARIO: Final = "tests/scenario/test_scenarios.py::test_scenario"
 DELETED: Final = "tests/rules/test_deleted_and_again.py::"
+HEIRS: Final = "tests/rules/test_heirs_of_deadlines.py::"
 FLOORS: Final = "tests/core/test_floors.py::"
 HANGS: Final = EXPIRE + "test_what_hangs_on_a_create_goes_with_it"
 
 EXPIRIES: Final = (
+    Mutation(
+        "nobody-deletes-what-a-removed-region-let-expire",
+        "crdtstream/core/keyspace/expiry.py",
+        "return self._heirs.acting_for(setter.region) == self._region",
+        "return setter.region == self._region",
+        (HEIRS + "test_the_heir_deletes_what_is_due_after_the_removal",),
+        "H5: keys of a removed region are hidden, and stay in memory and on disk for good",
+    ),
+    Mutation(
+        "the-heir-looks-only-at-what-is-due-later",
+        "crdtstream/core/state.py",
+        "        self.keys.settle_heirs()\n",
+        "",
+        (HEIRS + "test_the_heir_deletes_what_was_due_before_the_removal",),
+        "H5: keys that were due when the region was removed stay for good",
+    ),
+    Mutation(
+        "strings-have-no-heir",
+        "crdtstream/core/keyspace/keyspace.py",
+        "        self.string_expiry.settle_heirs()\n",
+        "",
+        (HEIRS + "test_the_heir_deletes_what_was_due_before_the_removal",),
+        "H5: strings of a removed region stay for good",
+    ),
+    Mutation(
+        "what-an-heir-inherited-ends-with-it",
+        "crdtstream/core/membership/heirs.py",
+        "        self._by_removed = by_removed\n",
+        "        self._by_removed = {**by_removed, **self._by_removed}\n",
+        (HEIRS + "test_the_heir_of_an_heir_deletes_what_both_left",),
+        "M15: once the heir is removed as well, what both left falls to nobody",
+    ),
+    Mutation(
+        "a-restart-forgets-the-heirs",
+        "crdtstream/core/state.py",
+        "        self.members = members\n        self.heirs.follow(members)\n",
+        "        self.members = members\n",
+        (HEIRS + "test_an_heir_that_starts_again_deletes_them_all_the_same",),
+        "I18: after a restart from a checkpoint nobody deletes what a removed region let expire",
+    ),
+    Mutation(
+        "a-merge-forgets-the-heirs",
+        "crdtstream/core/merge/merge.py",
+        "    state.set_members(joined(state.members, sent.members))\n",
+        "    state.members = joined(state.members, sent.members)\n",
+        (HEIRS + "test_an_heir_that_hears_of_it_by_a_merge_deletes_them",),
+        "a region that hears of a removal by a bootstrap does not do its part",
+    ),
+    Mutation(
+        "the-heir-deletes-in-any-order",
+        "crdtstream/core/keyspace/expiry.py",
+        "for _, key in sorted(falling)",
+        "for _, key in sorted(falling, reverse=True)",
+        (HEIRS + "test_the_heir_deletes_in_the_order_of_the_deadlines",),
+        "the keys that are due for longest wait for the others",
+    ),
     Mutation(
         "flushall-knows-nothing-of-what-expired",
         "crdtstream/commands/keys/keys.py",

@@ -10,6 +10,7 @@ FRONTIER: Final = "tests/rules/test_frontier.py::"
 RUNS: Final = "tests/rules/test_acknowledged_runs.py::"
 MODES: Final = "tests/rules/test_group_modes.py::"
 TAKEOVER: Final = "tests/rules/test_mode_takeover.py::"
+HEIRS: Final = "tests/rules/test_heirs_of_groups.py::"
 HANDING_OUT: Final = "tests/commands/test_delivery.py::"
 
 GROUPS: Final = (
@@ -231,7 +232,7 @@ GROUPS: Final = (
     Mutation(
         "everyone-vouches-in-partitioned-mode",
         "crdtstream/core/groups/group.py",
-        "return self.mode.mode is not Mode.PARTITIONED or lane == self._here",
+        "return self.mode.mode is not Mode.PARTITIONED or self.hands_out(lane)",
         "return self.mode.mode is Mode.PARTITIONED or lane <= self._here",
         (MODES + "test_partitioned_only_the_owner_tells_what_was_acknowledged",),
         "a region tells of a lane that is not its own",
@@ -239,8 +240,8 @@ GROUPS: Final = (
     Mutation(
         "partitioned-region-hands-out-every-lane",
         "crdtstream/core/groups/mode.py",
-        "                return region == lane\n",
-        "                return region <= lane\n",
+        "                return lane\n",
+        "                return None\n",
         (MODES + "test_partitioned_each_region_hands_out_its_own_lane",),
         "I12: two regions hand out one entry",
     ),
@@ -265,7 +266,7 @@ GROUPS: Final = (
         "only-a-winning-mode-takes-up-what-was-left",
         "crdtstream/core/groups/takeover.py",
         "        elif progress.has_left_out:\n",
-        "        elif progress.has_left_out and mode.mode is not Mode.HOME:\n",
+        "        elif progress.has_left_out and reading.creates.mode.home is None:\n",
         (TAKEOVER + "test_concurrent_modes_heard_in_either_order_leave_nothing_out",),
         "an entry given up before is handed out nowhere",
     ),
@@ -276,6 +277,25 @@ GROUPS: Final = (
         "            self.position_is_left = False\n",
         (TAKEOVER + "test_an_empty_handover_is_one",),
         "what is appended after an empty handover is handed out nowhere",
+    ),
+    Mutation(
+        "a-lane-that-began-behind-a-jump-stays-jumped",
+        "crdtstream/core/groups/reading.py",
+        "                self.note_left_out(region, progress)\n        return progress\n",
+        "                pass\n        return progress\n",
+        (
+            TAKEOVER + "test_a_lane_that_began_behind_a_jump_is_read_from_its_frontier_by_the_new"
+            "_home",
+        ),
+        "what was appended after XGROUP SETID in another region is handed out nowhere",
+    ),
+    Mutation(
+        "partitioned-a-jump-speaks-of-all-lanes-to-come",
+        "crdtstream/core/groups/reading.py",
+        "self.position_is_left = is_partitioned or not",
+        "self.position_is_left = not",
+        (TAKEOVER + "test_partitioned_a_jump_speaks_of_no_lane_to_come",),
+        "what other regions append later is handed out nowhere once this one takes it over",
     ),
     Mutation(
         "a-handover-that-loses-tells-nothing",
@@ -301,10 +321,107 @@ GROUPS: Final = (
     Mutation(
         "acked-at-the-old-home-looks-at-itself",
         "crdtstream/core/groups/group.py",
-        "        if not self.mode.is_handed_out_by(self._here, region):\n"
-        "            return False\n",
+        "        if not self.hands_out(region):\n            return False\n",
         "",
         (TAKEOVER + "test_acked_at_the_old_home_spares_what_the_new_one_has_pending",),
         "a trim with ACKED removes what the new home still owes",
+    ),
+    # --- What a removed region handed out: rules 4 and 13 ---
+    Mutation(
+        "nobody-hands-out-for-a-removed-home",
+        "crdtstream/core/groups/mode.py",
+        "return None if named is None else heirs.acting_for(named)",
+        "return named if named is None or self.mode is Mode.HOME else heirs.acting_for(named)",
+        (HEIRS + "test_the_heir_goes_on_from_what_is_known_to_be_acknowledged",),
+        "H5: a group whose home was removed is handed out nowhere until somebody says FORCE",
+    ),
+    Mutation(
+        "nobody-hands-out-the-lane-of-a-removed-region",
+        "crdtstream/core/groups/mode.py",
+        "return None if named is None else heirs.acting_for(named)",
+        "return named if named is None or self.home is None else heirs.acting_for(named)",
+        (HEIRS + "test_the_heir_hands_out_the_lane_of_the_removed_region_once",),
+        "H5: what a removed region had appended is handed out nowhere",
+    ),
+    Mutation(
+        "the-heir-goes-on-where-it-stood-itself",
+        "crdtstream/core/state.py",
+        "                if group.inherit(moved):\n",
+        "                if moved and group.home is not None:\n",
+        (HEIRS + "test_the_heir_reads_what_it_had_jumped_while_the_home_handed_out",),
+        "what the heir jumped while the removed home handed out is handed out nowhere",
+    ),
+    Mutation(
+        "the-heir-takes-up-a-lane-without-a-note",
+        "crdtstream/core/groups/group.py",
+        "        self._note()\n        takeover.settle_who_hands_out(self.reading)\n"
+        "        return True\n",
+        "        takeover.settle_who_hands_out(self.reading)\n        return True\n",
+        (HEIRS + "test_a_checkpoint_has_what_the_heir_took_up",),
+        "I18: after a restart from a checkpoint the heir skips what it had taken up",
+    ),
+    Mutation(
+        "readers-at-the-heir-sleep-on",
+        "crdtstream/core/state.py",
+        "                    self.keys.touched.add(key)\n",
+        "                    pass\n",
+        (HEIRS + "test_a_waiting_reader_gets_the_inherited_lane",),
+        "a blocked XREADGROUP at the heir waits while there is something to read",
+    ),
+    Mutation(
+        "the-heir-takes-a-handover-that-it-happens-to-hear-later",
+        "crdtstream/core/groups/takeover.py",
+        "            if register.named(region) == reading.here:\n",
+        "            if register.acting(region, reading.heirs) == reading.here:\n",
+        (HEIRS + "test_a_mode_that_names_the_removed_region_is_one_whenever_it_comes",),
+        "what the heir hands out depends on whether the removal or the handover came first",
+    ),
+    Mutation(
+        "an-inherited-lane-begins-where-the-heir-stood",
+        "crdtstream/core/groups/takeover.py",
+        "is_taken = effect.forced or register.named(region) not in (None, reading.here)",
+        "is_taken = effect.forced",
+        (HEIRS + "test_what_the_heir_had_read_is_kept_alike_whenever_the_mode_comes",),
+        "what the heir hands out depends on whether the removal or the setting came first",
+    ),
+    Mutation(
+        "nobody-vouches-for-an-inherited-lane",
+        "crdtstream/core/groups/group.py",
+        "return self.mode.mode is not Mode.PARTITIONED or self.hands_out(lane)",
+        "return self.mode.mode is not Mode.PARTITIONED or lane == self._here",
+        (HEIRS + "test_the_heir_hands_out_the_lane_of_the_removed_region_once",),
+        "the frontier of the lane stands still for good, and no trim with ACKED takes anything",
+    ),
+    Mutation(
+        "runs-are-measured-after-the-heir-took-over",
+        "crdtstream/core/issuing/issuer.py",
+        "            self.issue_warm_frontiers()\n            self._issue(effect)\n",
+        "            self._issue(effect)\n",
+        (HEIRS + "test_what_the_heir_acknowledged_is_told_before_it_takes_over",),
+        "what was acknowledged is told later in the region that issues a removal than in others",
+    ),
+    Mutation(
+        "the-heir-of-a-home-cannot-hand-over",
+        "crdtstream/commands/beyond_redis/group_modes.py",
+        "group.home == replica.region",
+        "current.home == replica.region",
+        (HEIRS + "test_only_the_heir_reads_claims_and_hands_over",),
+        "moving the group from the heir needs FORCE, and what is pending comes again",
+    ),
+    Mutation(
+        "a-group-is-handed-to-a-removed-region",
+        "crdtstream/commands/beyond_redis/group_modes.py",
+        "        home = replica.acting_for(home)\n",
+        "        pass\n",
+        (HEIRS + "test_a_removed_region_stands_for_its_heir_as_a_home",),
+        "the handover reaches nobody: what was pending comes again",
+    ),
+    Mutation(
+        "xinfo-names-a-removed-home",
+        "crdtstream/commands/beyond_redis/xinfo.py",
+        '(b"home", group.home)',
+        '(b"home", group.mode.home)',
+        (HEIRS + "test_the_views_name_the_region_that_hands_out_now",),
+        "a reader is sent to a region that does not exist any more",
     ),
 )

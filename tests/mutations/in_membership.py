@@ -493,10 +493,8 @@ MEMBERSHIP: Final = (
         "crdtstream/region/region.py",
         "            or asks_members\n",
         "",
-        (
-            "tests/region/test_pull.py::test_who_recovers_applies_nothing_before_all_members_have_answered",
-        ),
-        "V10: a restored member takes effects beyond the cut from a region that others have removed",
+        (OF_PULL + "test_who_recovers_applies_nothing_before_all_members_have_answered",),
+        "V10: a restored member takes effects beyond the cut from a region that was removed",
     ),
     Mutation(
         "effects-beyond-a-cut-are-applied",

@@ -7,25 +7,15 @@ from crdtstream.core.checkpoint.parts import Kind
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import ChangeMembers, EffectBatch
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import Adopt, Adopted, Change
 from crdtstream.core.membership.members import ForkError, Members, apply
 from crdtstream.core.wire.codec import BatchError, encode_batch
 from tests.core.every_kind import columns
+from tests.harness.members import ADOPT, decide
 from tests.harness.regions import Node, sync
-from tests.membership.world import adopted, contact, instance, removal, renamed
+from tests.membership.world import adopted, removal, renamed
 from tests.mutations.fields import images_of
 
 R1, R2 = RegionId(1), RegionId(2)
-ADOPT = Adopt(tuple(Adopted(RegionId(n), instance(n), contact(n)) for n in (1, 2, 3)))
-
-
-def decide(node: Node, change: Change) -> ChangeMembers:
-    """Issue what was decided behind the epoch that the region has."""
-    members = node.replica.members
-    effect = ChangeMembers(members.epoch + 1, members.hash, change)
-    node.replica.issue(effect)
-    node.end_tick()
-    return effect
 
 
 def batch(origin: int, n: int, *effects: ChangeMembers) -> EffectBatch:

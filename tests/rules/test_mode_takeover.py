@@ -48,6 +48,35 @@ def test_concurrent_modes_heard_in_either_order_leave_nothing_out(
     sync(*nodes)
 
 
+def test_a_lane_that_began_behind_a_jump_is_read_from_its_frontier_by_the_new_home() -> None:
+    """Also if something of it was acknowledged elsewhere before the mode changed."""
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM")
+    sync(*nodes)
+    r2.run("XGROUP SETID x g 500")
+    r1.run("XADD x 10 f v", "XADD x 20 f v")
+    assert read(r1) == ["10-0", "20-0"]
+    r1.run("XACK x g 10-0")
+    sync(*nodes)
+    r1.run("CRDT.XGROUP SETMODE x g home 2")
+    sync(*nodes)
+    assert read(r2) == ["20-0"]
+
+
+def test_partitioned_a_jump_speaks_of_no_lane_to_come() -> None:
+    """Those are of other regions; whoever takes them by FORCE reads them from the frontier."""
+    r1, r2 = nodes = [Node(1), Node(2)]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g partitioned")
+    sync(*nodes)
+    r2.run("XGROUP SETID x g 500")
+    r2.run("XADD x 10 f v", "XADD x 600 f v")
+    assert read(r2) == ["600-0"], "its own lane it jumped"
+    r1.run("XADD x 20 f v")
+    sync(*nodes)
+    r2.run("CRDT.XGROUP SETMODE x g home 2 FORCE")
+    assert read(r2) == ["10-0", "20-0"]
+
+
 def test_an_empty_handover_is_one() -> None:
     """The home hands over a stream without lanes to a region that had jumped ahead."""
     r1, r2 = nodes = [Node(1), Node(2)]

@@ -19,8 +19,8 @@ STEPS = 150
 def look_at(history: History, seen: Counter[str]) -> None:
     """The rows on every disk, and the state that they give."""
     for number, node in history.world.nodes.items():
-        if node.disk.first_seq > 1:
-            # It was cut: the state needs the checkpoint, too.
+        if node.disk.begins:
+            # It was cut, or a state was merged: the checkpoint is needed, too, or what is staged.
             continue
         effects = Effects()
         replica = Replica(RegionId(number))

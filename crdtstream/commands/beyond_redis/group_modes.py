@@ -12,7 +12,6 @@ from crdtstream.commands.lookup import group_of, stream_or_error
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.effects import EPOCH_MAX, Mode, SetGroupMode
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.ids import REGION_MAX, Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.stream import Stream
@@ -49,12 +48,15 @@ def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     mode, home, may_force = _arguments(argv)
     stream, group = _existing(replica, key, name)
     current = group.mode
-    if (mode, home) == (current.mode, current.home):
+    if home is not None:
+        # A region that was removed stands for its heir.
+        home = replica.acting_for(home)
+    if (mode, home) == (current.mode, group.home):
         return OK
-    is_handover = current.mode is Mode.HOME and current.home == replica.region
+    is_handover = current.mode is Mode.HOME and group.home == replica.region
     is_forced = current.mode is not Mode.AT_LEAST_ONCE and not is_handover
     if is_forced and not may_force:
-        raise CommandError(_refusal(name, current))
+        raise CommandError(_refusal(name, group))
     # With at-least-once nobody takes over: each region goes on from where it had come itself.
     is_taken_over = is_handover and mode is not Mode.AT_LEAST_ONCE
     handover = group.handover(stream.lanes) if is_taken_over else {}
@@ -95,11 +97,11 @@ def _existing(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, Group]
     return stream, group_of(stream, key, name)
 
 
-def _refusal(name: bytes, current: ModeRegister) -> str:
+def _refusal(name: bytes, group: Group) -> str:
     again = "what is not yet acknowledged in a row is then handed out again"
-    if current.mode is Mode.HOME:
+    if group.mode.mode is Mode.HOME:
         return (
-            f"ERR Region {current.home} is the home of group '{shown(name)}' and must hand over: "
+            f"ERR Region {group.home} is the home of group '{shown(name)}' and must hand over: "
             f"give the command there or, if that region is lost, add FORCE; {again}"
         )
     return (
@@ -112,14 +114,15 @@ def get_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """CRDT.XGROUP GETMODE key group: mode and home, and which setting of them this is.
 
     Returns:
-        A map; home is null but with ``home``, issuer (the region that set it) null before any.
+        A map; home is null but with ``home``, and the heir of a home that was removed; issuer (the
+        region that set it) is null before any.
     """
     _, group = _existing(replica, argv[2], argv[3])
     current = group.mode
     return RespMap(
         [
             (b"mode", current.mode.value.encode()),
-            (b"home", current.home),
+            (b"home", group.home),
             (b"epoch", current.epoch),
             (b"issuer", current.issuer or None),
         ]

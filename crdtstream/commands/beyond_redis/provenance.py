@@ -6,9 +6,8 @@ from crdtstream.commands.arguments import strict_id
 from crdtstream.commands.lookup import NO_SUCH_KEY, stream_or_error
 from crdtstream.commands.reply import CommandError, Reply, RespMap
 from crdtstream.core.clock import Dot
-from crdtstream.core.effects import IdempotentId, Mode
+from crdtstream.core.effects import IdempotentId
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
 from crdtstream.core.intervals import Intervals
@@ -149,19 +148,8 @@ def _group(group: Group, region: RegionId, entry_id: StreamId, now: Millis) -> R
     if nack is not None:
         pairs += _pending(nack, now)
     if state is State.UNDELIVERED:
-        pairs.append((b"handed-out-by", _who_hands_out(group.mode, region)))
+        pairs.append((b"handed-out-by", group.who_hands_out(region)))
     return RespMap(pairs)
-
-
-def _who_hands_out(register: ModeRegister, lane: RegionId) -> RegionId | None:
-    """The region that hands out the lane's entries; None: each for itself."""
-    match register.mode:
-        case Mode.AT_LEAST_ONCE:
-            return None
-        case Mode.HOME:
-            return register.home
-        case Mode.PARTITIONED:
-            return lane
 
 
 def _pending(nack: Nack, now: Millis) -> list[tuple[Reply, Reply]]:

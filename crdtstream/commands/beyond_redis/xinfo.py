@@ -52,7 +52,7 @@ def _group(stream: Stream, region: RegionId, name: bytes) -> Reply:
             (b"lag", lag(stream, group)),
             (b"undelivered", undelivered_count(region, stream, group)),
             (b"mode", group.mode.mode.value.encode()),
-            (b"home", group.mode.home),
+            (b"home", group.home),
         ]
     )
 

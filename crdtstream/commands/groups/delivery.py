@@ -22,7 +22,7 @@ def require_home(region: RegionId, key: bytes, name: bytes, group: Group) -> Non
     Raises:
         CommandError: NOTHOME, if the group is handed out by another region alone.
     """
-    home = group.mode.home
+    home = group.home
     if group.mode.mode is Mode.HOME and home != region:
         raise CommandError(
             f"NOTHOME Group '{shown(name)}' of key '{shown(key)}' is handed out by region {home} "
@@ -33,12 +33,9 @@ def require_home(region: RegionId, key: bytes, name: bytes, group: Group) -> Non
 
 def lanes_handed_out(region: RegionId, stream: Stream, group: Group) -> Iterable[Lane]:
     """The lanes whose new entries this region hands out."""
-    register = group.mode
-    if register.mode is Mode.AT_LEAST_ONCE:
+    if group.mode.mode is Mode.AT_LEAST_ONCE:
         return stream.lanes.values()
-    return [
-        lane for lane in stream.lanes.values() if register.is_handed_out_by(region, lane.region)
-    ]
+    return [lane for lane in stream.lanes.values() if group.hands_out(lane.region)]
 
 
 def undelivered_count(region: RegionId, stream: Stream, group: Group) -> int:

@@ -47,8 +47,7 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
         context: what its issuer had observed; all of it has been applied here (I2).
     """
     if isinstance(effect, ChangeMembers):
-        # The root, which has the members, is in every checkpoint anew.
-        state.members = follow(state.members, effect.epoch, effect.previous, effect.change, dot)
+        state.set_members(follow(state.members, effect.epoch, effect.previous, effect.change, dot))
         return
     _apply_to_key(state, effect, dot, context)
 

@@ -117,7 +117,7 @@ class Restoring:
         state.groups_made = content.group_number
         state.root.image = image.number
         if content.members:
-            state.members = decode_members(content.members)
+            state.restore_members(decode_members(content.members))
 
     def _key_of(self, number: int) -> KeyPart:
         part = self._keys.get(number)

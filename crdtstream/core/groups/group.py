@@ -43,6 +43,7 @@ from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
 from crdtstream.core.lanes.lane import Lane, LastId
 from crdtstream.core.lanes.slices import Found, Slice
+from crdtstream.core.membership.heirs import Heirs
 
 
 class Group(Part):
@@ -74,7 +75,14 @@ class Group(Part):
     kind = Kind.GROUP
 
     def __init__(
-        self, here: RegionId, changes: Changes, *, owner: KeyPart, name: bytes, number: int
+        self,
+        here: RegionId,
+        heirs: Heirs,
+        changes: Changes,
+        *,
+        owner: KeyPart,
+        name: bytes,
+        number: int,
     ) -> None:
         super().__init__()
         self._here = here
@@ -83,7 +91,7 @@ class Group(Part):
         self.name = name
         self.number = number
         self.creates = Creates()
-        self.reading = Reading(here, self.creates)
+        self.reading = Reading(here, self.creates, heirs)
         self.lanes: dict[RegionId, LaneProgress] = self.reading.lanes
         self.pel = Pel(self.lanes, changes, number)
         self.settings: dict[Dot, Setting] = {}
@@ -121,8 +129,22 @@ class Group(Part):
 
     @property
     def mode(self) -> ModeRegister:
-        """Who hands out new entries."""
+        """Who was named to hand out new entries."""
         return self.creates.mode
+
+    @property
+    def home(self) -> RegionId | None:
+        """With Mode.HOME the region that hands out now: the named one, or its heir."""
+        home = self.mode.home
+        return None if home is None else self.reading.heirs.acting_for(home)
+
+    def who_hands_out(self, lane: RegionId) -> RegionId | None:
+        """The region that hands out a lane's new entries now; None: each for itself."""
+        return self.mode.acting(lane, self.reading.heirs)
+
+    def hands_out(self, lane: RegionId) -> bool:
+        """Whether this region hands out a lane's new entries now."""
+        return self.reading.hands_out(lane)
 
     @property
     def intervals(self) -> Mapping[RegionId, Intervals]:
@@ -213,6 +235,15 @@ class Group(Part):
         """The mode may have changed: take up what was left to others if it falls to this region."""
         takeover.settle_who_hands_out(self.reading)
 
+    def inherit(self, removed: frozenset[RegionId]) -> bool:
+        """Others act for these regions from now on; returns whether that may matter here."""
+        mode = self.mode
+        if mode.mode is Mode.AT_LEAST_ONCE or (mode.home is not None and mode.home not in removed):
+            return False
+        self._note()
+        takeover.settle_who_hands_out(self.reading)
+        return True
+
     def set_mode(self, effect: SetGroupMode, dot: Dot, context: VersionVector) -> None:
         """A SetGroupMode, whether it wins or not."""
         self._note()
@@ -235,8 +266,8 @@ class Group(Part):
         }
 
     def may_vouch_for(self, lane: RegionId) -> bool:
-        """Partitioned, only a lane's own region tells what was acknowledged of it."""
-        return self.mode.mode is not Mode.PARTITIONED or lane == self._here
+        """Partitioned, only whoever hands a lane out tells what was acknowledged of it."""
+        return self.mode.mode is not Mode.PARTITIONED or self.hands_out(lane)
 
     def vouched_for(self, region: RegionId, lane: Lane | None) -> tuple[StreamId, StreamId] | None:
         """The interval of a lane that this region can vouch for now, if it is not known already."""
@@ -453,7 +484,7 @@ class Group(Part):
             return True
         if self.creates.intervals_of(region).contains_all(first, last):
             return True
-        if not self.mode.is_handed_out_by(self._here, region):
+        if not self.hands_out(region):
             return False
         if progress.was_handed_out(first, last):
             return True

@@ -8,6 +8,7 @@ from typing import Final
 
 from crdtstream.core.effects import Mode
 from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.heirs import Heirs
 
 # Who issued a mode that was never set.
 NOBODY: Final = RegionId(0)
@@ -19,7 +20,8 @@ class ModeRegister:
 
     Attributes:
         epoch, issuer: the highest epoch wins, then the lowest issuing region; 0 before any.
-        home: the region that hands out, with Mode.HOME.
+        home: with Mode.HOME the region that was named to hand out; once it is removed, its heir
+            hands out.
     """
 
     epoch: int = 0
@@ -27,15 +29,20 @@ class ModeRegister:
     mode: Mode = Mode.AT_LEAST_ONCE
     home: RegionId | None = None
 
-    def is_handed_out_by(self, region: RegionId, lane: RegionId) -> bool:
-        """Whether ``region`` hands out the new entries of ``lane``."""
+    def named(self, lane: RegionId) -> RegionId | None:
+        """The region that is to hand out the lane's new entries; None: each for itself."""
         match self.mode:
             case Mode.HOME:
-                return region == self.home
+                return self.home
             case Mode.PARTITIONED:
-                return region == lane
+                return lane
             case _:
-                return True
+                return None
+
+    def acting(self, lane: RegionId, heirs: Heirs) -> RegionId | None:
+        """The region that hands out the lane's new entries: the one named, or its heir."""
+        named = self.named(lane)
+        return None if named is None else heirs.acting_for(named)
 
     def beats(self, other: "ModeRegister") -> bool:
         return (self.epoch, -self.issuer) > (other.epoch, -other.issuer)

@@ -25,6 +25,7 @@ from crdtstream.core.groups.entries_read import entries_read_skipped
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.lanes.lane import Lane, LastId
+from crdtstream.core.membership.heirs import Heirs
 
 
 class Reading:
@@ -33,16 +34,18 @@ class Reading:
     Attributes:
         here: the region that reads.
         creates: what is replicated of the group.
+        heirs: who acts for removed regions.
         lanes: by lane how far it was read; lanes not read yet are not in it.
         position_of_others: where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID
             said so.
         position_known: the creates that were here then.
-        position_is_left: whether it was a jump while others handed out too.
+        position_is_left: whether it was a jump while others handed out too, or their own lanes.
         read_hint: ENTRIESREAD: how many were read, and of which lane; None: of all that will come.
     """
 
     __slots__ = (
         "creates",
+        "heirs",
         "here",
         "lanes",
         "position_is_left",
@@ -51,9 +54,10 @@ class Reading:
         "read_hint",
     )
 
-    def __init__(self, here: RegionId, creates: Creates) -> None:
+    def __init__(self, here: RegionId, creates: Creates, heirs: Heirs) -> None:
         self.here = here
         self.creates = creates
+        self.heirs = heirs
         self.lanes: dict[RegionId, LaneProgress] = {}
         self.position_of_others: Start | None = None
         self.position_known: frozenset[Dot] = frozenset()
@@ -73,8 +77,11 @@ class Reading:
         return progress
 
     def keep(self, region: RegionId) -> LaneProgress:
-        progress = self.progress(region)
-        self.lanes[region] = progress
+        progress = self.lanes.get(region)
+        if progress is None:
+            self.lanes[region] = progress = self.progress(region)
+            if self.position_of_others is not None:
+                self.note_left_out(region, progress)
         return progress
 
     def _first_position(self, region: RegionId) -> StreamId:
@@ -128,9 +135,13 @@ class Reading:
 
     def _set_position_of_others(self, position: Start) -> None:
         """Where this region begins to read the lanes that are to come."""
+        is_partitioned = self.creates.mode.mode is Mode.PARTITIONED
+        if is_partitioned and self.here not in self.lanes:
+            # The own lane jumps now.  So what is still to come is of others.
+            self.keep(self.here).jump(position_in(position, self.here))
         self.position_of_others = position
         self.position_known = frozenset(self.creates)
-        self.position_is_left = not self.hands_out_alone(self.here)
+        self.position_is_left = is_partitioned or not self.hands_out_alone(self.here)
 
     def jump_ahead(self, position: StreamId, lanes: Collection[RegionId]) -> None:
         """XCLAIM LASTID: read on from there, in the lanes that are not as far."""
@@ -164,14 +175,19 @@ class Reading:
 
     # --- Who hands out ------------------------------------------------------------------------
 
+    def hands_out(self, region: RegionId) -> bool:
+        """Whether this region hands out this lane's new entries."""
+        acting = self.creates.mode.acting(region, self.heirs)
+        return acting is None or acting == self.here
+
     def hands_out_alone(self, region: RegionId) -> bool:
         """Whether, as far as is known here, no other region hands out this lane's entries."""
-        mode = self.creates.mode
-        return mode.mode is not Mode.AT_LEAST_ONCE and mode.is_handed_out_by(self.here, region)
+        return self.creates.mode.acting(region, self.heirs) == self.here
 
     def settle_position_of_others(self) -> None:
-        """The mode may have changed: who reads for others, too, reads all lanes from the start."""
-        if not self.creates.mode.is_handed_out_by(self.here, self.here):
+        """Mode or members may have changed: who reads for others, too, reads all lanes from the
+        start."""
+        if not self.hands_out(self.here):
             self.position_is_left = True
         elif self.position_is_left:
             # XGROUP SETID spoke of this region's own reading; now it reads for the others, too.

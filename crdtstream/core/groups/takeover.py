@@ -8,6 +8,9 @@ A SetGroupMode says who hands out from now on, and its handover how far the old 
 What regions hand out in the end depends on the set of these effects, and not on their order.  So a
 handover that is meant for this region tells what was handed out whenever it comes; and what was
 left to other regions is taken up again as soon as it falls to this one.
+
+A region that is removed hands nothing over: its heir takes what it handed out, as with FORCE, and
+whichever of the removal and a setting that names the removed region comes first.
 """
 
 from crdtstream.core.clock import VersionVector, covers_dot
@@ -40,24 +43,27 @@ def change_mode(
     wins = reading.creates.set_mode(register, context)
     if issuer != reading.here and not effect.forced and register.mode is not Mode.AT_LEAST_ONCE:
         for region, handover in sorted(effect.handover.items()):
-            if register.is_handed_out_by(reading.here, region):
+            # One for a removed region is not for its heir: that may have heard of it earlier.
+            if register.named(region) == reading.here:
                 _take_in_handed_out(reading, pel, region, handover)
                 if wins:
                     _continue_from(reading, region, handover)
                     _go_back_to_unheard_create(reading, region, context)
-    if wins and effect.forced:
-        # Whoever takes a lane begins at its frontier, whatever a handover said before.
+    if wins:
+        # Whoever takes a lane, or inherits it, begins at its frontier, whatever a handover said
+        # before.
         for region in reading.lanes:
-            if reading.creates.mode.is_handed_out_by(reading.here, region):
+            is_taken = effect.forced or register.named(region) not in (None, reading.here)
+            if is_taken and reading.hands_out(region):
                 _take_up_left_out(reading, region)
     settle_who_hands_out(reading)
 
 
 def settle_who_hands_out(reading: Reading) -> None:
-    """The mode may have changed: take up what was left to others if it falls to this region now."""
-    mode, here = reading.creates.mode, reading.here
+    """Mode or members may have changed: take up what was left to others if it falls to this region
+    now."""
     for region, progress in reading.lanes.items():
-        if not mode.is_handed_out_by(here, region):
+        if not reading.hands_out(region):
             # From now on others deliver what was jumped here, however it came to be.
             progress.has_left_out = True
         elif progress.has_left_out:

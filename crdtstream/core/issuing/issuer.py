@@ -272,6 +272,8 @@ class Issuer:
             self.append(effect.key, effect.id, effect.fields, effect.idempotent)
             return
         if isinstance(effect, ChangeMembers):
+            # Groups may fall to an heir by it.  Elsewhere, too, what was acknowledged goes before.
+            self.issue_warm_frontiers()
             self._issue(effect)
             return
         if isinstance(effect, DeleteKey | ExpireKey):

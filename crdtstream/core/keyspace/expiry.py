@@ -7,9 +7,10 @@
 That is for streams.  Strings have another object of this kind, and DeleteString ends them.
 
 A key whose time is over stays where it is and reads as missing, until the ExpireKey of the region
-whose deadline it was has come (``rules`` 7).  It is judged again whenever somebody tells the time,
-so a key comes back when the clock goes back.  Which of several deadlines counts is for the
-registers to say (``registers.py``); they may be there before their key, and outlive it.
+whose deadline it was has come (``rules`` 7), or of its heir if that region was removed (4).  It is
+judged again whenever somebody tells the time, so a key comes back when the clock goes back.  Which
+of several deadlines counts is for the registers to say (``registers.py``); they may be there before
+their key, and outlive it.
 
 Always so: ``due`` holds exactly the keys whose deadline is known and has passed by the last clock
 that was told.
@@ -21,6 +22,7 @@ from typing import Final
 
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.heirs import Heirs
 from crdtstream.core.size import Size
 
 # Deadlines that were overwritten stay in the heap.  They are cleared out when it holds this many
@@ -41,6 +43,7 @@ class Expiry:
         "_coming",
         "_deadlines",
         "_due_here",
+        "_heirs",
         "_lone",
         "_now",
         "_passed",
@@ -49,10 +52,11 @@ class Expiry:
         "due",
     )
 
-    def __init__(self, region: RegionId) -> None:
+    def __init__(self, region: RegionId, heirs: Heirs) -> None:
         self._region = region
+        self._heirs = heirs
         self.due: set[bytes] = set()
-        # Those of them whose deadline this region set, in the order of the deadlines.
+        # Those of them that fall to this region to delete, in the order of the deadlines.
         self._due_here: dict[bytes, None] = {}
         self._deadlines: dict[bytes, tuple[Millis, Dot]] = {}
         self._sum_ms = 0
@@ -152,7 +156,7 @@ class Expiry:
                 continue
             self.due.add(key)
             heappush(self._passed, (-deadline, key))
-            if found[1].region == self._region:
+            if self._falls_to_here(found[1]):
                 self._due_here[key] = None
             changed.append(key)
         while self._passed and -self._passed[0][0] > self._now:
@@ -165,6 +169,22 @@ class Expiry:
             heappush(self._coming, (-negated, key))
             changed.append(key)
         return changed
+
+    def settle_heirs(self) -> None:
+        """Others may act for removed regions: some keys fall to this region now.
+
+        Cost: O(due).
+        """
+        falling = [
+            (self._deadlines[key][0], key)
+            for key in self.due
+            if self._falls_to_here(self._deadlines[key][1])
+        ]
+        self._due_here = {key: None for _, key in sorted(falling)}
+
+    def _falls_to_here(self, setter: Dot) -> bool:
+        """Whether this region deletes the keys whose deadline that effect set."""
+        return self._heirs.acting_for(setter.region) == self._region
 
     @property
     def has_due_here(self) -> bool:

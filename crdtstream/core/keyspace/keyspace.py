@@ -27,6 +27,7 @@ from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.keyspace.trimmed import TrimmedKeys
 from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.membership.heirs import Heirs
 from crdtstream.core.stream import Stream
 
 IDMP_DURATION_S_DEFAULT: Final = 100
@@ -67,15 +68,17 @@ class Keyspace:
         "touched",
     )
 
-    def __init__(self, region: RegionId, node_limits: NodeLimits, parts: KeyParts) -> None:
+    def __init__(
+        self, region: RegionId, heirs: Heirs, node_limits: NodeLimits, parts: KeyParts
+    ) -> None:
         self.node_limits = node_limits
         self._parts = parts
         self.streams: dict[bytes, Stream] = {}
         self.registers: dict[bytes, KeyRegisters] = {}
-        self.expiry = Expiry(region)
+        self.expiry = Expiry(region, heirs)
         self.due = self.expiry.due
         self.strings: dict[bytes, StringRegister] = {}
-        self.string_expiry = Expiry(region)
+        self.string_expiry = Expiry(region, heirs)
         self.due_strings = self.string_expiry.due
         self.touched: set[bytes] = set()
         self.now = Millis(0)
@@ -151,6 +154,11 @@ class Keyspace:
             self.arrival = now
         self.touched.update(self.expiry.advance(now))
         self.touched.update(self.string_expiry.advance(now))
+
+    def settle_heirs(self) -> None:
+        """Others may act for removed regions: some keys fall to this region to delete.  O(due)."""
+        self.expiry.settle_heirs()
+        self.string_expiry.settle_heirs()
 
     @property
     def expiring_count(self) -> int:

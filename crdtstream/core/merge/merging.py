@@ -206,10 +206,12 @@ class Merging:
             self._begin()
         while self.go_on():
             pass
-        state.members = joined(state.members, self._sent.members)
+        members = joined(state.members, self._sent.members)
         state.keys.arrival = max(state.keys.arrival, arrived)
         self._look_again()
         self._show()
+        # Behind that: what was built has to follow new heirs, too.
+        state.set_members(members)
         both = Both(dict(state.vv), self.merged.vv)
         for sent, plans in self._left.values():
             merge_key(state, sent, both, plans)
