@@ -156,3 +156,26 @@ def test_a_region_that_waits_for_the_dead_one_goes_on_when_that_is_removed(
     cluster[2].wait()
     cluster[2].client.xadd("s", {"n": "2"})
     level([cluster[1], cluster[2]])
+
+
+def test_the_heir_deletes_keys_and_hands_out_groups_of_the_removed_region(cluster: Cluster) -> None:
+    first, third = cluster[1].client, cluster[3].client
+    third.execute_command("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    third.execute_command("CRDT.XGROUP", "SETMODE", "s", "g", "HOME", "3")
+    for number in range(4):
+        third.xadd("s", {"n": number})
+    ((_, read),) = third.xreadgroup("g", "c", {"s": ">"}, count=2)
+    third.xack("s", "g", read[0][0])
+    third.set("lock", "x", px=3_000)
+    cluster.converge()
+    with pytest.raises(redis.ResponseError, match="NOTHOME"):
+        first.xreadgroup("g", "c", {"s": ">"})
+    cluster[3].end(signal.SIGKILL)
+    remove(cluster, 3, "--heir", "1")
+    ((_, found),) = first.xreadgroup("g", "c", {"s": ">"})
+    # What was acknowledged stays so; what was pending at the dead home comes again.
+    assert [fields[b"n"] for _, fields in found] == [b"1", b"2", b"3"]
+    issued = cluster[1].status().effects_issued
+    wait_until(lambda: first.get("lock") is None, "the lock's time is over")
+    wait_until(lambda: cluster[1].status().effects_issued > issued, "the heir deletes it")
+    level([cluster[1], cluster[2]])
