@@ -25,7 +25,7 @@ from crdtstream.admin.client import (
     vv_of,
 )
 from crdtstream.cli.discovery import AddressOption, DirOption, addresses_of
-from crdtstream.cli.exit import MISUSED, fail
+from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.tables import print_columns
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.v1 import admin_pb2 as pb
@@ -40,6 +40,8 @@ STATUSES: Final = {
     pb.MemberStatus.Status.REMOVED: "removed",
     pb.MemberStatus.Status.CONFIGURED: "configured",
 }
+
+UP: Final = pb.LinkStatus.State.UP
 
 app = typer.Typer(help="Show and change who is a member of the database.", no_args_is_help=True)
 
@@ -110,6 +112,63 @@ def get(
         typer.echo(json.dumps(_as_json(reply), indent=2))
         return
     _print_database(reply)
+
+
+@app.command("health-report")
+def health_report(
+    guid: GuidOption = None, folder: DirOption = None, address: AddressOption = None
+) -> None:
+    """Show what each region knows of the members, and its links, as JSON.
+
+    Regions that know different epochs, or links that are down, are what to look for.
+
+    Example: crdtstream crdb health-report
+
+    Exit status: 0 all answer, agree and are linked, 1 not so, 2 it is another database.
+    """
+    with _asked(folder, address) as client:
+        members = client.members()
+        _check_guid(members, guid)
+        found = survey([client.address])
+    removed = pb.MemberStatus.Status.REMOVED
+    wanted = {one.region: one for one in members.members if one.status != removed}
+    report = [_health(region, wanted[region], found) for region in sorted(wanted)]
+    typer.echo(json.dumps(report, indent=2))
+    hashes = {str(one["history"]) for one in report}
+    is_well = len(hashes) == 1 and all(one["status"] == "ok" for one in report)
+    raise typer.Exit(code=0 if is_well else FAILED)
+
+
+def _health(region: int, member: pb.MemberStatus, found: Survey) -> dict[str, object]:
+    """One region of the report; the keys are those of crdb-cli where it has them."""
+    name = member.name or f"region-{region}"
+    about = {"cluster_name": name, "id": region, "history": "", "connections": []}
+    address = found.addresses.get(RegionId(region))
+    if address is None:
+        error = found.unreachable.get(member.grpc_address, "it does not answer")
+        return {**about, "status": "error", "connection_error": error}
+    try:
+        with AdminClient(address) as client:
+            its = client.members()
+    except AdminError as error:
+        return {**about, "status": "error", "connection_error": str(error)}
+    reply = found.replies[RegionId(region)]
+    links = [
+        {"id": link.peer, "status": "up" if link.state == UP else "down", "error": link.error}
+        for link in reply.links
+    ]
+    is_well = not reply.fault and all(link["status"] == "up" for link in links)
+    return {
+        **about,
+        "guid": its.database_uid,
+        "name": its.database_id,
+        "active_config_version": its.epoch,
+        "history": its.hash.hex(),
+        "instances": [{"id": one.region, "status": STATUSES[one.status]} for one in its.members],
+        "fault": reply.fault,
+        "connections": links,
+        "status": "ok" if is_well else "error",
+    }
 
 
 @app.command()

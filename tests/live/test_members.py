@@ -149,3 +149,17 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
         assert crdb(cluster[1], "adopt").returncode == 0
         cluster.converge()
         yield cluster
+
+
+def test_the_health_report_tells_of_each_region(cluster: Cluster) -> None:
+    assert crdb(cluster[1], "adopt").returncode == 0
+    cluster.converge()
+    wait_until(lambda: crdb(cluster[1], "health-report").returncode == 0, "all is well")
+    report = json.loads(crdb(cluster[2], "health-report").stdout)
+    assert [one["active_config_version"] for one in report] == [1, 1, 1]
+    assert [link["status"] for one in report for link in one["connections"]] == ["up"] * 6
+    cluster[3].end(signal.SIGKILL)
+    run = crdb(cluster[1], "health-report")
+    assert run.returncode == 1
+    statuses = {one["id"]: one["status"] for one in json.loads(run.stdout)}
+    assert statuses[3] == "error"
