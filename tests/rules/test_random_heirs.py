@@ -34,6 +34,8 @@ class Removals(RuleBasedStateMachine):
         self.has_jumped = False
         self.nodes[0].run("XGROUP CREATE x g 0 MKSTREAM")
         set_mode(self.nodes[0], mode)
+        for at in range(4):
+            self.xadd(at, at, 2)
         sync(*self.nodes)
 
     def node(self, at: int) -> Node:
