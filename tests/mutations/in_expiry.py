@@ -55,9 +55,9 @@ EXPIRIES: Final = (
     ),
     Mutation(
         "a-merge-forgets-the-heirs",
-        "crdtstream/core/merge/merge.py",
-        "    state.set_members(joined(state.members, sent.members))\n",
-        "    state.members = joined(state.members, sent.members)\n",
+        "crdtstream/core/merge/merging.py",
+        "        state.set_members(members)\n",
+        "        state.members = members\n",
         (HEIRS + "test_an_heir_that_hears_of_it_by_a_merge_deletes_them",),
         "a region that hears of a removal by a bootstrap does not do its part",
     ),

@@ -269,8 +269,8 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-joining-region-votes",
         DECIDING,
-        "or self.here not in self.members.voters:",
-        "or self.here not in self.members.remaining:",
+        "or self.here in self.members.voters\n",
+        "or self.here in self.members.remaining\n",
         (OF_DECIDING + "test_a_joining_region_proposes_and_does_not_vote",),
         "a machine that has not got everything decides who is a member",
     ),

@@ -61,8 +61,8 @@ MERGING: Final = (
     Mutation(
         "merge-removes-what-the-other-has-not-heard-of",
         LANES,
-        "    gone = list(_gone(lane, sent, min(here_n, there_n), residency))\n",
-        "    gone = list(_gone(lane, sent, here_n, residency))\n",
+        "list(_gone(lane, sent, min(here_n, there_n), residency))",
+        "list(_gone(lane, sent, here_n, residency))",
         (OF_ENTRIES + "test_what_was_appended_here_since_stays",),
         "acknowledged entries that only this region has are lost by a bootstrap",
     ),
