@@ -10,11 +10,9 @@ from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import Confirm, FolderChange, Revoke, StoreIdentity, StoreMembership
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
-from crdtstream.store.meta import UID_KEY
+from crdtstream.store.meta import MEMBERSHIP_KEY, UID_KEY
 
 DECLARED_KEY: Final = "database_declared"
-# The uid of the folder, votes, and the newest members that were heard of, in hexadecimal.
-MEMBERSHIP_KEY: Final = "membership"
 
 
 async def read_folder(log: Log, *, is_proven: bool) -> FolderState:

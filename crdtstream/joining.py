@@ -62,11 +62,14 @@ def read_token(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            return bytes.fromhex(file.read(TOKEN_BYTES_MAX).decode("ascii"))
+            secret = bytes.fromhex(file.read(TOKEN_BYTES_MAX).decode("ascii"))
     except OSError as error:
         raise JoinError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise JoinError(f"{path}: no token, which `crdtstream crdb add-instance` writes") from error
+    except ValueError:
+        secret = b""
+    if not secret:
+        raise JoinError(f"{path}: no token, which `crdtstream crdb add-instance` writes")
+    return secret
 
 
 async def join(address: str, secret: bytes, config: Path, folder: Path) -> Joined:
@@ -82,6 +85,8 @@ async def join(address: str, secret: bytes, config: Path, folder: Path) -> Joine
     """
     if not is_joining(folder):
         raise JoinError(f"{folder} is not empty; a node joins with an empty folder")
+    # Before anybody is asked: a token is bound to the first folder that shows it.
+    _check_config(config, folder)
     instance = _instance(folder)
     try:
         async with called(address, "the node") as stub:
@@ -103,7 +108,7 @@ def settings_text(
     region: RegionId, database_id: str, contact: Contact, members: Members, folder: Path
 ) -> str:
     """The settings file of a region that joins: where it is reached is where it listens."""
-    host = contact.grpc.rpartition(":")[0]
+    host = contact.grpc.rpartition(":")[0].strip("[]")
     lines = [
         "# Written by `crdtstream node --join`.  Who is a member, and where, the folder knows;",
         "# [[peers]] are whom this node asks first.",
@@ -124,6 +129,26 @@ def settings_text(
 
 def _port(address: str, default: int) -> int:
     return int(address.rpartition(":")[2]) if address else default
+
+
+def _check_config(path: Path, folder: Path) -> None:
+    """
+    Raises:
+        JoinError: the settings cannot be written there, or are of another node.
+    """
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise JoinError(f"{path} cannot be written; name a file in a folder that is there")
+    if not path.exists():
+        return
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise JoinError(f"{path} is there and cannot be read: {error}") from error
+    if found.get("dir") != str(folder.absolute()):
+        raise JoinError(
+            f"{path} is the file of region {found.get('region')}, with another folder; name a new"
+            " file"
+        )
 
 
 def _write_settings(path: Path, text: str) -> None:
@@ -172,7 +197,7 @@ def _instance(folder: Path) -> bytes:
     """
     path = folder / JOINING_FILE
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         if not path.exists():
             _write_whole(path, os.urandom(INSTANCE_BYTES).hex())
         instance = bytes.fromhex(path.read_text(encoding="ascii"))

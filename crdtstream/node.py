@@ -61,7 +61,7 @@ from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.commands.server.memory import buffered_bytes, resident_bytes
 from crdtstream.resp.server import RespServer
 from crdtstream.resp.wire.encode import encode
-from crdtstream.settings import Limits, NodeSettings, QueryPort
+from crdtstream.settings import Limits, NodeSettings, QueryPort, endpoint
 from crdtstream.storage_watch import Measures, StorageWatch
 from crdtstream.store.errors import StoreError
 from crdtstream.store.failpoints import Failpoints, parse_failpoint
@@ -443,9 +443,9 @@ class Node:
             logger.info(
                 "serving",
                 region=self.region,
-                resp=f"{settings.host}:{settings.resp_port}",
-                grpc=f"{settings.host}:{settings.grpc_port}",
-                http=f"{settings.host}:{settings.http_port}",
+                resp=endpoint(settings.host, settings.resp_port),
+                grpc=endpoint(settings.host, settings.grpc_port),
+                http=endpoint(settings.host, settings.http_port),
             )
             await self._stop.wait()
             logger.info("stopping", region=self.region)
@@ -503,7 +503,7 @@ class Node:
             server,
         )
         try:
-            server.add_insecure_port(f"{settings.host}:{settings.grpc_port}")
+            server.add_insecure_port(endpoint(settings.host, settings.grpc_port))
         except RuntimeError as error:
             raise _address_error("grpc_port", settings.host, settings.grpc_port) from error
         await server.start()
@@ -532,7 +532,7 @@ class Node:
             maximum_concurrent_rpcs=QUERY_CALLS_MAX,
         )
         query_pb2_grpc.add_QueryServicer_to_server(query, server)
-        address = f"{wanted.host}:{wanted.port}"
+        address = endpoint(wanted.host, wanted.port)
         credentials = _tls_credentials(wanted)
         try:
             if credentials is None:

@@ -511,6 +511,11 @@ class NodeSettings(BaseSettings):
         return peers
 
 
+def endpoint(host: str, port: int) -> str:
+    """host:port, with brackets around the address of IPv6."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach ``host``."""
     if host == "localhost":

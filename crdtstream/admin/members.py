@@ -21,7 +21,7 @@ from crdtstream.core.uid import shown_uid
 from crdtstream.engine import Engine
 from crdtstream.region.membership import Make
 from crdtstream.replication.introductions import adoption_of
-from crdtstream.settings import NodeSettings
+from crdtstream.settings import NodeSettings, endpoint
 from crdtstream.v1 import admin_pb2 as pb
 
 STATUSES: Final = {
@@ -42,16 +42,19 @@ def members_reply(engine: Engine, settings: NodeSettings) -> pb.MembersReply:
         own = pb.MemberStatus(
             region=settings.region,
             status=configured,
-            grpc_address=f"{settings.host}:{settings.grpc_port}",
-            resp_address=f"{settings.host}:{settings.resp_port}",
-            http_address=f"{settings.host}:{settings.http_port}",
+            grpc_address=endpoint(settings.host, settings.grpc_port),
+            resp_address=endpoint(settings.host, settings.resp_port),
+            http_address=endpoint(settings.host, settings.http_port),
         )
         peers = [
             pb.MemberStatus(region=peer.region, status=configured, grpc_address=peer.address)
             for peer in settings.peers
         ]
         members = sorted([own, *peers], key=lambda one: one.region)
-    pending = known.epoch if region.membership.part.members.epoch < known.epoch else 0
+    here = known.find(region.replica.region)
+    is_behind = region.membership.part.members.epoch < known.epoch
+    # A removed region gets no effects any more.
+    pending = known.epoch if is_behind and here and here.status is not Status.REMOVED else 0
     return pb.MembersReply(
         database_id=settings.database_id,
         database_uid=shown_uid(region.replica.database_uid),

@@ -25,7 +25,7 @@ from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.membership import UndecidedError
 from crdtstream.region.retention import Keeping
-from crdtstream.settings import NodeSettings
+from crdtstream.settings import NodeSettings, endpoint
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc
@@ -108,9 +108,9 @@ class AdminService(rpc.AdminServicer):
             started_ms=parts.started_ms,
             now_ms=self._now(),
             pid=os.getpid(),
-            resp_address=f"{settings.host}:{settings.resp_port}",
-            grpc_address=f"{settings.host}:{settings.grpc_port}",
-            http_address=f"{settings.host}:{settings.http_port}",
+            resp_address=endpoint(settings.host, settings.resp_port),
+            grpc_address=endpoint(settings.host, settings.grpc_port),
+            http_address=endpoint(settings.host, settings.http_port),
             vv=encode_vv(replica.vv),
             durable_vv=encode_vv(region.outstanding.durable_vv),
             digest=replica.digest().decode() if request.with_digest else "",

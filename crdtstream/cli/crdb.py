@@ -375,6 +375,9 @@ def remove_instance(
         remove = pb.RemoveRegion(region=region, heir=heir, force=force, survivors=left)
         request = pb.ChangeMembersRequest(dry_run=dry_run, remove=remove)
         if force:
+            # What cannot be is refused before anything is said and asked.
+            asked = pb.ChangeMembersRequest(dry_run=True, remove=remove)
+            client.change_members(asked)
             _tell_losses(RegionId(region), found)
             if not (yes or dry_run):
                 _ask_to_remove(region, left)

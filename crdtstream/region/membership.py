@@ -14,9 +14,9 @@ No IO and no clock: a node's loop and a test drive it by the same calls.
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.checkpoint.contents import ContentError
@@ -31,6 +31,7 @@ from crdtstream.core.membership.changes import (
     Remove,
 )
 from crdtstream.core.membership.deciding import (
+    NO_BALLOT,
     Accept,
     Ballot,
     Decided,
@@ -141,6 +142,9 @@ class _Wish:
         until: when the asker is told that it was not decided.
         tried: the epoch that was proposed for, and the change; None before the first attempt.
         next_ms: when the attempt begins again, or its messages are sent again.
+        ballot: of its last attempt.  An attempt of somebody else is none of its own: it may ask
+            others, and want something else.
+        waits: why no attempt could begin; empty: one could.
         survivors: of a removal without a majority, who must agree.
     """
 
@@ -150,6 +154,8 @@ class _Wish:
     next_ms: Millis
     survivors: tuple[RegionId, ...] = ()
     tried: tuple[int, Change] | None = None
+    ballot: Ballot = NO_BALLOT
+    waits: str = ""
 
 
 class Membership:
@@ -171,6 +177,7 @@ class Membership:
         is_level: whether this region has what the others have, and may issue but for its status.
         issue: issues an effect; it raises CommandError while none is taken.
         is_stable: whether the last effect of these members is causally stable here.
+        lacking: who is not known to have it.
         durable_vv: what a power cut cannot take back.
         recovers: whether this region may get back what it had lost.
     """
@@ -187,6 +194,7 @@ class Membership:
         uniform: Callable[[float, float], float],
         issue: Callable[[ChangeMembers], None],
         is_stable: Callable[[Members], bool],
+        lacking: Callable[[Members], list[RegionId]],
         is_level: Callable[[], bool],
         durable_vv: Callable[[], VersionVector],
         recovers: Callable[[], bool],
@@ -211,6 +219,7 @@ class Membership:
         self._uniform = uniform
         self._issue = issue
         self._is_stable = is_stable
+        self._lacking = lacking
         self._is_level = is_level
         self._activates = False
         # A region that joins looks now and then whether it is level.
@@ -488,6 +497,14 @@ class Membership:
         Args:
             survivors: of a removal without a majority, all regions that are left.
         """
+        try:
+            self._check_is_member()
+            if self.part.votes.decided is None:
+                # What cannot be need not wait for its turn.
+                apply(self.part.members, make(self.part.members))
+        except MembersError as error:
+            asker.note_not_made(error)
+            return
         until = Millis(now + PATIENCE_MS.value)
         wish = _Wish(make, asker, until=until, next_ms=now, survivors=tuple(survivors))
         self._wishes.append(wish)
@@ -504,6 +521,9 @@ class Membership:
         self._activate_if_level(now)
         while self._wishes and self._go_on(self._wishes[0], now):
             self._wishes.pop(0)
+            if self._wishes:
+                # Its turn begins now.
+                self._wishes[0].until = Millis(now + PATIENCE_MS.value)
 
     def _go_on(self, wish: _Wish, now: Millis) -> bool:
         """Try what the first asker wants; whether that one is done with."""
@@ -517,14 +537,16 @@ class Membership:
                     return True
                 # Another change was decided: this one is to follow it.
                 wish.tried = None
+            self._check_is_member()
+            is_under_way = part.proposal is not None and part.proposal.ballot == wish.ballot
             if now >= wish.until:
-                raise UndecidedError(self._not_decided())
+                self._give_up(wish, is_under_way=is_under_way)
             if now < wish.next_ms:
                 return False
             wish.next_ms = Millis(now + RESEND_MS.value)
             if part.votes.decided is not None:
                 return False
-            if part.proposal is not None:
+            if is_under_way:
                 self._send(part.resend())
                 return False
             change = wish.make(part.members)
@@ -535,19 +557,55 @@ class Membership:
             is_stable = self._is_stable(part.members)
             try:
                 turn = part.propose(change, is_stable=is_stable, survivors=wish.survivors)
-            except MembersError:
-                # It may be possible in a moment, unless time is up.
-                if Millis(wish.next_ms) >= wish.until:
-                    raise
+            except MembersError as error:
+                # It may be possible in a moment.
+                waits = not is_stable and not isinstance(change, Remove)
+                wish.waits = self._waits_for(part.members) if waits else str(error)
                 return False
-            wish.tried = (part.votes.epoch, change)
+            wish.tried, wish.waits = (part.votes.epoch, change), ""
+            wish.ballot = turn.after.votes.promised
             self._turn(turn)
         except MembersError as error:
             wish.asker.note_not_made(error)
             return True
         return False
 
-    def _not_decided(self) -> str:
+    def _check_is_member(self) -> None:
+        """
+        Raises:
+            MembersError: this region was removed, and has no say.
+        """
+        here = self.known.find(self._replica.region)
+        if here is not None and here.status is Status.REMOVED:
+            raise MembersError(self._told_removed(here))
+
+    def _give_up(self, wish: _Wish, *, is_under_way: bool) -> NoReturn:
+        """Time is up: end the attempt, as a crash would.
+
+        Raises:
+            UndecidedError: what was begun may still be decided, by whoever comes upon it.
+            MembersError: nothing was begun.
+        """
+        if wish.waits:
+            raise MembersError(wish.waits)
+        told = self._not_decided(wish)
+        if is_under_way:
+            self.part = replace(self.part, proposal=None)
+        raise UndecidedError(told)
+
+    def _waits_for(self, members: Members) -> str:
+        """Who is not known to have the last change, for which others wait."""
+        named = []
+        for region in self._lacking(members):
+            member = members.find(region)
+            is_joining = member is not None and member.status is Status.JOINING
+            named.append(f"region {region}, which joins" if is_joining else f"region {region}")
+        return (
+            f"epoch {members.epoch} is not known to be in {' and '.join(named) or 'all regions'}"
+            " yet: start it, or take it out with `crdtstream crdb remove-instance`; then try again"
+        )
+
+    def _not_decided(self, wish: _Wish) -> str:
         """Why nothing was decided in time."""
         part = self.part
         if part.votes.decided is not None:
@@ -555,18 +613,9 @@ class Membership:
                 f"epoch {part.votes.epoch} is decided, and its effect is not durable here yet;"
                 " `crdtstream crdb list` shows when it is"
             )
-        if not part.may_vote:
-            return (
-                "this region's folder was restored: it can change nothing before all members have"
-                " answered it; run the command in another region"
-            )
         proposal = part.proposal
-        if proposal is None:
-            return (
-                f"the effect of epoch {part.members.epoch} is not known to be in all regions that"
-                " remain, or others propose changes all the time; try again when"
-                " `crdtstream crdb list` shows all regions"
-            )
+        if proposal is None or proposal.ballot != wish.ballot:
+            return "other regions propose changes all the time; try again"
         way_out = (
             ". If they are gone as well, or wait for this removal: --without-majority"
             if isinstance(proposal.own, Remove)
@@ -681,7 +730,11 @@ class Membership:
         said = [one for one in self._said_by.values() if one.epoch == epoch]
         decided = next((one.decided for one in said if one.decided is not None), None)
         try:
-            self._turn(self.part.answered([one.ballot for one in said], decided))
+            turn = self.part.answered([one.ballot for one in said], decided)
+            if turn.after.votes == self.part.votes:
+                # Nothing that has to be kept: most databases never vote.
+                turn = turn._replace(must_keep=False)
+            self._turn(turn)
         except ForkError as error:
             self._tick.notice("error", "members were decided twice", reason=str(error))
         self.look(now)

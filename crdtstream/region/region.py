@@ -202,6 +202,7 @@ class Region:
             uniform=uniform,
             issue=self._issue,
             is_stable=self._has_stable_members,
+            lacking=self._lacking_members,
             is_level=self._is_level,
             durable_vv=lambda: self.outstanding.durable_vv,
             recovers=lambda: self.opening.is_recovering,
@@ -732,6 +733,14 @@ class Region:
         if dot is None or self.opening.is_recovering:
             return False
         return self.knowledge.stable(self.outstanding.durable_vv).get(dot.region, 0) >= dot.n
+
+    def _lacking_members(self, members: Members) -> list[RegionId]:
+        """Who is not known to have the effect of the last epoch durably."""
+        dot = members.history[-1].dot if members.epoch else None
+        if dot is None:
+            return []
+        others = sorted(self.peers.counting - {dot.region})
+        return [one for one in others if self.knowledge.of(one).get(dot.region, 0) < dot.n]
 
     # --- Time ---------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from crdtstream.core.membership.changes import INSTANCE_BYTES, Adopted, Contact,
 from crdtstream.core.size import Seconds
 from crdtstream.engine import Engine
 from crdtstream.replication.membership_client import introduced
-from crdtstream.settings import NodeSettings
+from crdtstream.settings import NodeSettings, endpoint
 from crdtstream.v1 import membership_pb2 as pb
 
 # Addresses that mean every address of a machine.
@@ -29,6 +29,8 @@ async def adoption_of(
         MembersError: a region does not answer, or the files differ; the text has the difference.
     """
     own = RegionId(settings.region)
+    if absent is not None and absent not in {peer.region for peer in settings.peers}:
+        raise MembersError(f"there is no region {absent} among the peers of region {own}")
     found = {own: await introduction_of(engine, settings)}
     asked = [
         (RegionId(peer.region), peer.address) for peer in settings.peers if peer.region != absent
@@ -38,8 +40,6 @@ async def adoption_of(
     )
     found |= {RegionId(one.region): one for one in answers}
     if absent is not None:
-        if absent not in {peer.region for peer in settings.peers}:
-            raise MembersError(f"there is no region {absent} among the peers of region {own}")
         found[absent] = _unheard(absent, found[own])
     voters = [region for region, one in sorted(found.items()) if one.votes]
     return adopted_by_files(found), voters
@@ -122,9 +122,9 @@ async def introduction_of(engine: Engine, settings: NodeSettings) -> pb.Introduc
         region=settings.region,
         instance=membership.instance,
         database_uid=engine.region.replica.database_uid,
-        grpc_address=f"{settings.host}:{settings.grpc_port}",
-        resp_address=f"{host}:{settings.announce_port or settings.resp_port}",
-        http_address=f"{host}:{settings.http_port}",
+        grpc_address=endpoint(settings.host, settings.grpc_port),
+        resp_address=endpoint(host, settings.announce_port or settings.resp_port),
+        http_address=endpoint(host, settings.http_port),
         peers=[
             pb.ConfiguredPeer(region=peer.region, address=peer.address) for peer in settings.peers
         ],

@@ -10,6 +10,8 @@ from crdtstream.store.layout import CHECKSUM_KEY, meta_checksum
 
 # Which database it is: 32 hexadecimal digits.
 UID_KEY: Final = "database_uid"
+# The uid of the folder, votes, and the newest members that were heard of, in hexadecimal.
+MEMBERSHIP_KEY: Final = "membership"
 
 
 class MetaTable:

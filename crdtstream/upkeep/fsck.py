@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.core.clock import format_vv
+from crdtstream.core.membership.encoding import decode_kept
 from crdtstream.core.tuning import TUNABLES
 from crdtstream.core.uid import parse_uid
 from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM
@@ -30,6 +31,7 @@ from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, meta_checksum, p
 from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
 from crdtstream.store.lost_end import LAST_KEY, expected_of, find_loss
+from crdtstream.store.meta import MEMBERSHIP_KEY
 from crdtstream.store.presence import FIRST_KEY
 from crdtstream.store.sqlite import BEGINS_KEY, LACKS_KEY
 from crdtstream.store.sqlite_staging import StagedFolder
@@ -303,6 +305,8 @@ def _fits(name: str, value: str) -> bool:
     """Whether a setting may have this value."""
     if name in (BEGINS_KEY, LACKS_KEY, ABSENCES_KEY):
         return _is_vv(value)
+    if name == MEMBERSHIP_KEY:
+        return _is_kept(value)
     if name == "database_uid":
         return parse_uid(value) is not None
     if name.startswith("tune:"):
@@ -310,6 +314,15 @@ def _fits(name: str, value: str) -> bool:
         return tunable is None or tunable.takes(value)
     pattern = _SETTINGS.get(name)
     return pattern is not None and pattern.fullmatch(value) is not None
+
+
+def _is_kept(value: str) -> bool:
+    """Whether it is what a folder keeps of the members."""
+    try:
+        decode_kept(bytes.fromhex(value))
+    except ValueError:
+        return False
+    return True
 
 
 def _is_vv(value: str) -> bool:

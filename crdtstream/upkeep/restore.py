@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.changes import INSTANCE_BYTES
+from crdtstream.core.membership.encoding import Kept, encode_kept
 from crdtstream.core.uid import DatabaseUid, shown_uid
 from crdtstream.store.claim import READABLE_FORMATS
 from crdtstream.store.folder_lock import LOCK_FILE, LOG_FILE, lock_file
@@ -115,6 +117,8 @@ def restore_as_new(
             opening=str(opening),
             fsync=Fsync.ALWAYS.value,
             clean_shutdown="yes",
+            # It is another folder, and has voted for nothing.
+            membership=encode_kept(Kept(os.urandom(INSTANCE_BYTES))).hex(),
         )
 
     _restore(backup, folder, manifest, progress, rename)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from crdtstream.cutting import CUT_RECORDS_MIN
+from crdtstream.v1 import admin_pb2 as pb
 from tests.conftest import free_base_port
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, write
 from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until
@@ -283,3 +284,27 @@ def test_a_region_moves_to_another_address_without_restarts_of_the_others(
     moving.client.xadd("s", {"from": "3"})
     level(list(cluster.nodes.values()))
     assert cluster[1].link(3).address == moved
+
+
+def test_a_join_that_fails_here_does_not_use_up_the_token(cluster: Cluster, joiner: Joiner) -> None:
+    assert joiner.add(cluster[1]).returncode == 0
+    taken = joiner.node.config.with_name("taken.toml")
+    taken.write_text("region = 1")
+    assert "name a new file" in joiner.refused(cluster[1], name="taken")
+    assert not taken.with_suffix("").exists()
+    joiner.launch(cluster[1])
+    joiner.wait_until_active(cluster[1])
+
+
+def test_a_region_joins_at_an_address_of_ipv6(cluster: Cluster, joiner: Joiner) -> None:
+    node = joiner.node
+    instance = (
+        f"fqdn=new,replication_endpoint=[::1]:{node.grpc_port},"
+        f"endpoint=[::1]:{node.resp_port},url=http://[::1]:{node.http_port}/"
+    )
+    given = ("--instance", instance, "--token-file", str(joiner.token))
+    run = crdb(cluster[1], "add-instance", *given)
+    assert run.returncode == 0, run.stderr
+    joiner.launch(cluster[1])
+    wait_until(lambda: status_of(cluster[1], NEW) == "active", "it is active")
+    wait_until(lambda: cluster[1].link(NEW).state == pb.LinkStatus.State.UP, "it is linked")

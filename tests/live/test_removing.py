@@ -128,6 +128,21 @@ def test_of_two_regions_one_goes_on_alone(tmp_path: Path) -> None:
         assert not cluster[1].status().links
 
 
+def test_after_a_vote_that_failed_the_one_that_is_left_goes_on_alone(cluster: Cluster) -> None:
+    assert crdb(cluster[1], "adopt").returncode == 0
+    cluster.converge()
+    for region in (2, 3):
+        cluster[region].end(signal.SIGKILL)
+    words = ("remove-instance", "--instance-id", "3", "--force", "--yes")
+    run = crdb(cluster[1], *words)
+    assert run.returncode == 1
+    assert "2 did not answer" in run.stderr
+    remove(cluster, 3, "--without-majority")
+    remove(cluster, 2, "--without-majority")
+    cluster[1].client.xadd("s", {"n": "1"})
+    assert not cluster[1].status().links
+
+
 def test_nothing_is_removed_without_an_answer_or_while_the_region_lives(cluster: Cluster) -> None:
     run = crdb(cluster[1], "remove-instance", "--instance-id", "3", "--force", "--yes")
     assert run.returncode == 1
@@ -138,6 +153,10 @@ def test_nothing_is_removed_without_an_answer_or_while_the_region_lives(cluster:
     assert status_of(cluster[1], 3) == "configured"
     run = crdb(cluster[1], "remove-instance", "--instance-id", "3")
     assert "--force" in run.stderr
+    run = crdb(cluster[1], "remove-instance", "--instance-id", "9", "--force", "--yes")
+    assert run.returncode == 1
+    assert "no region 9" in run.stderr
+    assert "into the void" not in run.stdout
 
 
 def test_a_region_that_waits_for_the_dead_one_goes_on_when_that_is_removed(

@@ -7,7 +7,7 @@ import pytest
 
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import Adopt, Adopted, Change, MembersError, Update
+from crdtstream.core.membership.changes import Adopt, Adopted, Change, MembersError, Removal, Update
 from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.membership.encoding import Kept, decode_said
 from crdtstream.core.membership.members import Members, apply
@@ -207,7 +207,7 @@ def test_a_change_waits_until_the_one_before_is_everywhere(council: Council) -> 
     council.wish(1, adopting())
     asked = council.wish(1, renaming(2, "us"))
     council.wait(PATIENCE_MS.value + 1)
-    assert "not known to be in all regions" in asked.refused
+    assert "epoch 1 is not known to be in region 2 and region 3" in asked.refused
 
 
 def test_two_that_change_at_once_are_both_made_one_behind_the_other(council: Council) -> None:
@@ -284,3 +284,42 @@ def test_a_region_that_was_removed_hears_it_and_issues_nothing() -> None:
     assert "was removed at epoch 2" in str(region.refuses_writes)
     again = replace(PROVEN, membership=change.kept)
     assert "was removed at epoch 2" in str(make_region(2, (1,), folder=again).refuses_writes)
+
+
+def forced(region: int, how: Removal = Removal.FORCED) -> Callable[[Members], Change]:
+    return lambda members: removal(region, 1, how)
+
+
+def test_an_attempt_that_came_to_nothing_is_in_nobodys_way(council: Council) -> None:
+    """Two of three are dead: a majority cannot remove them, and who is left can."""
+    council.wish(1, adopting())
+    council.away |= {2, 3}
+    asked = council.wish(1, forced(3))
+    council.wait(PATIENCE_MS.value + 1)
+    assert "2 did not answer" in asked.refused
+    assert council.driven[1].region.membership.part.proposal is None
+    alone = Asked()
+    council.driven[1].region.membership.wish(
+        forced(3, Removal.WITHOUT_MAJORITY), alone, council.clock, survivors=[RegionId(1)]
+    )
+    council.run()
+    assert alone.made is not None
+    assert alone.made.removed == (3,)
+
+
+def test_what_cannot_be_is_refused_for_its_own_reason(council: Council) -> None:
+    council.wish(1, adopting())
+    council.away |= {2, 3}
+    council.wish(1, forced(3))
+    asked = council.wish(1, renaming(9, "x"))
+    council.wait(PATIENCE_MS.value + 1)
+    assert "there is no region 9" in asked.refused
+
+
+def test_a_removed_region_is_told_so_when_it_wants_a_change() -> None:
+    members = apply(adopted(2), removal(2, 1))
+    folder = replace(PROVEN, membership=Kept(instance(2), members=members))
+    region = make_region(2, (1,), folder=folder)
+    asked = Asked()
+    region.membership.wish(renaming(2, "x"), asked, Millis(1000))
+    assert "was removed at epoch 2" in asked.refused

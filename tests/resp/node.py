@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -49,10 +49,15 @@ class ObstinateLog(MemoryLog):
 class Node:
     """What a test may ask of the node; everything goes through its event loop."""
 
-    def __init__(self, settings: NodeSettings, config_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        config_file: Path | None = None,
+        peers: Iterable[int] = (),
+    ) -> None:
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self.log = ObstinateLog()
-        self.region = make_region(settings.region, (), clock=time.perf_counter_ns)
+        self.region = make_region(settings.region, peers, clock=time.perf_counter_ns)
         self.replica = self.region.replica
         self.database = self.region.database
         self.engine = Engine(self.region, self.log)
@@ -174,9 +179,12 @@ def settings(requirepass: str = "", **limits: int) -> NodeSettings:
 
 @contextmanager
 def running(
-    node_settings: NodeSettings | None = None, config_file: Path | None = None
+    node_settings: NodeSettings | None = None,
+    config_file: Path | None = None,
+    *,
+    peers: Iterable[int] = (),
 ) -> Iterator[Node]:
-    node = Node(node_settings or settings(), config_file)
+    node = Node(node_settings or settings(), config_file, peers)
     node.start()
     try:
         yield node

@@ -206,7 +206,7 @@ def test_waitaof_refuses_as_redis_does(client: RawClient, line: bytes, error: by
 
 
 def test_waitaof_counts_this_disk_and_those_of_other_regions() -> None:
-    with running() as node, node.client() as client:
+    with running(peers=(2, 3)) as node, node.client() as client:
         client.ask(request(b"WAITAOF", b"1", b"0", b"0"), b"*2\r\n:1\r\n:0\r\n")
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         client.read_reply()

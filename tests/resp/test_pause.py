@@ -187,7 +187,7 @@ def test_a_blocked_command_s_time_passes_during_a_pause(
 
 
 def test_wait_is_answered_during_a_pause() -> None:
-    with running() as node, node.client() as operator, node.client() as client:
+    with running(peers=(2, 3)) as node, node.client() as operator, node.client() as client:
         expect_after(client, words(b"XADD s * f v"))
         client.send(words(b"WAIT 1 0"))
         wait_until(node, "database.waiting_count == 1")

@@ -262,7 +262,7 @@ def test_resetstat_begins_counting_anew(r: Any) -> None:
 
 
 def test_wait_counts_peers_that_have_this_client_s_last_write() -> None:
-    with running() as node, node.client() as client, node.client() as other:
+    with running(peers=(2, 3)) as node, node.client() as client, node.client() as other:
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         client.read_reply()
         other.send(request(b"XADD", b"s", b"*", b"f", b"v"))
@@ -286,7 +286,7 @@ def test_wait_counts_peers_that_have_this_client_s_last_write() -> None:
     [(b"WAIT 2 0", b":1\r\n"), (b"WAITAOF 1 2 0", b"*2\r\n:1\r\n:1\r\n")],
 )
 def test_who_is_unblocked_is_told_how_many_have_it_by_then(line: bytes, counted: bytes) -> None:
-    with running() as node, node.client() as client, node.client() as other:
+    with running(peers=(2, 3)) as node, node.client() as client, node.client() as other:
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         client.read_reply()
         client.ask(request(b"CLIENT", b"ID"), b":1\r\n")
@@ -303,7 +303,7 @@ def test_who_is_unblocked_is_told_how_many_have_it_by_then(line: bytes, counted:
 
 
 def test_a_client_that_wrote_nothing_waits_for_nobody() -> None:
-    with running() as node, node.client() as writer, node.client() as client:
+    with running(peers=(2, 3)) as node, node.client() as writer, node.client() as client:
         writer.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         writer.read_reply()
         node.call(lambda: node.region.learn(RegionId(2), {}))

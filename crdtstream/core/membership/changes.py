@@ -240,12 +240,15 @@ def _check_instance(instance: bytes) -> None:
 
 def _check_text(text: str, what: str, length_max: int) -> None:
     if not 1 <= len(text) <= length_max or not text.isprintable() or text != text.strip():
-        raise MembersError(f"{what}: {text!r} is not 1 to {length_max} printable characters")
+        shown = text if len(text) <= length_max else f"{text[:length_max]}…"
+        raise MembersError(f"{what}: {shown!r} is not 1 to {length_max} printable characters")
 
 
 def _check_address(address: str, what: str) -> None:
     _check_text(address, what, ADDRESS_LENGTH_MAX)
     host, colon, port = address.rpartition(":")
     is_port = port.isascii() and port.isdigit() and len(port) <= len("65535")
-    if not (host and colon and is_port and 1 <= int(port) <= 65535) or " " in host:
-        raise MembersError(f"{what}: {address!r} is not host:port")
+    is_plain = host and not any(one in host for one in " /@") and ":" not in host
+    is_ipv6 = host.startswith("[") and host.endswith("]") and ":" in host
+    if not (colon and is_port and 1 <= int(port) <= 65535 and (is_plain or is_ipv6)):
+        raise MembersError(f"{what}: {address!r} is not host:port, or [address]:port for IPv6")
