@@ -20,20 +20,21 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
 from crdtstream.core.effects import Record, record_bytes, replay_us
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.cold import ColdError
+from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine_stats import EngineStats
 from crdtstream.folder import write_change
 from crdtstream.machine import wall_clock
 from crdtstream.programs import Program, Reader
-from crdtstream.region.ready import Notice, Ready
+from crdtstream.region.ready import News, Notice, Ready
 from crdtstream.region.region import Region
 from crdtstream.store.errors import FolderGoneError, NoRoomError, StoreError
 from crdtstream.store.log import Fsync, Log, next_commit
@@ -125,7 +126,7 @@ class Engine:
         # Who waits until the log has so much.
         self._logged: list[tuple[int, asyncio.Future[None]]] = []
         self.on_logged: Callable[[int, int], None] = _nobody_counts
-        self.on_letters: Callable[[Sequence[Any]], None] = _nobody_delivers
+        self.on_letters: Callable[[Sequence[Letter | News]], None] = _nobody_delivers
 
     async def begin(self) -> None:
         """Have the folder say what it is to say by now; before anything is served.
@@ -616,7 +617,7 @@ def _nobody_counts(size: int, replay_us: int) -> None:
     """Nobody makes checkpoints."""
 
 
-def _nobody_delivers(letters: Sequence[Any]) -> None:
+def _nobody_delivers(letters: Sequence[Letter | News]) -> None:
     """They are lost."""
 
 

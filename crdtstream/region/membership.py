@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.checkpoint.contents import ContentError
@@ -54,7 +54,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
 from crdtstream.region.cuts import Cuts
 from crdtstream.region.peers import Peer
-from crdtstream.region.ready import StoreMembership
+from crdtstream.region.ready import News, StoreMembership
 from crdtstream.region.tick import Tick
 
 # Messages of an attempt are sent again after so long without a decision.
@@ -66,13 +66,6 @@ RETRY_MS_MAX: Final = Size(400, least=2)
 ISSUE_AFTER_MS: Final = Size(3_000, least=1)
 # How long an operator's command waits for a decision.
 PATIENCE_MS: Final = Size(10_000, least=1)
-
-
-class News(NamedTuple):
-    """For a region that does not know it by itself: who is a member."""
-
-    to: RegionId
-    members: Members
 
 
 def without_cuts(members: Members) -> Members:

@@ -17,11 +17,13 @@ does not have the reply yet.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.membership.encoding import Kept
+from crdtstream.core.membership.members import Members
 from crdtstream.region.links.readiness import DatabaseIdentity
 
 
@@ -85,6 +87,13 @@ class Confirm:
     """The node goes on with this folder: it is what the region now is."""
 
 
+class News(NamedTuple):
+    """For a region that does not hear of it by itself: who is a member."""
+
+    to: RegionId
+    members: Members
+
+
 @dataclass(frozen=True, slots=True)
 class StoreMembership:
     """What the folder has of the membership.
@@ -125,7 +134,7 @@ class Ready:
     woken: list[Any]
     links: list[Any]
     fetch: list[tuple[int, ...]]
-    letters: list[Any]
+    letters: list[Letter | News]
     folder: FolderChange | None
     applies: bool
     deadline: Millis | None

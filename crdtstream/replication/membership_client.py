@@ -13,7 +13,7 @@ from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.membership.encoding import encode_members, encode_message
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine import Engine
-from crdtstream.region.membership import News
+from crdtstream.region.ready import News
 from crdtstream.replication.puller import short_details
 from crdtstream.v1 import membership_pb2 as pb
 from crdtstream.v1 import membership_pb2_grpc as rpc

@@ -83,6 +83,7 @@ class Council:
             self.kept[number] = ready.folder.kept
             region.note_folder(ready.folder, self.clock)
         for letter in ready.letters:
+            assert isinstance(letter, Letter)
             self.sent.append((number, letter))
             if letter.to not in self.away:
                 other = self.driven[letter.to].region
