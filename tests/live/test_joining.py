@@ -133,6 +133,7 @@ def test_a_region_joins_under_load_and_writes(cluster: Cluster, joiner: Joiner) 
     assert cluster[1].client.execute_command("WAIT", 3, 5000) == 3
 
 
+@pytest.mark.long
 def test_a_region_joins_when_the_logs_were_cut(tmp_path: Path) -> None:
     with cluster_of(2, tmp_path) as cluster:
         cluster.configure(replication_backlog_size=SMALL_BACKLOG)
@@ -152,6 +153,7 @@ def test_a_region_joins_when_the_logs_were_cut(tmp_path: Path) -> None:
             joiner.node.end(signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_killed_at_any_time_the_same_command_goes_on(cluster: Cluster, joiner: Joiner) -> None:
     for number in range(300):
         cluster[1].client.xadd("s", {"n": number})
@@ -174,6 +176,7 @@ def test_killed_at_any_time_the_same_command_goes_on(cluster: Cluster, joiner: J
     level([*cluster.nodes.values(), joiner.node])
 
 
+@pytest.mark.long
 def test_members_are_known_after_all_were_killed(cluster: Cluster, joiner: Joiner) -> None:
     assert joiner.add(cluster[1]).returncode == 0
     joiner.launch(cluster[1])
@@ -200,6 +203,7 @@ def test_a_token_is_of_one_node(cluster: Cluster, joiner: Joiner) -> None:
     assert not second.node.config.exists()
 
 
+@pytest.mark.long
 def test_a_second_machine_is_refused_while_the_first_one_joins(
     cluster: Cluster, joiner: Joiner
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_change_is_decided_while_one_region_is_away_and_it_hears_of_it(
     cluster.converge()
 
 
+@pytest.mark.long
 def test_less_than_half_decide_nothing_and_say_who_is_missing(cluster: Cluster) -> None:
     assert crdb(cluster[1], "adopt").returncode == 0
     cluster.converge()

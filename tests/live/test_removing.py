@@ -75,6 +75,7 @@ def test_the_node_of_a_removed_region_hears_of_it_and_takes_no_writes(cluster: C
     assert cluster[1].status().digest == before
 
 
+@pytest.mark.long
 def test_the_members_are_the_same_after_all_were_killed(cluster: Cluster) -> None:
     cluster[3].client.xadd("s", {"n": "1"})
     cluster.converge()
@@ -91,6 +92,7 @@ def test_the_members_are_the_same_after_all_were_killed(cluster: Cluster) -> Non
     assert {listed(cluster[region])["epoch"] for region in (1, 2)} == {2}
 
 
+@pytest.mark.long
 def test_a_dead_region_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
     cluster[3].client.xadd("s", {"n": "1"})
     cluster.converge()
