@@ -8,10 +8,12 @@ import pytest
 from zstandard import ZstdCompressor
 
 from crdtstream.core.effects import IdempotentId, Numbered
-from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, StreamId, make_id
+from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId, make_id
 from crdtstream.core.lanes.body import decode_body, encode_body, narrow
 from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.header import HEAD_BYTES, Head, Header, decode_head, encode_head
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.packing import BODY_BYTES_MAX, pack, unpack
 from crdtstream.core.lanes.rax import KEY_BYTES
 
@@ -44,6 +46,18 @@ def test_a_frame_that_claims_too_much_is_refused_before_memory_is_taken_for_it()
 def test_a_frame_that_does_not_tell_its_length_is_refused() -> None:
     with pytest.raises(ValueError, match="a frame of -1 bytes"):
         unpack(ZstdCompressor(write_content_size=False).compress(b"x" * 100))
+
+
+def test_columns_without_names_are_alike_whether_they_had_any_or_not() -> None:
+    for remove in (lambda c: c.remove(1, 2), lambda c: c.remove_rows([1])):
+        lane = Lane(RegionId(1), NodeLimits())
+        for n in (1, 2, 3):
+            lane.append(make_id(n, 0), n, b"f", Millis(n))
+        lane.mark_idempotent(make_id(2, 0), 2, IdempotentId(b"p", b"a"))
+        (node,) = lane.macro_nodes()
+        assert node.has_idempotent
+        remove(node.columns)
+        assert not node.has_idempotent
 
 
 HEADER = Header(

@@ -6,7 +6,7 @@ small as they can be: numbers of other types than an open node has, a range of d
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress, count
 from operator import itemgetter
 from typing import Final, TypeAlias
@@ -149,8 +149,7 @@ class NodeColumns:
     def remove(self, start: int, stop: int) -> None:
         """Remove the entries of a slice; the fields' bytes go once half of them are holes."""
         if self.idempotent is not None:
-            for n in self.n[start:stop]:
-                self.idempotent.pop(n, None)
+            self._remove_names(self.n[start:stop])
         self.holes_bytes += sum(self.lengths[start:stop])
         del self.ms[start:stop], self.seq[start:stop]
         self._remove_n(start, stop)
@@ -161,8 +160,7 @@ class NodeColumns:
     def remove_rows(self, rows: Sequence[int]) -> None:
         """As ``remove``, of entries in whatever places; each once."""
         if self.idempotent is not None:
-            for row in rows:
-                self.idempotent.pop(self.n[row], None)
+            self._remove_names(map(self.n.__getitem__, rows))
         self.holes_bytes += sum(map(self.lengths.__getitem__, rows))
         mask = bytearray(b"\1") * len(self.ms)
         for row in rows:
@@ -178,6 +176,14 @@ class NodeColumns:
             self.n = n
         if 2 * self.holes_bytes > len(self.fields):
             self._close_holes()
+
+    def _remove_names(self, ns: Iterable[int]) -> None:
+        assert self.idempotent is not None
+        for n in ns:
+            self.idempotent.pop(n, None)
+        if not self.idempotent:
+            # As if none had ever had one: what is written does not depend on what was in memory.
+            self.idempotent = None
 
     def _remove_n(self, start: int, stop: int) -> None:
         if self.n is self.growing_n:
