@@ -49,6 +49,7 @@ from crdtstream.core.lanes.limits import (
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
+from crdtstream.core.membership.lost import Ends, Lost, lost_of
 from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merging import Merging
 from crdtstream.core.merge.sent import SentState
@@ -127,6 +128,7 @@ class Replica:
         self.staged: Callable[[Merged], SentState] | None = None
         self.merged_count = 0
         self._is_on_trial = False
+        self._ends: Ends = {}
         self._call_issuer()
         self.issue_frontiers = self._issuer.issue_frontiers
         self.note_settled = self._issuer.note_settled
@@ -257,6 +259,14 @@ class Replica:
     def note_peers(self, peers: Iterable[RegionId]) -> None:
         """The other regions are these from now on."""
         self._state.note_peers(peers)
+
+    def note_ends(self, ends: Ends) -> None:
+        """The effects of these regions, and of no others, are known to end there."""
+        self._ends = ends
+
+    def lost_of(self, vv: VersionVector) -> tuple[Lost, ...]:
+        """What of a version vector exists nowhere, as far as is known here."""
+        return lost_of(vv, self._ends) if self._ends else ()
 
     @property
     def issued(self) -> int:
