@@ -721,7 +721,7 @@ class Region:
         if cuts.keys() == self._cuts_noted:
             return
         self._cuts_noted = cuts.keys()
-        self.replica.note_ends(removed_ends(cuts))
+        self.replica.ends = removed_ends(cuts)
         for session, reply in self.database.serve_all(self.replica.now):
             self._answer(session, reply)
         self.tick.open()

@@ -27,6 +27,7 @@ from crdtstream.cli.start import program
 from crdtstream.cli.status import reasons as status_reasons
 from crdtstream.cli.status import tables as status_tables
 from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.lost import removed_ends
 from crdtstream.local_regions import (
     LocalRegion,
     LocalRegions,
@@ -187,11 +188,18 @@ def test_written_settings_load(tmp_path: Path) -> None:
 def test_lacking_counts_by_region_and_origin() -> None:
     r1, r2, r3 = RegionId(1), RegionId(2), RegionId(3)
     vvs = {r1: {r1: 5, r2: 2}, r2: {r1: 3, r2: 2}, r3: {r1: 5}}
-    assert lacking(vvs, regions=vvs, peers=vvs) == {r2: {r1: 2}, r3: {r2: 2}}
-    assert lacking(vvs, regions=[r1], peers=vvs) == {}
-    assert lacking(vvs, regions=vvs, peers=[r3]) == {r2: {r1: 2}}
+    assert lacking(vvs, regions=vvs, peers=vvs, ends={}) == {r2: {r1: 2}, r3: {r2: 2}}
+    assert lacking(vvs, regions=[r1], peers=vvs, ends={}) == {}
+    assert lacking(vvs, regions=vvs, peers=[r3], ends={}) == {r2: {r1: 2}}
     same = {r1: {r1: 1}, r2: {r1: 1}}
-    assert lacking(same, regions=same, peers=same) == {}
+    assert lacking(same, regions=same, peers=same, ends={}) == {}
+
+
+def test_what_a_removed_region_lost_is_lacking_nowhere() -> None:
+    r1, r3 = RegionId(1), RegionId(3)
+    vvs = {r1: {r1: 5, r3: 2}, r3: {r3: 9}}
+    ends = removed_ends({r3: 4})
+    assert lacking(vvs, regions=[r1], peers=vvs, ends=ends) == {r1: {r3: 2}}
 
 
 # --- Live -------------------------------------------------------------------------------------

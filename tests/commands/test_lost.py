@@ -19,7 +19,7 @@ def clients_where(*, ends_known: bool, has_n: int = 7) -> Clients:
     clients.write("XADD x 1-1 f v")
     clients.node.replica.vv[RegionId(3)] = has_n
     if ends_known:
-        clients.node.replica.note_ends(R3_ENDS_AT_7)
+        clients.node.replica.ends = R3_ENDS_AT_7
     return clients
 
 
