@@ -380,12 +380,15 @@ class Region:
         *,
         leaving: Collection[RegionId] = (),
         gone: Collection[RegionId] = (),
+        is_active_here: bool = True,
     ) -> None:
         """The other regions are these from now on; see ``Peers.change``.
 
         Links begin and end by themselves.  Nothing happens if nothing has changed.
         """
-        change = self.peers.change(now, peers, leaving=leaving, gone=gone)
+        change = self.peers.change(
+            now, peers, leaving=leaving, gone=gone, is_active_here=is_active_here
+        )
         if change is None:
             return
         self.tick.notice(
@@ -708,7 +711,11 @@ class Region:
         if members.epoch:
             cuts = self.membership.cuts
             self.change_peers(
-                self.replica.now, self.membership.peers, leaving=cuts.leaving, gone=cuts.final
+                self.replica.now,
+                self.membership.peers,
+                leaving=cuts.leaving,
+                gone=cuts.final,
+                is_active_here=self.membership.obstacle is None,
             )
             self._note_ends({one.region: one.cut for one in members.regions if one.cut is not None})
         self.opening.look()

@@ -28,6 +28,7 @@ from crdtstream.cli.status import reasons as status_reasons
 from crdtstream.cli.status import tables as status_tables
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.lost import removed_ends
+from crdtstream.core.wire.codec import encode_vv
 from crdtstream.local_regions import (
     LocalRegion,
     LocalRegions,
@@ -640,6 +641,32 @@ def test_a_long_reason_stands_in_full_below_the_tables_and_not_in_a_column(colum
     assert list(status_reasons(found)) == [
         f"region 1 refuses writes: {why}",
         f"link 2 → 1 (needs bootstrap): {why}",
+    ]
+
+
+def test_status_shows_who_joins_and_who_was_removed_and_counts_neither_as_behind() -> None:
+    status = admin_pb2.MemberStatus.Status
+    replies = {
+        RegionId(region): admin_pb2.StatusReply(region=region, member_status=member)
+        for region, member in ((1, status.ACTIVE), (3, status.REMOVED), (4, status.JOINING))
+    }
+    replies[RegionId(1)].vv.CopyFrom(encode_vv({RegionId(1): 9, RegionId(3): 4}))
+    replies[RegionId(1)].cuts.CopyFrom(encode_vv({RegionId(3): 4}))
+    replies[RegionId(3)].vv.CopyFrom(encode_vv({RegionId(3): 7}))
+    replies[RegionId(4)].vv.CopyFrom(encode_vv({RegionId(1): 8, RegionId(3): 4}))
+    replies[RegionId(4)].leaving.add(region=5, silent=[1, 2])
+    found = Survey(replies=replies)
+    shown = [" ".join(line.split()) for line in shown_tables(found).splitlines()]
+    assert [line for line in shown if line.endswith(" 0 0")] == [
+        "1 ok 1:9,3:4 0 0 0",
+        "3 removed 3:7 0 0 0",
+        "4 joins 1:8,3:4 1 0 0",
+    ]
+    assert list(status_reasons(found)) == [
+        (
+            "region 5 was removed, and region 4 still looks for its last effects in the others; "
+            "not heard yet: region 1, 2"
+        )
     ]
 
 
