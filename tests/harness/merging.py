@@ -10,7 +10,7 @@ from tests.harness.regions import Node
 def twin_of(node: Node) -> Node:
     """Another region of the same number, with the same log: it has lived through the same."""
     node.end_tick()
-    twin = Node(node.region, node.mode, now=node.now)
+    twin = Node(node.region, node.mode, now=node.now, others=node.others)
     twin.checkpoints = node.checkpoints
     twin.log = list(node.log)
     twin.restart()
