@@ -19,7 +19,7 @@ from crdtstream.core.membership.changes import (
 from crdtstream.core.membership.members import Member, Members, Status, apply
 from crdtstream.core.uid import shown_uid
 from crdtstream.engine import Engine
-from crdtstream.region.membership import Make
+from crdtstream.region.wishes import Make
 from crdtstream.replication.introductions import adoption_of
 from crdtstream.settings import NodeSettings, endpoint
 from crdtstream.v1 import admin_pb2 as pb

@@ -23,8 +23,8 @@ from crdtstream.programs import UnreadableError
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
-from crdtstream.region.membership import UndecidedError
 from crdtstream.region.retention import Keeping
+from crdtstream.region.wishes import UndecidedError
 from crdtstream.settings import NodeSettings, endpoint
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb

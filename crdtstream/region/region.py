@@ -233,7 +233,7 @@ class Region:
             ),
         )
         self.opening.on_obstacle = self._refuse_or_accept
-        self.opening.no_member = lambda: self.membership.obstacle
+        self.opening.no_member = lambda: self.membership.members.obstacle
         peer_runs.watch([self._note_held])
         own = OwnSide(
             identity=identity,
@@ -263,8 +263,8 @@ class Region:
             is_held=self._is_held,
         )
         self.links = Links(own, peers, now=now, uniform=uniform, clock=clock)
-        self.membership.on_known.append(self._follow_members)
-        self.membership.on_removal = self.links.reopen
+        self.membership.members.on_known.append(self._follow_members)
+        self.membership.members.on_removal = self.links.reopen
         # The log may tell of newer ones than the folder.
         self._follow_members()
         self.opening.look()
@@ -706,7 +706,10 @@ class Region:
         if members.epoch:
             cuts = self.membership.cuts
             self.change_peers(
-                self.replica.now, self.membership.peers, leaving=cuts.leaving, gone=cuts.final
+                self.replica.now,
+                self.membership.members.peers,
+                leaving=cuts.leaving,
+                gone=cuts.final,
             )
         self.opening.look()
         # What is said from here on is said at this epoch.

@@ -54,7 +54,7 @@ class Courier:
     async def _deliver(self, letter: Letter | News) -> None:
         region = self._engine.region
         identity = region.links.identity
-        address = region.membership.address_of(letter.to)
+        address = region.membership.members.address_of(letter.to)
         try:
             if address is not None:
                 await rpc.MembershipStub(self._channel(address)).Deliver(

@@ -45,7 +45,7 @@ class MembershipService(rpc.MembershipServicer):
         if request.members:
             await self._note_news(request, context)
             return pb.Delivered()
-        if not region.membership.takes_from(sender):
+        if not region.membership.members.takes_from(sender):
             await _refuse(
                 context, f"region {sender} is no member: {region.membership.known.listed()}"
             )
@@ -74,7 +74,9 @@ class MembershipService(rpc.MembershipServicer):
         region = self._engine.region
         membership = region.membership
         try:
-            joining = membership.joining(request.secret, request.instance, self._engine.now())
+            joining = membership.members.joining(
+                request.secret, request.instance, self._engine.now()
+            )
         except MembersError as error:
             async with self._guesses:
                 await asyncio.sleep(WRONG_TOKEN_SECONDS.value)

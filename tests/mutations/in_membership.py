@@ -8,6 +8,8 @@ MEMBERS: Final = "crdtstream/core/membership/members.py"
 DECIDING: Final = "crdtstream/core/membership/deciding.py"
 CUT: Final = "crdtstream/core/membership/cut.py"
 REGION: Final = "crdtstream/region/membership.py"
+WISHES: Final = "crdtstream/region/wishes.py"
+KNOWN: Final = "crdtstream/region/known_members.py"
 CUTS: Final = "crdtstream/region/cuts.py"
 OF_PULL: Final = "tests/region/test_pull.py::"
 OF_CUTS: Final = "tests/region/test_cuts.py::"
@@ -399,7 +401,7 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "a-region-adopts-what-its-file-does-not-name",
-        REGION,
+        KNOWN,
         "        if named.keys() != self._configured:\n",
         "        if False:\n",
         (OF_REGION + "test_a_region_whose_file_names_others_adopts_nothing",),
@@ -416,25 +418,25 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-link-joins-two-histories",
         REGION,
-        "            self._note_newest(said.members)\n",
-        "            if said.members.epoch > self._newest.epoch:\n"
-        "                self._note_newest(said.members)\n",
+        "            self.members.note_newest(said.members)\n",
+        "            if said.members.epoch > self.members.newest.epoch:\n"
+        "                self.members.note_newest(said.members)\n",
         (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
         "M3: both halves of a split link, and apply each other's effects",
     ),
     Mutation(
         "members-that-a-peer-told-count-before-they-are-kept",
-        REGION,
-        "            self._newest = newest\n            self._keep()\n",
-        "            self._newest = newest\n            self._note_known(newest)\n"
+        KNOWN,
+        "            self.newest = newest\n            self._keep()\n",
+        "            self.newest = newest\n            self.note_kept(newest)\n"
         "            self._keep()\n",
         (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
         "a region acts on members that it does not know any more after a crash",
     ),
     Mutation(
         "a-lost-message-is-not-sent-again",
-        REGION,
-        "                self._send(part.resend())\n",
+        WISHES,
+        "                self._council.send(part.resend())\n",
         "",
         (OF_REGION + "test_a_lost_message_is_sent_again",),
         "an operator waits for nothing when one message was lost",
