@@ -205,6 +205,11 @@ class KnownMembers:
             " crdb add-instance`, and start a node for it with an empty folder"
         )
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether this region was removed."""
+        return self.here is not None and self.here.status is Status.REMOVED
+
     def check_is_member(self) -> None:
         """
         Raises:

@@ -22,7 +22,14 @@ from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import Activate, Adopt, Change, MembersError
+from crdtstream.core.membership.changes import (
+    Activate,
+    Adopt,
+    Change,
+    MembersError,
+    Removal,
+    Remove,
+)
 from crdtstream.core.membership.deciding import (
     Accept,
     Ballot,
@@ -39,6 +46,7 @@ from crdtstream.core.size import Size
 from crdtstream.region.cuts import Cuts
 from crdtstream.region.known_members import KnownMembers, without_cuts
 from crdtstream.region.ready import News, StoreMembership
+from crdtstream.region.sealing import Sealing, Surroundings
 from crdtstream.region.tick import Tick
 from crdtstream.region.wishes import RESEND_MS, Asker, Make, Wishes
 
@@ -53,6 +61,7 @@ class Membership:
         members: as this region knows them.
         part: this region's part in deciding the next epoch.
         instance: the uid of the folder.
+        sealing: whether this region is to be removed, and how far that has come.
 
     Args:
         kept: what the folder has.
@@ -65,6 +74,7 @@ class Membership:
         lacking: who is not known to have it.
         durable_vv: what a power cut cannot take back.
         recovers: whether this region may get back what it had lost.
+        surroundings: the region, as a seal sees it.
     """
 
     def __init__(
@@ -83,6 +93,7 @@ class Membership:
         is_level: Callable[[], bool],
         durable_vv: Callable[[], VersionVector],
         recovers: Callable[[], bool],
+        surroundings: Surroundings,
     ) -> None:
         self.instance = kept.instance or instance
         self.members = KnownMembers(
@@ -91,11 +102,12 @@ class Membership:
             configured=configured,
             durable_vv=durable_vv,
             recovers=recovers,
-            keep=self._keep,
+            keep=self.keep,
         )
         self.part = starting(
             replica.region, replica.members, kept.votes, votes_are_proven=votes_are_proven
         )
+        self.sealing = Sealing(replica, tick, surroundings, kept=kept.seal)
         self._replica = replica
         self._tick = tick
         self._wishes = Wishes(self, uniform=uniform, is_stable=is_stable, lacking=lacking)
@@ -136,9 +148,10 @@ class Membership:
     def want_kept(self) -> None:
         """Have the folder keep its uid."""
         if not self._is_kept:
-            self._keep()
+            self.keep()
 
-    def _keep(self) -> None:
+    def keep(self) -> None:
+        """Have the folder keep what has changed."""
         self._wanted_version += 1
         self._tick.open()
 
@@ -150,7 +163,9 @@ class Membership:
         here = self.members.newest.find(self._replica.region)
         is_active = here is not None and here.status is Status.ACTIVE
         secret = b"" if is_active else self._secret
-        kept = Kept(self.instance, self.part.votes, self.members.newest, secret)
+        kept = Kept(
+            self.instance, self.part.votes, self.members.newest, secret, self.sealing.wanted
+        )
         return StoreMembership(kept, self._wanted_version)
 
     def note_folder(self, change: StoreMembership, now: Millis) -> None:
@@ -160,6 +175,7 @@ class Membership:
         self._outbox += [letter for version, letter in self._waiting if version <= change.version]
         self._waiting = [one for one in self._waiting if one[0] > change.version]
         self.members.note_kept(change.kept.members)
+        self.sealing.note_kept(change.kept.seal, now)
         self.look(now)
         self._tick.open()
 
@@ -299,6 +315,9 @@ class Membership:
             self._issue_at = None
         self._activate_if_level(now)
         self._wishes.look(now)
+        if not self.members.is_removed:
+            self.sealing.note_epoch(self.part.votes.epoch, now)
+            self.sealing.look(now)
 
     def check_is_member(self) -> None:
         """
@@ -312,7 +331,7 @@ class Membership:
         self.part = turn.after
         if turn.must_keep:
             self.members.note_newest(joined(self.members.newest, self.part.decided_members))
-            self._keep()
+            self.keep()
         self.send(turn.letters)
         self._tick.open()
 
@@ -322,6 +341,21 @@ class Membership:
             self._outbox += letters
         else:
             self._waiting += [(self._wanted_version, letter) for letter in letters]
+        self._tick.open()
+
+    def seal(self, heir: RegionId, epoch: int, now: Millis) -> None:
+        """This region is to be removed: see ``sealing.py``.
+
+        Args:
+            epoch: let the removal be proposed for it, if that can be by now; 0: not yet.
+
+        Raises:
+            MembersError: it cannot be removed.
+        """
+        apply(self.part.members, Remove(self._replica.region, heir, Removal.SEALED))
+        self.sealing.seal(heir, now)
+        if epoch and self.part.votes.decided is None:
+            self.sealing.finish(epoch, now, votes_for=self.part.votes.epoch)
         self._tick.open()
 
     # --- The effect -----------------------------------------------------------------------------
@@ -414,7 +448,12 @@ class Membership:
     @property
     def deadline(self) -> Millis | None:
         """When ``look`` is to be called next."""
-        times = (self._issue_at, self._look_again, self._wishes.deadline)
+        times = (
+            self._issue_at,
+            self._look_again,
+            self._wishes.deadline,
+            self.sealing.deadline,
+        )
         return min((time for time in times if time is not None), default=None)
 
 

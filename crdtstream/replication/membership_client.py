@@ -105,6 +105,27 @@ async def called(address: str, what: str) -> AsyncIterator[rpc.MembershipStub]:
         raise MembersError(f"{what} at {address}: {short_details(details)}") from error
 
 
+async def sealed(engine: Engine, region: RegionId, request: pb.SealRequest) -> pb.SealReply:
+    """Ask a region that is to be removed how far its seal is; see ``sealing.py``.
+
+    Args:
+        request: what step; who asks whom is filled in.
+
+    Raises:
+        MembersError: it does not answer, or refuses.
+    """
+    here = engine.region
+    address = here.membership.members.address_of(region)
+    if address is None:
+        raise MembersError(f"there is no region {region}")
+    request.database_id = here.links.identity.database_id
+    request.database_uid = here.replica.database_uid
+    request.sender, request.to = here.replica.region, region
+    async with called(address, f"region {region}") as stub:
+        reply: pb.SealReply = await stub.Seal(request, timeout=CALL_SECONDS_MAX.value)
+    return reply
+
+
 async def introduced(
     database_id: str, region: RegionId, peer: RegionId, address: str
 ) -> pb.Introduction:

@@ -77,6 +77,7 @@ class Council:
         if not region.tick.is_open:
             return False
         ready = region.ready(self.clock)
+        ready.tell()
         if ready.records:
             driven.log += ready.records
             region.note_logged(len(driven.log), self.clock, durable=True)
