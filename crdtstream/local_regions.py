@@ -228,6 +228,7 @@ class LocalRegions:
         python: Path | None = None,
     ) -> None:
         self.regions = layout(count, folder, base_port=base_port)
+        self._folder, self._base_port = folder, base_port
         self._settings = settings or {}
         self._settings_of = settings_of or {}
         self._ways = ways or {}
@@ -254,6 +255,17 @@ class LocalRegions:
                 self.configure(own.region)
                 options = ["--new-database"] if begins_database and own is self.regions[0] else []
                 self.start(own.region, *options)
+
+    def expect_one_more(self) -> LocalRegion:
+        """Another region, with the next number, that ``join`` is to let in.
+
+        Raises:
+            LocalRegionsError: there are no more numbers.
+        """
+        own = layout(len(self.regions) + 1, self._folder, base_port=self._base_port)[-1]
+        self.regions.append(own)
+        self._joining.append(own)
+        return own
 
     def join(self, *, stop: Callable[[], bool] = lambda: False) -> bool:
         """Have the new regions join, one after the other; False if ``stop`` said to give up.
