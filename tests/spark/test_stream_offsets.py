@@ -352,7 +352,7 @@ def test_a_call_that_names_lost_effects_is_not_tried_again(make: Callable[..., R
     for node in (first, second):
         node.on["Plan"] = refuses(Code.OUT_OF_RANGE, LOST)
     with (
-        Nodes((first.address, second.address), Security(), 30.0, UID) as nodes,
+        Nodes((first.address, second.address), Security(), 2.0, UID) as nodes,
         pytest.raises(DataLossError, match=f"^{LOST}$"),
     ):
         nodes.plan(pb.PlanRequest())
