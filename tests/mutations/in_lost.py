@@ -8,6 +8,8 @@ LOST: Final = "crdtstream/core/membership/lost.py"
 REGION: Final = "crdtstream/region/region.py"
 SOURCE: Final = "crdtstream/spark/stream_source.py"
 FRESHNESS: Final = "crdtstream/region/freshness.py"
+QUERY: Final = "crdtstream/query/service.py"
+OF_QUERY: Final = "tests/query/test_removed_regions.py::"
 OF_LOST: Final = "tests/membership/test_lost.py::"
 OF_COMMANDS: Final = "tests/commands/test_lost.py::"
 OF_REGION: Final = "tests/region/test_lost_effects.py::"
@@ -118,6 +120,30 @@ LOST_EFFECTS: Final = (
         "counted = n",
         (OF_CLI + "test_what_a_removed_region_lost_is_lacking_nowhere",),
         "`sync wait` waits, and `status` tells of a lag, for what will never come",
+    ),
+    Mutation(
+        "a-plan-above-what-exists-is-made",
+        QUERY,
+        "        await self._refuse_lost(above, context)\n",
+        "",
+        (OF_QUERY + "test_calls_that_name_lost_effects_are_refused_and_others_are_not",),
+        "M17: a program that has read what exists nowhere never hears of it",
+    ),
+    Mutation(
+        "what-exists-nowhere-is-only-behind",
+        QUERY,
+        "        await self._refuse_lost(vv, context)\n",
+        "",
+        (OF_QUERY + "test_calls_that_name_lost_effects_are_refused_and_others_are_not",),
+        "a program asks one region after the other for what none will ever have",
+    ),
+    Mutation(
+        "what-others-hand-out-is-undelivered",
+        QUERY,
+        "undelivered=undelivered_count(region, stream, group) if",
+        "undelivered=group.undelivered_count(stream.lanes.values()) if",
+        (OF_QUERY + "test_what_others_hand_out_is_not_undelivered_here",),
+        "a group with a home seems to lag in every other region, more with each entry",
     ),
     # --- Who counts ---
     Mutation(
