@@ -53,6 +53,8 @@ QUICK_TO_CONNECT: Final = (
 )
 LOG_LINES_SHOWN: Final = 15
 TOKEN_BYTES: Final = 32
+# Who stops in the middle of a join may go on later.
+TOKEN_SECONDS: Final = 86_400.0
 # What differs from region to region must not come to all through the environment.
 _OWN_VARIABLES: Final = ("REGION", "DIR", "HOST", "RESP_PORT", "GRPC_PORT", "HTTP_PORT", "PEERS")
 
@@ -302,7 +304,7 @@ class LocalRegions:
             resp_address=own.resp_address,
             http_address=own.http_address,
             token_sha256=hashlib.sha256(secret).digest(),
-            token_expires_ms=round((time.time() + START_SECONDS_MAX) * 1000),
+            token_expires_ms=round((time.time() + TOKEN_SECONDS) * 1000),
         )
         try:
             members = {one.region for one in client.members().members}
