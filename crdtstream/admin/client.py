@@ -113,6 +113,18 @@ class AdminClient:
         reply: admin_pb2.TuneReply = self._call(self._stub.Tune, request)
         return reply
 
+    def digests(self, request: admin_pb2.DigestsRequest) -> Iterator[admin_pb2.DigestsReply]:
+        """The pages of an answer, in order; it takes as long as it takes.
+
+        Raises:
+            UnreachableError: nobody answers, or not any more.
+            AdminError: the node refused, and says why.
+        """
+        try:
+            yield from self._stub.Digests(request)
+        except grpc.RpcError as error:
+            raise self._told(error) from error
+
     def backup(self) -> Iterator[admin_pb2.BackupPiece]:
         """The pieces of a backup, in order; it takes as long as it takes.
 

@@ -41,6 +41,7 @@ from crdtstream.core.effects import (
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, StreamId
 from crdtstream.core.issuing.issuer import Issuer
+from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.compaction import Compaction
@@ -169,6 +170,14 @@ class Replica:
     def held_string(self, key: bytes) -> StringRegister | None:
         """As ``string``, and also one whose time is over and that was not deleted yet."""
         return self._keys.strings.get(key)
+
+    def held_registers(self, key: bytes) -> KeyRegisters | None:
+        """The registers of the key; they may be there without anything else."""
+        return self._registers.get(key)
+
+    def register_keys(self) -> list[bytes]:
+        """The keys that have registers, in no order."""
+        return list(self._registers)
 
     def is_string_only(self, key: bytes) -> bool:
         """Whether the key has a string, its time over or not, and nothing of a stream: none that

@@ -344,6 +344,122 @@ class DigestReply(_message.Message):
     vv: _effects_pb2.VersionVector
     def __init__(self, digest: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
 
+class DigestsRequest(_message.Message):
+    __slots__ = ("at_least", "wait_ms", "buckets", "keys", "parts", "stretches", "entries")
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    STRETCHES_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    at_least: _effects_pb2.VersionVector
+    wait_ms: int
+    buckets: BucketsOf
+    keys: KeysOf
+    parts: PartsOf
+    stretches: StretchesOf
+    entries: EntriesOf
+    def __init__(self, at_least: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., wait_ms: _Optional[int] = ..., buckets: _Optional[_Union[BucketsOf, _Mapping]] = ..., keys: _Optional[_Union[KeysOf, _Mapping]] = ..., parts: _Optional[_Union[PartsOf, _Mapping]] = ..., stretches: _Optional[_Union[StretchesOf, _Mapping]] = ..., entries: _Optional[_Union[EntriesOf, _Mapping]] = ...) -> None: ...
+
+class BucketsOf(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class KeysOf(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class PartsOf(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+
+class StretchesOf(_message.Message):
+    __slots__ = ("key", "origin", "first", "count", "bits")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    origin: int
+    first: int
+    count: int
+    bits: int
+    def __init__(self, key: _Optional[bytes] = ..., origin: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., bits: _Optional[int] = ...) -> None: ...
+
+class EntriesOf(_message.Message):
+    __slots__ = ("key", "origin", "block")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    origin: int
+    block: int
+    def __init__(self, key: _Optional[bytes] = ..., origin: _Optional[int] = ..., block: _Optional[int] = ...) -> None: ...
+
+class DigestsReply(_message.Message):
+    __slots__ = ("vv", "is_behind", "is_last", "items")
+    VV_FIELD_NUMBER: _ClassVar[int]
+    IS_BEHIND_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    vv: _effects_pb2.VersionVector
+    is_behind: bool
+    is_last: bool
+    items: _containers.RepeatedCompositeFieldContainer[DigestItem]
+    def __init__(self, vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., is_behind: _Optional[bool] = ..., is_last: _Optional[bool] = ..., items: _Optional[_Iterable[_Union[DigestItem, _Mapping]]] = ...) -> None: ...
+
+class DigestItem(_message.Message):
+    __slots__ = ("kind", "number", "name", "origin", "digest", "size", "last_n", "ms", "seq")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[DigestItem.Kind]
+        MEMBERS: _ClassVar[DigestItem.Kind]
+        LANE: _ClassVar[DigestItem.Kind]
+        LAST_ID: _ClassVar[DigestItem.Kind]
+        CREATES: _ClassVar[DigestItem.Kind]
+        MODE: _ClassVar[DigestItem.Kind]
+        ACKED: _ClassVar[DigestItem.Kind]
+        EXPIRY: _ClassVar[DigestItem.Kind]
+        CONFIG: _ClassVar[DigestItem.Kind]
+        STRING: _ClassVar[DigestItem.Kind]
+    KIND_UNSPECIFIED: DigestItem.Kind
+    MEMBERS: DigestItem.Kind
+    LANE: DigestItem.Kind
+    LAST_ID: DigestItem.Kind
+    CREATES: DigestItem.Kind
+    MODE: DigestItem.Kind
+    ACKED: DigestItem.Kind
+    EXPIRY: DigestItem.Kind
+    CONFIG: DigestItem.Kind
+    STRING: DigestItem.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    LAST_N_FIELD_NUMBER: _ClassVar[int]
+    MS_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    kind: DigestItem.Kind
+    number: int
+    name: bytes
+    origin: int
+    digest: bytes
+    size: int
+    last_n: int
+    ms: int
+    seq: int
+    def __init__(self, kind: _Optional[_Union[DigestItem.Kind, str]] = ..., number: _Optional[int] = ..., name: _Optional[bytes] = ..., origin: _Optional[int] = ..., digest: _Optional[bytes] = ..., size: _Optional[int] = ..., last_n: _Optional[int] = ..., ms: _Optional[int] = ..., seq: _Optional[int] = ...) -> None: ...
+
 class BackupRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
