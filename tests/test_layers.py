@@ -156,6 +156,7 @@ PUBLIC = frozenset(
         "crdtstream.admin.client",
         "crdtstream.query.append_rows",
         "crdtstream.query.planning",
+        "crdtstream.replication.letters",
         "crdtstream.replication.wire",
         "crdtstream.resp.wire.encode",
         "crdtstream.store.checkpoints",
