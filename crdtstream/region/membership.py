@@ -65,7 +65,8 @@ RETRY_MS_MAX: Final = Size(400, least=2)
 # Who did not want a change issues its effect after so long, if nobody else has.
 ISSUE_AFTER_MS: Final = Size(3_000, least=1)
 # How long an operator's command waits for a decision.
-PATIENCE_MS: Final = Size(10_000, least=1)
+# In less than some ways there and back nothing is ever decided.
+PATIENCE_MS: Final = Size(10_000, least=2_000)
 
 
 def without_cuts(members: Members) -> Members:
@@ -173,6 +174,7 @@ class Membership:
         lacking: who is not known to have it.
         durable_vv: what a power cut cannot take back.
         recovers: whether this region may get back what it had lost.
+        now: when the node starts.
     """
 
     def __init__(
@@ -191,6 +193,7 @@ class Membership:
         is_level: Callable[[], bool],
         durable_vv: Callable[[], VersionVector],
         recovers: Callable[[], bool],
+        now: Millis,
     ) -> None:
         self.instance = kept.instance or instance
         known = joined(replica.members, kept.members)
@@ -215,8 +218,12 @@ class Membership:
         self._lacking = lacking
         self._is_level = is_level
         self._activates = False
-        # A region that joins looks now and then whether it is level.
+        # A region that joins looks now and then whether it is level; and what was decided, in a
+        # database where nothing else happens nobody would look at after a restart.
         self._look_again: Millis | None = None
+        here = self.known.find(replica.region)
+        if self.part.votes.decided is not None or (here and here.status is Status.JOINING):
+            self._look_again = now
         self._newest = self.known
         self._wishes: list[_Wish] = []
         self._issue_at: Millis | None = None
@@ -282,6 +289,11 @@ class Membership:
         letters, self._outbox = self._outbox, []
         return letters
 
+    @property
+    def told(self) -> Members:
+        """The members as others are told of them."""
+        return without_cuts(self.known)
+
     # --- What peers say -------------------------------------------------------------------------
 
     def receive(self, sender: RegionId, message: Message, now: Millis) -> None:
@@ -318,10 +330,9 @@ class Membership:
         Args:
             to_recovering: a region that recovers is answered: it may have lost its votes.
         """
-        ballot, decided = Ballot(0, RegionId(0)), None
+        ballot = Ballot(0, RegionId(0))
         if to_recovering is not None:
             self.part, ballot = self.part.forgotten_by(to_recovering)
-            decided = self.part.votes.decided
         if not self._is_kept and not self.known.epoch and ballot.counter == 0:
             return b""
         instance = self.instance if self._is_kept else b""
@@ -330,10 +341,10 @@ class Membership:
         return encode_said(
             Said(
                 instance=instance,
-                members=without_cuts(self.known),
+                members=self.told,
                 epoch=self.part.votes.epoch,
                 ballot=ballot,
-                decided=decided,
+                decided=self.part.votes.decided,
                 secret=self._secret if is_joining else b"",
             )
         )
@@ -350,6 +361,7 @@ class Membership:
         try:
             said = decode_said(data) if data else Said()
             self._note_newest(said.members)
+            self._hear_decision(peer, said)
         except (ContentError, MembersError) as error:
             return str(error)
         self._said_by[peer] = said
@@ -364,12 +376,23 @@ class Membership:
             case Status.REMOVED:
                 return self.told_unknown(peer)
 
+    def _hear_decision(self, peer: RegionId, said: Said) -> None:
+        """Whoever knows of an epoch knows what was decided: its effect may come from nobody else.
+
+        Raises:
+            ForkError: another change was decided for it here.
+        """
+        votes = self.part.votes
+        if said.decided is not None and votes.decided is None and said.epoch == votes.epoch:
+            decided = Decided(said.epoch, self.part.members.hash, said.decided)
+            self._turn(self.part.receive(peer, decided))
+
     def told_unknown(self, region: RegionId) -> str:
         """Why there can be no link with a region that has none here; a removed one is told."""
         member = self.known.find(region)
         if member is not None and member.status is Status.REMOVED:
             # It hears who is a member, and takes no writes from then on.
-            self._outbox.append(News(region, without_cuts(self.known)))
+            self._outbox.append(News(region, self.told))
             self._tick.open()
             return self._told_removed(member)
         here = self._replica.region
@@ -494,7 +517,9 @@ class Membership:
             self._check_is_member()
             if self.part.votes.decided is None:
                 # What cannot be need not wait for its turn.
-                apply(self.part.members, make(self.part.members))
+                change = make(self.part.members)
+                self._check_is_not_own(change)
+                apply(self.part.members, change)
         except MembersError as error:
             asker.note_not_made(error)
             return
@@ -506,6 +531,7 @@ class Membership:
 
     def look(self, now: Millis) -> None:
         """Something has changed, or time has passed: go on with what is wanted and decided."""
+        self._wait_no_longer(now)
         decided = self.part.votes.decided
         if decided is not None:
             self._look_at_effect(decided, now)
@@ -517,6 +543,17 @@ class Membership:
             if self._wishes:
                 # Its turn begins now.
                 self._wishes[0].until = Millis(now + PATIENCE_MS.value)
+
+    def _wait_no_longer(self, now: Millis) -> None:
+        """A clock that was set back makes nobody wait for longer."""
+        if self._issue_at is not None:
+            self._issue_at = min(
+                self._issue_at, Millis(now + max(ISSUE_AFTER_MS.value, RESEND_MS.value))
+            )
+        for wish in self._wishes:
+            wish.until = min(wish.until, Millis(now + PATIENCE_MS.value))
+            pause_ms = max(RESEND_MS.value, RETRY_MS_MAX.value)
+            wish.next_ms = min(wish.next_ms, Millis(now + pause_ms))
 
     def _go_on(self, wish: _Wish, now: Millis) -> bool:
         """Try what the first asker wants; whether that one is done with."""
@@ -543,6 +580,7 @@ class Membership:
                 self._send(part.resend())
                 return False
             change = wish.make(part.members)
+            self._check_is_not_own(change)
             apply(part.members, change)
             wish.next_ms = Millis(
                 now + round(self._uniform(RETRY_MS_MIN.value, RETRY_MS_MAX.value))
@@ -571,6 +609,17 @@ class Membership:
         here = self.known.find(self._replica.region)
         if here is not None and here.status is Status.REMOVED:
             raise MembersError(self._told_removed(here))
+
+    def _check_is_not_own(self, change: Change) -> None:
+        """
+        Raises:
+            MembersError: it removes this region: the others would refuse it before they have its
+                last effects, and that one would be among these.
+        """
+        if isinstance(change, Remove) and change.region == self._replica.region:
+            raise MembersError(
+                f"region {change.region} cannot remove itself: run the command in another region"
+            )
 
     def _give_up(self, wish: _Wish, *, is_under_way: bool) -> NoReturn:
         """Time is up: end the attempt, as a crash would.
