@@ -6,7 +6,7 @@ without each other; an operator keeps one of them, here the one with the most re
 
 from collections.abc import Iterable
 
-from crdtstream.core.membership.members import Members, Relation, Status, compare
+from crdtstream.core.membership.members import Members
 from crdtstream.sim.node import SimNode
 
 
@@ -34,7 +34,9 @@ def is_removed(node: SimNode) -> bool:
 
 def are_split(node: SimNode, other: SimNode) -> bool:
     """Whether two regions went on without each other."""
-    return compare(members_of(node), members_of(other)) is Relation.FORK
+    mine, its = members_of(node), members_of(other)
+    common = min(mine.epoch, its.epoch)
+    return mine.hash_at(common) != its.hash_at(common)
 
 
 def is_apart(node: SimNode, other: SimNode) -> bool:
@@ -72,9 +74,5 @@ def _active_count(part: list[SimNode]) -> int:
 
 def newest_of(nodes: Iterable[SimNode]) -> Members:
     """The newest members that one of several regions of one part knows."""
-    return max((members_of(node) for node in nodes), key=lambda members: members.epoch)
-
-
-def is_joining(node: SimNode) -> bool:
-    member = members_of(node).find(node.number)
-    return member is not None and member.status is Status.JOINING
+    known = (members_of(node) for node in nodes)
+    return max(known, key=lambda members: members.epoch, default=Members())

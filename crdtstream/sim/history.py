@@ -402,8 +402,8 @@ class History:
 
     def _become_equal(self) -> None:
         world = self.world
-        for count in range(HEAL_ROUNDS_MAX * (PATIENT_FACTOR if self._has_members else 1)):
-            world.pass_time(HEAL_ROUND_MS)
+        for count in range(HEAL_ROUNDS_MAX):
+            world.pass_time(HEAL_ROUND_MS * (PATIENT_FACTOR if self._has_members else 1))
             if self._has_members and count % OPERATED_EVERY == 0:
                 tidy(self.world, self.operators)
                 if count % WRITTEN_EVERY == WRITTEN_EVERY - OPERATED_EVERY:
@@ -421,7 +421,7 @@ class History:
                     node.go_on_with_checkpoint(HEAL_TURNS)
                 node.settle()
             self._look()
-            if self._is_healed() or (count > HEAL_ROUNDS_MAX and self._is_beyond_help()):
+            if self._is_healed() or (count > HEAL_ROUNDS_MAX // 2 and self._is_beyond_help()):
                 return
         waits = {node.number: node.region.refuses_writes for node in world.up()}
         if self._has_members:
@@ -495,6 +495,8 @@ class History:
 
     def _is_healed(self) -> bool:
         nodes = self._kept()
+        if not nodes:
+            return False
         first = nodes[0].region.replica.vv
         return all(
             node.region.refuses_writes is None

@@ -222,6 +222,8 @@ class Maker:
             if self._members is not None:
                 self._members.begin(history)
             for _ in range(count):
+                if self._members is not None and self._members.goes_on(history):
+                    continue
                 history.do(self._step(history))
                 if self._strings.random() < STRINGS_SHARE:
                     history.do(self._string_step(history))
@@ -237,8 +239,6 @@ class Maker:
                     history.do(self._checkpoint_step(history))
                 if self._bootstraps and self._behind.random() < BEHIND_SHARE:
                     self._fall_behind(history)
-                if self._members is not None:
-                    self._members.go_on(history)
             history.heal()
         except ViolationError as error:
             return history.steps, Failure(len(history.steps), str(error))

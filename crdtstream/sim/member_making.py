@@ -18,7 +18,9 @@ from crdtstream.sim.node import SimNode
 REGIONS_MAX: Final = 6
 # So many steps are followed by one of a change, and so many by a story.
 STEPS_SHARE: Final = 0.06
-STORIES_SHARE: Final = 0.018
+STORIES_SHARE: Final = 0.03
+# And so many are of the ordinary kind.
+ORDINARY_SHARE: Final = 0.4
 # So many steps of a story are followed by a fault.
 TROUBLES: Final = (0.0, 0.02, 0.1)
 WRITES_MAX: Final = 5
@@ -75,8 +77,8 @@ class MemberMaker:
                 self._meet(history, numbers, whole=True)
         self._trouble = trouble
 
-    def go_on(self, history: History) -> None:
-        """After a step of the ordinary kind: perhaps something more."""
+    def goes_on(self, history: History) -> bool:
+        """Perhaps a step, or a story; returns whether no step of the ordinary kind follows."""
         random = self._random
         if random.random() < STEPS_SHARE:
             self._do(history, self._step(history))
@@ -86,6 +88,7 @@ class MemberMaker:
                 weights = [self._stories[story] for story in stories]
                 (story,) = random.choices(stories, weights)
                 story(history)
+        return random.random() >= ORDINARY_SHARE
 
     def _step(self, history: History) -> Step:
         random, numbers = self._random, list(history.world.nodes)
@@ -465,6 +468,8 @@ class MemberMaker:
         """Some time goes by, and these regions hear of each other."""
         random = self._random
         self._do(history, ("pass", random.choice((10, 100, 300, 600, 1500))))
+        for region in regions:
+            history.do(("time", region))
         pairs = [(one, other) for one in regions for other in regions if one != other]
         random.shuffle(pairs)
         for puller, server in pairs:

@@ -25,7 +25,7 @@ def tidy(world: World, operators: Operators) -> None:
     if not voting or any(operators.waits(node) for node in kept):
         return
     # If one cannot, another one may.
-    node = voting[world.steady_ms // 100 % len(voting)]
+    node = voting[world.steady_ms // 400 % len(voting)]
     members = members_of(node)
     gone = _gone(world, kept, newest_of(kept))
     if not members.epoch:
@@ -61,7 +61,7 @@ def is_tidy(world: World, operators: Operators) -> bool:
         not any(operators.waits(node) for node in kept)
         and (newest.epoch > 0 or not world.dead)
         and all(_agrees(node, newest) for node in kept)
-        and (not newest.epoch or [node.number for node in kept] == list(newest.active))
+        and (not newest.epoch or sorted(node.number for node in kept) == list(newest.active))
         and all(
             is_removed(node)
             for node in world.up()
@@ -89,7 +89,7 @@ def are_beyond_help(world: World) -> bool:
     """Whether a removal is decided, and nobody who is left may issue its effect."""
     kept = kept_of(world.up())
     newest = newest_of(kept)
-    is_waiting = all(node.region.opening.is_recovering for node in kept)
+    is_waiting = bool(kept) and all(node.region.opening.is_recovering for node in kept)
     is_decided = any(node.region.replica.members.epoch < newest.epoch for node in kept)
     return is_waiting and is_decided and bool(_gone(world, kept, newest))
 
