@@ -85,6 +85,22 @@ class AdminClient:
         )
         return reply
 
+    def remove_sealed(
+        self, request: admin_pb2.RemoveSealedRequest
+    ) -> Iterator[admin_pb2.SealedRemoval]:
+        """Have a region removed whose node runs: how far it is, at last the members without it.
+
+        Raises:
+            UnreachableError: nobody answers, or not any more.
+            AdminError: it was not removed; the text says why.
+        """
+        try:
+            yield from self._stub.RemoveSealed(
+                request, timeout=request.seconds + 2 * DECISION_SECONDS_MAX
+            )
+        except grpc.RpcError as error:
+            raise self._told(error) from error
+
     def set_links(self, peers: Iterable[RegionId], *, paused: bool) -> admin_pb2.SetLinksReply:
         """Pause or resume the links that pull from ``peers``; no peers means from every one."""
         request = admin_pb2.SetLinksRequest(peers=sorted(peers), paused=paused)

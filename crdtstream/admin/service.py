@@ -10,6 +10,7 @@ from typing import Final
 import grpc
 
 from crdtstream.admin.members import change_members, members_reply
+from crdtstream.admin.sealed_removal import SealedRemoval
 from crdtstream.admin.tunables import Tunables, TuneError
 from crdtstream.commands.streams.xinfo import lag
 from crdtstream.core.ids import Millis, RegionId
@@ -23,8 +24,8 @@ from crdtstream.programs import UnreadableError
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
-from crdtstream.region.membership import UndecidedError
 from crdtstream.region.retention import Keeping
+from crdtstream.region.wishes import UndecidedError
 from crdtstream.settings import NodeSettings, endpoint
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb
@@ -54,6 +55,9 @@ PHASES: Final = {
     Phase.MERGING: pb.BootstrapStatus.Phase.MERGING,
     Phase.SAVING: pb.BootstrapStatus.Phase.SAVING,
 }
+
+# A region that is to be removed is waited for no longer than this.
+SEALED_SECONDS_MAX: Final = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,27 @@ class AdminService(rpc.AdminServicer):
             return await change_members(
                 parts.engine, parts.settings, request, draw=secrets.randbits(32)
             )
+        except UndecidedError as error:
+            await context.abort(grpc.StatusCode.ABORTED, str(error))
+        except MembersError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    async def RemoveSealed(  # noqa: N802
+        self,
+        request: pb.RemoveSealedRequest,
+        context: "grpc.aio.ServicerContext[pb.RemoveSealedRequest, pb.SealedRemoval]",
+    ) -> AsyncIterator[pb.SealedRemoval]:
+        removal = SealedRemoval(
+            self._parts.engine,
+            self._parts.settings,
+            RegionId(request.region),
+            RegionId(request.heir),
+            min(max(request.seconds, 0.0), SEALED_SECONDS_MAX),
+        )
+        try:
+            async with contextlib.aclosing(removal.run(dry_run=request.dry_run)) as steps:
+                async for step in steps:
+                    yield step
         except UndecidedError as error:
             await context.abort(grpc.StatusCode.ABORTED, str(error))
         except MembersError as error:

@@ -208,6 +208,7 @@ class Region:
             durable_vv=lambda: self.outstanding.durable_vv,
             recovers=lambda: self.opening.is_recovering,
             now=now,
+            surroundings=self,
         )
         readiness = Readiness(
             peers,
@@ -235,7 +236,7 @@ class Region:
             ),
         )
         self.opening.on_obstacle = self._refuse_or_accept
-        self.opening.no_member = lambda: self.membership.obstacle
+        self.opening.no_member = self._no_member
         peer_runs.watch([self._note_held])
         own = OwnSide(
             identity=identity,
@@ -265,8 +266,8 @@ class Region:
             is_held=self._is_held,
         )
         self.links = Links(own, peers, now=now, uniform=uniform, clock=clock)
-        self.membership.on_known.append(self._follow_members)
-        self.membership.on_removal = self.links.reopen
+        self.membership.members.on_known.append(self._follow_members)
+        self.membership.members.on_removal = self.links.reopen
         # The log may tell of newer ones than the folder.
         self._follow_members()
         self.opening.look()
@@ -672,7 +673,8 @@ class Region:
 
     def _refuse_or_accept(self) -> None:
         refused_before = self.database.fault is not None
-        self.database.fault = self.fault if self.fault is not None else self.opening.obstacle
+        fault = self.fault if self.fault is not None else self.opening.obstacle
+        self.database.fault = fault if fault is not None else self.membership.sealing.obstacle
         self.database.statistics.refused_because = (
             REFUSED_BY_DISK if self.fault is not None else REFUSED_AS_STALE
         )
@@ -710,7 +712,10 @@ class Region:
         if members.epoch:
             cuts = self.membership.cuts
             self.change_peers(
-                self.replica.now, self.membership.peers, leaving=cuts.leaving, gone=cuts.final
+                self.replica.now,
+                self.membership.members.peers,
+                leaving=cuts.leaving,
+                gone=cuts.final,
             )
         self.opening.look()
         # What is said from here on is said at this epoch.
@@ -745,6 +750,35 @@ class Region:
             return []
         others = sorted(self.peers.counting - {dot.region})
         return [one for one in others if self.knowledge.of(one).get(dot.region, 0) < dot.n]
+
+    # --- A seal (``sealing.Surroundings``) ----------------------------------------------------
+
+    def _no_member(self) -> str | None:
+        """Why nothing may be issued, as far as the members are concerned; None: it may."""
+        sealing = self.membership.sealing
+        return self.membership.members.obstacle or (sealing.obstacle if sealing.is_final else None)
+
+    def others_have(self) -> Mapping[RegionId, int]:
+        here = self.replica.region
+        return {one: self.knowledge.of(one).get(here, 0) for one in self.peers.active}
+
+    def durable_issued(self) -> int:
+        return self.outstanding.durable_vv.get(self.replica.region, 0)
+
+    def hand_over(self, change: Callable[[Replica, Millis], object], now: Millis) -> None:
+        try:
+            with self.replica.residency.in_place():
+                self.database.change_anyway(now, change)
+        finally:
+            self._settle(now)
+            self.tick.open()
+
+    def keep_seal(self) -> None:
+        self.membership.keep()
+
+    def refuse_or_accept(self) -> None:
+        self.opening.look()
+        self._refuse_or_accept()
 
     # --- Time ---------------------------------------------------------------------------------
 

@@ -47,6 +47,6 @@ def take_letter(region: Region, letter: pb.MembershipLetter, now: Millis) -> Non
         if reason is not None:
             raise LetterError(reason)
         return
-    if not membership.takes_from(sender):
+    if not membership.members.takes_from(sender):
         raise LetterError(f"region {sender} is no member: {membership.known.listed()}")
     membership.receive(sender, decode_message(letter.message), now)

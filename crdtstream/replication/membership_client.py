@@ -53,7 +53,7 @@ class Courier:
 
     async def _deliver(self, letter: Letter | News) -> None:
         region = self._engine.region
-        address = region.membership.address_of(letter.to)
+        address = region.membership.members.address_of(letter.to)
         try:
             if address is not None:
                 await rpc.MembershipStub(self._channel(address)).Deliver(
@@ -94,6 +94,27 @@ async def called(address: str, what: str) -> AsyncIterator[rpc.MembershipStub]:
             ) from error
         details = error.details() or error.code().name
         raise MembersError(f"{what} at {address}: {short_details(details)}") from error
+
+
+async def sealed(engine: Engine, region: RegionId, request: pb.SealRequest) -> pb.SealReply:
+    """Ask a region that is to be removed how far its seal is; see ``sealing.py``.
+
+    Args:
+        request: what step; who asks whom is filled in.
+
+    Raises:
+        MembersError: it does not answer, or refuses.
+    """
+    here = engine.region
+    address = here.membership.members.address_of(region)
+    if address is None:
+        raise MembersError(f"there is no region {region}")
+    request.database_id = here.links.identity.database_id
+    request.database_uid = here.replica.database_uid
+    request.sender, request.to = here.replica.region, region
+    async with called(address, f"region {region}") as stub:
+        reply: pb.SealReply = await stub.Seal(request, timeout=CALL_SECONDS_MAX.value)
+    return reply
 
 
 async def introduced(

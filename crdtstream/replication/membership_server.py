@@ -7,10 +7,12 @@ import grpc
 import structlog
 
 from crdtstream.core.checkpoint.contents import ContentError
+from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.changes import MembersError
 from crdtstream.core.membership.encoding import encode_members
 from crdtstream.core.size import Seconds
 from crdtstream.engine import Engine
+from crdtstream.region.sealing import homes
 from crdtstream.replication.introductions import introduction_of
 from crdtstream.replication.letters import LetterError, take_letter
 from crdtstream.settings import NodeSettings
@@ -55,7 +57,9 @@ class MembershipService(rpc.MembershipServicer):
         region = self._engine.region
         membership = region.membership
         try:
-            joining = membership.joining(request.secret, request.instance, self._engine.now())
+            joining = membership.members.joining(
+                request.secret, request.instance, self._engine.now()
+            )
         except MembersError as error:
             async with self._guesses:
                 await asyncio.sleep(WRONG_TOKEN_SECONDS.value)
@@ -68,6 +72,40 @@ class MembershipService(rpc.MembershipServicer):
             database_uid=region.replica.database_uid,
             members=encode_members(membership.told),
         )
+
+    async def Seal(self, request: pb.SealRequest, context: Context) -> pb.SealReply:  # noqa: N802
+        region = self._engine.region
+        membership, sealing = region.membership, region.membership.sealing
+        await self._check_database(request.database_id, context)
+        await self._check_receiver(request.to, request.database_uid, context)
+        sender = RegionId(request.sender)
+        if not membership.members.takes_from(sender) or membership.members.is_removed:
+            await _refuse(context, f"region {sender} is no member: {membership.known.listed()}")
+        now = self._engine.now()
+        try:
+            match request.step:
+                case pb.SealRequest.Step.SEAL:
+                    membership.seal(RegionId(request.heir), request.epoch, now)
+                case pb.SealRequest.Step.END:
+                    sealing.end()
+        except MembersError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        looks = request.step == pb.SealRequest.Step.LOOK
+        replica = region.replica
+        return pb.SealReply(
+            sealed=sealing.kept is not None,
+            epoch=0 if sealing.kept is None else sealing.kept.epoch,
+            groups=sum(1 for _ in homes(replica, list(replica))) if looks else 0,
+            handed_over=sealing.is_handed_over,
+            issued=replica.issued,
+            lacks=[pb.SealLack(region=r, effects=n) for r, n in sealing.lacking.items()],
+            trouble=sealing.trouble or region.fault or region.opening.obstacle or "",
+        )
+
+    async def _check_receiver(self, to: int, uid: bytes, context: Context) -> None:
+        replica = self._engine.region.replica
+        if to != replica.region or (replica.database_uid and uid != replica.database_uid):
+            await _refuse(context, "this is another region, or another database")
 
     async def _check_database(self, database_id: str, context: Context) -> None:
         if database_id != self._settings.database_id:

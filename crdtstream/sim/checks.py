@@ -518,7 +518,7 @@ class Checker:
         next.  A region that is behind that refuses it.
         """
         replica, upto = node.region.replica, dict(node.region.outstanding.durable_vv)
-        for removed, cut in node.region.membership.cuts.final.items():
+        for removed, cut in node.region.membership.members.cuts.final.items():
             # What it had read beyond is lost, and it goes on.
             self._planned_vv = _clamped(self._planned_vv, removed, cut)
         if not covers(upto, self._planned_vv):

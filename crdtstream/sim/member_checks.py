@@ -97,10 +97,10 @@ def _facts_of(node: SimNode) -> tuple[object, ...]:
         node.run_id,
         membership.known.hash,
         membership.part.votes.decided,
-        dict(membership.cuts.final),
-        tuple(node.region.replica.vv.get(one, 0) for one in membership.cuts.final),
+        dict(membership.members.cuts.final),
+        tuple(node.region.replica.vv.get(one, 0) for one in membership.members.cuts.final),
         node.region.refuses_writes is None,
-        len(membership.cuts.leaving),
+        len(membership.members.cuts.leaving),
     )
 
 
@@ -117,7 +117,7 @@ def _look_at_cuts(node: SimNode) -> None:
     """I21: nothing of a removed region beyond its cut is in a member's state."""
     if not is_remaining(node):
         return
-    for region, cut in node.region.membership.cuts.final.items():
+    for region, cut in node.region.membership.members.cuts.final.items():
         n = node.region.replica.vv.get(region, 0)
         if n != cut:
             raise ViolationError(
@@ -126,7 +126,10 @@ def _look_at_cuts(node: SimNode) -> None:
 
 
 def _compare_cuts(node: SimNode, other: SimNode) -> None:
-    mine, its = node.region.membership.cuts.final, other.region.membership.cuts.final
+    mine, its = (
+        node.region.membership.members.cuts.final,
+        other.region.membership.members.cuts.final,
+    )
     for region in mine.keys() & its.keys():
         if mine[region] != its[region]:
             raise ViolationError(

@@ -35,10 +35,10 @@ from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
 from crdtstream.folder import begin_joining, read_folder, write_change
 from crdtstream.region.clients import Stop
+from crdtstream.region.known_members import peers_of
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.readiness import DatabaseIdentity
-from crdtstream.region.membership import peers_of
 from crdtstream.region.peers import Peers
 from crdtstream.region.ready import Confirm, News, Parcel, Ready, StoreIdentity
 from crdtstream.region.region import Region

@@ -26,7 +26,7 @@ from crdtstream.core.membership.changes import (
 )
 from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.membership.members import Members
-from crdtstream.region.membership import UndecidedError
+from crdtstream.region.wishes import UndecidedError
 from crdtstream.sim.branches import members_of
 from crdtstream.sim.node import Joins, SimNode
 from crdtstream.sim.world import World, address_of
@@ -158,7 +158,7 @@ class Operators:
             if member is None or member.region in self._world.nodes:
                 continue
             with suppress(MembersError):
-                region = membership.joining(secret, instance, via.clock)
+                region = membership.members.joining(secret, instance, via.clock)
                 peers = {
                     one.region: one.contact.grpc
                     for one in members.regions

@@ -75,7 +75,7 @@ def _agrees(node: SimNode, newest: Members) -> bool:
     known, applied = members_of(node), node.region.replica.members
     return (
         known.hash == applied.hash == newest.hash
-        and not node.region.membership.cuts.leaving
+        and not node.region.membership.members.cuts.leaving
         and node.region.membership.part.votes.epoch == newest.epoch + 1
     )
 
@@ -101,6 +101,6 @@ def shown(node: SimNode) -> str:
     return (
         f"{membership.known.listed()}, applied {node.region.replica.members.epoch}, vv"
         f" {dict(node.region.replica.vv)}, votes {votes.epoch} decided {votes.decided},"
-        f" leaving {sorted(membership.cuts.leaving)}, cuts {membership.cuts.final}"
+        f" leaving {sorted(membership.members.cuts.leaving)}, cuts {membership.members.cuts.final}"
         f" {node.region.bootstrap.phase} {node.region.bootstrap.failure}"
     )

@@ -593,6 +593,26 @@ class RemoveRegion(_message.Message):
     survivors: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, region: _Optional[int] = ..., heir: _Optional[int] = ..., force: _Optional[bool] = ..., survivors: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class RemoveSealedRequest(_message.Message):
+    __slots__ = ("region", "heir", "seconds", "dry_run")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    HEIR_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    heir: int
+    seconds: float
+    dry_run: bool
+    def __init__(self, region: _Optional[int] = ..., heir: _Optional[int] = ..., seconds: _Optional[float] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class SealedRemoval(_message.Message):
+    __slots__ = ("progress", "members")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    progress: str
+    members: MembersReply
+    def __init__(self, progress: _Optional[str] = ..., members: _Optional[_Union[MembersReply, _Mapping]] = ...) -> None: ...
+
 class ChangeMembersReply(_message.Message):
     __slots__ = ("members", "region")
     MEMBERS_FIELD_NUMBER: _ClassVar[int]

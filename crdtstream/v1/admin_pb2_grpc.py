@@ -69,6 +69,11 @@ class AdminStub:
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.SerializeToString,
                 response_deserializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.FromString,
                 _registered_method=True)
+        self.RemoveSealed = channel.unary_stream(
+                '/crdtstream.v1.Admin/RemoveSealed',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.RemoveSealedRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.SealedRemoval.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -127,6 +132,14 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RemoveSealed(self, request, context):
+        """Have a region removed whose node runs: it seals itself, hands over, and is removed when the
+        others have all of it.  A line of progress at a time; the last message has the members.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -164,6 +177,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ChangeMembers,
                     request_deserializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.FromString,
                     response_serializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.SerializeToString,
+            ),
+            'RemoveSealed': grpc.unary_stream_rpc_method_handler(
+                    servicer.RemoveSealed,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.RemoveSealedRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.SealedRemoval.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -355,6 +373,33 @@ class Admin:
             '/crdtstream.v1.Admin/ChangeMembers',
             crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.SerializeToString,
             crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveSealed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/crdtstream.v1.Admin/RemoveSealed',
+            crdtstream_dot_v1_dot_admin__pb2.RemoveSealedRequest.SerializeToString,
+            crdtstream_dot_v1_dot_admin__pb2.SealedRemoval.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,8 @@ MEMBERS: Final = "crdtstream/core/membership/members.py"
 DECIDING: Final = "crdtstream/core/membership/deciding.py"
 CUT: Final = "crdtstream/core/membership/cut.py"
 REGION: Final = "crdtstream/region/membership.py"
+WISHES: Final = "crdtstream/region/wishes.py"
+KNOWN: Final = "crdtstream/region/known_members.py"
 CUTS: Final = "crdtstream/region/cuts.py"
 OF_PULL: Final = "tests/region/test_pull.py::"
 OF_CUTS: Final = "tests/region/test_cuts.py::"
@@ -17,6 +19,8 @@ OF_MEMBERS: Final = "tests/membership/test_members.py::"
 OF_EFFECT: Final = "tests/rules/test_changed_members.py::"
 OF_DECIDING: Final = "tests/membership/test_deciding.py::"
 EXHAUSTIVELY: Final = "tests/membership/test_deciding_exhaustively.py::"
+SEALING: Final = "crdtstream/region/sealing.py"
+OF_SEALING: Final = "tests/region/test_sealing.py::"
 OF_CUT: Final = "tests/membership/test_cut.py::"
 
 MEMBERSHIP: Final = (
@@ -400,7 +404,7 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "a-region-adopts-what-its-file-does-not-name",
-        REGION,
+        KNOWN,
         "        if named.keys() != self._configured:\n",
         "        if False:\n",
         (OF_REGION + "test_a_region_whose_file_names_others_adopts_nothing",),
@@ -417,25 +421,25 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-link-joins-two-histories",
         REGION,
-        "            self._note_newest(said.members)\n",
-        "            if said.members.epoch > self._newest.epoch:\n"
-        "                self._note_newest(said.members)\n",
+        "            self.members.note_newest(said.members)\n",
+        "            if said.members.epoch > self.members.newest.epoch:\n"
+        "                self.members.note_newest(said.members)\n",
         (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
         "M3: both halves of a split link, and apply each other's effects",
     ),
     Mutation(
         "members-that-a-peer-told-count-before-they-are-kept",
-        REGION,
-        "            self._newest = newest\n            self._keep()\n",
-        "            self._newest = newest\n            self._note_known(newest)\n"
+        KNOWN,
+        "            self.newest = newest\n            self._keep()\n",
+        "            self.newest = newest\n            self.note_kept(newest)\n"
         "            self._keep()\n",
         (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
         "a region acts on members that it does not know any more after a crash",
     ),
     Mutation(
         "a-lost-message-is-not-sent-again",
-        REGION,
-        "                self._send(part.resend())\n",
+        WISHES,
+        "                self._council.send(part.resend())\n",
         "",
         (OF_REGION + "test_a_lost_message_is_sent_again",),
         "an operator waits for nothing when one message was lost",
@@ -505,6 +509,55 @@ MEMBERSHIP: Final = (
         (OF_PULL + "test_effects_of_a_removed_region_beyond_its_cut_are_refused",),
         "one member has what all others refuse",
     ),
+    # --- Seals ---
+    Mutation(
+        "a-sealed-region-takes-writes",
+        "crdtstream/region/region.py",
+        "fault if fault is not None else self.membership.sealing.obstacle",
+        "fault",
+        (OF_SEALING + "test_a_sealed_region_takes_no_writes_and_answers_reads",),
+        "what is acknowledged while a region is removed is lost",
+    ),
+    Mutation(
+        "a-seal-lasts-for-ever",
+        SEALING,
+        "        if now >= self._until:\n",
+        "        if False:\n",
+        (OF_SEALING + "test_a_seal_ends_when_nobody_asks_any_more",),
+        "the command that removes a region is killed, and its clients are refused for ever",
+    ),
+    Mutation(
+        "a-final-seal-ends-by-itself",
+        SEALING,
+        "        if self.wanted.epoch:\n            return\n",
+        "",
+        (OF_SEALING + "test_a_final_region_issues_nothing_and_does_not_go_back_by_itself",),
+        "the removal is decided behind what the region acknowledged since, and that is lost",
+    ),
+    Mutation(
+        "a-seal-is-final-while-others-lack-something",
+        SEALING,
+        "votes_for == epoch and self.are_all_level",
+        "votes_for == epoch",
+        (OF_SEALING + "test_a_region_is_not_final_while_another_lacks_something",),
+        "only the removed region has it, and that is refused from then on",
+    ),
+    Mutation(
+        "a-seal-is-final-for-any-epoch",
+        SEALING,
+        "not self.trouble and votes_for == epoch and",
+        "not self.trouble and",
+        (OF_SEALING + "test_a_region_is_final_for_the_epoch_that_it_votes_for_and_no_other",),
+        "the region goes back when that epoch is decided, and the removal is proposed for it later",
+    ),
+    Mutation(
+        "a-restart-forgets-the-seal",
+        SEALING,
+        "        self.wanted = self.kept = kept\n",
+        "        self.wanted = self.kept = None\n",
+        (OF_SEALING + "test_a_restart_stays_sealed_until_nobody_asks",),
+        "a region that was final takes writes after a crash, and is removed behind them",
+    ),
     # --- At a start, and by links ---
     Mutation(
         "what-was-decided-is-not-looked-at-after-a-restart",
@@ -520,8 +573,8 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "a-region-removes-itself",
-        REGION,
-        "if isinstance(change, Remove) and change.region == self._replica.region:",
+        "crdtstream/region/wishes.py",
+        "if isinstance(change, Remove) and change.region == here:",
         "if False:",
         (OF_STARTS + "test_a_region_cannot_remove_itself",),
         "V6: the removal is known everywhere, and no member ever gets its effect",
@@ -560,7 +613,7 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "a-clock-that-is-set-back-keeps-an-operator-waiting",
-        REGION,
+        "crdtstream/region/wishes.py",
         "            wish.until = min(wish.until, Millis(now + PATIENCE_MS.value))\n",
         "",
         (OF_STARTS + "test_a_clock_that_is_set_back_makes_no_operator_wait_for_longer",),

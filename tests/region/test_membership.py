@@ -12,9 +12,10 @@ from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.membership.encoding import Kept, decode_said
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.wire.codec import decode_batch
-from crdtstream.region.membership import ISSUE_AFTER_MS, PATIENCE_MS, RESEND_MS
+from crdtstream.region.membership import ISSUE_AFTER_MS
 from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import StoreMembership
+from crdtstream.region.wishes import PATIENCE_MS, RESEND_MS
 from tests.harness.driven import PROVEN, Driven, make_region
 from tests.membership.world import adopted, contact, instance, removal
 
@@ -76,6 +77,7 @@ class Council:
         if not region.tick.is_open:
             return False
         ready = region.ready(self.clock)
+        ready.tell()
         if ready.records:
             driven.log += ready.records
             region.note_logged(len(driven.log), self.clock, durable=True)

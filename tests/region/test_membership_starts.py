@@ -12,9 +12,10 @@ from crdtstream.core.membership.deciding import Ballot, Decided, Votes
 from crdtstream.core.membership.encoding import Kept, Said, encode_said
 from crdtstream.core.membership.members import apply
 from crdtstream.region.links.readiness import Answer
-from crdtstream.region.membership import ISSUE_AFTER_MS, PATIENCE_MS
+from crdtstream.region.membership import ISSUE_AFTER_MS
 from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import Confirm, StoreMembership
+from crdtstream.region.wishes import PATIENCE_MS
 from tests.harness.driven import PROVEN, Driven, make_region
 from tests.membership.world import adopted, contact, instance, removal, renamed
 from tests.region.test_membership import Asked, Council, adopting, forced, renaming
