@@ -99,7 +99,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "admin": frozenset(
         {
             *("core", "commands", "engine", "passwords", "programs", "region", "replication"),
-            *("settings", "v1"),
+            *("settings", "turns", "v1"),
         }
     ),
     "query": frozenset({"core", "commands", "engine", "programs", "region", "settings", "v1"}),
@@ -154,6 +154,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 PUBLIC = frozenset(
     {
         "crdtstream.admin.client",
+        "crdtstream.admin.comparing",
         "crdtstream.query.append_rows",
         "crdtstream.query.planning",
         "crdtstream.replication.letters",

@@ -48,7 +48,9 @@ STATUSES: Final = {
 
 UP: Final = pb.LinkStatus.State.UP
 
-app = typer.Typer(help="Show and change who is a member of the database.", no_args_is_help=True)
+app = typer.Typer(
+    help="The whole database: its members, and what its regions have.", no_args_is_help=True
+)
 
 GuidOption: TypeAlias = Annotated[
     str | None,

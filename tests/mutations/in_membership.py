@@ -117,7 +117,7 @@ MEMBERSHIP: Final = (
     Mutation(
         "members-are-not-in-the-digest",
         "crdtstream/core/digest.py",
-        "    if members.epoch:\n        hasher.update(_members(members))\n",
+        "    if members.epoch:\n        hasher.update(bytes_of_members(members))\n",
         "",
         ("tests/rules/test_digest.py::test_the_members_count_once_a_change_was_decided",),
         "I1: regions that have different members look equal",
