@@ -324,7 +324,7 @@ class Node:
             found = await begin_joining(log, self._joined.database_uid, self._joined.kept)
             note_joined(self.settings.dir)
             return found
-        return await read_folder(log, is_proven=log.is_proven)
+        return await read_folder(log, is_proven=log.is_proven, is_same=log.is_same)
 
     @property
     def _peers(self) -> dict[RegionId, str]:

@@ -157,6 +157,7 @@ PUBLIC = frozenset(
         "crdtstream.admin.comparing",
         "crdtstream.query.append_rows",
         "crdtstream.query.planning",
+        "crdtstream.replication.letters",
         "crdtstream.replication.wire",
         "crdtstream.resp.wire.encode",
         "crdtstream.store.checkpoints",

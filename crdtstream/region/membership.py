@@ -48,7 +48,7 @@ from crdtstream.region.known_members import KnownMembers, without_cuts
 from crdtstream.region.ready import News, StoreMembership
 from crdtstream.region.sealing import Sealing, Surroundings
 from crdtstream.region.tick import Tick
-from crdtstream.region.wishes import RESEND_MS, Asker, Make, Wishes
+from crdtstream.region.wishes import RESEND_MS, Asker, Make, Wishes, check_is_not_own
 
 # Who did not want a change issues its effect after so long, if nobody else has.
 ISSUE_AFTER_MS: Final = Size(3_000, least=1)
@@ -75,6 +75,7 @@ class Membership:
         durable_vv: what a power cut cannot take back.
         recovers: whether this region may get back what it had lost.
         surroundings: the region, as a seal sees it.
+        now: when the node starts.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Membership:
         durable_vv: Callable[[], VersionVector],
         recovers: Callable[[], bool],
         surroundings: Surroundings,
+        now: Millis,
     ) -> None:
         self.instance = kept.instance or instance
         self.members = KnownMembers(
@@ -114,8 +116,12 @@ class Membership:
         self._issue = issue
         self._is_level = is_level
         self._activates = False
-        # A region that joins looks now and then whether it is level.
+        # A region that joins looks now and then whether it is level; and what was decided, in a
+        # database where nothing else happens nobody would look at after a restart.
         self._look_again: Millis | None = None
+        here = self.known.find(replica.region)
+        if self.part.votes.decided is not None or (here and here.status is Status.JOINING):
+            self._look_again = now
         self._issue_at: Millis | None = None
         # Of the last epoch that was applied, the record that has it, once a tick left it.
         self._applied_seq: int | None = None
@@ -184,6 +190,11 @@ class Membership:
         letters, self._outbox = self._outbox, []
         return letters
 
+    @property
+    def told(self) -> Members:
+        """The members as others are told of them."""
+        return without_cuts(self.known)
+
     # --- What peers say -------------------------------------------------------------------------
 
     def receive(self, sender: RegionId, message: Message, now: Millis) -> None:
@@ -208,10 +219,9 @@ class Membership:
         Args:
             to_recovering: a region that recovers is answered: it may have lost its votes.
         """
-        ballot, decided = Ballot(0, RegionId(0)), None
+        ballot = Ballot(0, RegionId(0))
         if to_recovering is not None:
             self.part, ballot = self.part.forgotten_by(to_recovering)
-            decided = self.part.votes.decided
         if not self._is_kept and not self.known.epoch and ballot.counter == 0:
             return b""
         instance = self.instance if self._is_kept else b""
@@ -220,10 +230,10 @@ class Membership:
         return encode_said(
             Said(
                 instance=instance,
-                members=without_cuts(self.known),
+                members=self.told,
                 epoch=self.part.votes.epoch,
                 ballot=ballot,
-                decided=decided,
+                decided=self.part.votes.decided,
                 secret=self._secret if is_joining else b"",
             )
         )
@@ -240,6 +250,7 @@ class Membership:
         try:
             said = decode_said(data) if data else Said()
             self.members.note_newest(said.members)
+            self._hear_decision(peer, said)
         except (ContentError, MembersError) as error:
             return str(error)
         self._said_by[peer] = said
@@ -254,11 +265,22 @@ class Membership:
             case Status.REMOVED:
                 return self.told_unknown(peer)
 
+    def _hear_decision(self, peer: RegionId, said: Said) -> None:
+        """Whoever knows of an epoch knows what was decided: its effect may come from nobody else.
+
+        Raises:
+            ForkError: another change was decided for it here.
+        """
+        votes = self.part.votes
+        if said.decided is not None and votes.decided is None and said.epoch == votes.epoch:
+            decided = Decided(said.epoch, self.part.members.hash, said.decided)
+            self.take(self.part.receive(peer, decided))
+
     def told_unknown(self, region: RegionId) -> str:
         """Why there can be no link with a region that has none here; a removed one is told."""
         if region in self.known.removed:
             # It hears who is a member, and takes no writes from then on.
-            self._outbox.append(News(region, without_cuts(self.known)))
+            self._outbox.append(News(region, self.told))
             self._tick.open()
         return self.members.told_unknown(region)
 
@@ -298,7 +320,9 @@ class Membership:
             self.check_is_member()
             if self.part.votes.decided is None:
                 # What cannot be need not wait for its turn.
-                apply(self.part.members, make(self.part.members))
+                change = make(self.part.members)
+                check_is_not_own(self.part.here, change)
+                apply(self.part.members, change)
         except MembersError as error:
             asker.note_not_made(error)
             return

@@ -62,6 +62,7 @@ from crdtstream.region.peers import Peer, Peers
 from crdtstream.region.pins import Pins
 from crdtstream.region.ready import (
     NO_RECORDS,
+    Confirm,
     FolderChange,
     Parcel,
     Ready,
@@ -199,7 +200,7 @@ class Region:
             self.tick,
             kept=folder.membership,
             instance=make_uid(),
-            votes_are_proven=folder.is_proven,
+            votes_are_proven=folder.is_proven or folder.is_same,
             configured=peers.addresses if configured is None else configured,
             uniform=uniform,
             issue=self._issue,
@@ -208,6 +209,7 @@ class Region:
             is_level=self._is_level,
             durable_vv=lambda: self.outstanding.durable_vv,
             recovers=lambda: self.opening.is_recovering,
+            now=now,
             surroundings=self,
         )
         readiness = Readiness(
@@ -692,8 +694,6 @@ class Region:
             self.membership.note_folder(change, now)
             return
         self.opening.note_folder(change)
-        if not self.opening.is_recovering:
-            self.membership.note_recovered(now)
         # Its peers answered while it recovered: it may be level with them already.
         self.opening.note_time(now)
         # It may have recovered.
@@ -703,7 +703,11 @@ class Region:
     @property
     def folder_change(self) -> FolderChange | None:
         """What the folder is to say next; None: it says what it should."""
-        return self.opening.folder_change or self.membership.folder_change
+        change = self.opening.folder_change
+        if isinstance(change, Confirm):
+            # A folder that is confirmed proves its votes: it must have what the members answered.
+            return self.membership.folder_change or change
+        return change or self.membership.folder_change
 
     # --- Members ------------------------------------------------------------------------------
 
@@ -835,6 +839,8 @@ class Region:
             self.staleness.lag.note_issued(now)
         self.staleness.look(now)
         self.links.look_for_news()
+        if isinstance(self.opening.folder_change, Confirm):
+            self.membership.note_recovered(now)
         parcels, woken, links, notices = self.tick.close()
         told, self._told = self._told, []
         if records:

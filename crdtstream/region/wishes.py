@@ -20,8 +20,9 @@ RESEND_MS: Final = Size(500, least=1)
 # An attempt that lost to another one begins again after a while, drawn anew for each.
 RETRY_MS_MIN: Final = Size(50, least=1)
 RETRY_MS_MAX: Final = Size(400, least=2)
-# How long an operator's command waits for a decision.
-PATIENCE_MS: Final = Size(10_000, least=1)
+# How long an operator's command waits for a decision.  In less than some ways there and back
+# nothing is ever decided.
+PATIENCE_MS: Final = Size(10_000, least=2_000)
 
 
 class UndecidedError(MembersError):
@@ -117,11 +118,19 @@ class Wishes:
 
     def look(self, now: Millis) -> None:
         """Something has changed, or time has passed: go on with the first of them."""
+        self._wait_no_longer(now)
         while self._wishes and self._go_on(self._wishes[0], now):
             self._wishes.pop(0)
             if self._wishes:
                 # Its turn begins now.
                 self._wishes[0].until = Millis(now + PATIENCE_MS.value)
+
+    def _wait_no_longer(self, now: Millis) -> None:
+        """A clock that was set back makes nobody wait for longer."""
+        pause_ms = max(RESEND_MS.value, RETRY_MS_MAX.value)
+        for wish in self._wishes:
+            wish.until = min(wish.until, Millis(now + PATIENCE_MS.value))
+            wish.next_ms = min(wish.next_ms, Millis(now + pause_ms))
 
     def has_tried(self, epoch: int, change: Change) -> bool:
         """Whether a change that was decided is what somebody here wants."""
@@ -171,6 +180,7 @@ class Wishes:
             MembersError: it never can.
         """
         change = wish.make(part.members)
+        check_is_not_own(part.here, change)
         apply(part.members, change)
         wish.next_ms = Millis(now + round(self._uniform(RETRY_MS_MIN.value, RETRY_MS_MAX.value)))
         is_stable = self._is_stable(part.members)
@@ -235,6 +245,16 @@ class Wishes:
             f" {_listed(silent)} did not answer. What was begun may still be decided:"
             f" `crdtstream crdb list` shows it{way_out}"
         )
+
+
+def check_is_not_own(here: RegionId, change: Change) -> None:
+    """
+    Raises:
+        MembersError: it removes this region: the others would refuse it before they have its last
+            effects, and the one that tells of the removal would be among these.
+    """
+    if isinstance(change, Remove) and change.region == here:
+        raise MembersError(f"region {here} cannot remove itself: run the command in another region")
 
 
 def _listed(regions: Iterable[RegionId]) -> str:

@@ -10,10 +10,10 @@ import grpc
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.changes import INSTANCE_BYTES, MembersError
 from crdtstream.core.membership.deciding import Letter
-from crdtstream.core.membership.encoding import encode_members, encode_message
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine import Engine
 from crdtstream.region.ready import News
+from crdtstream.replication.letters import encode_letter
 from crdtstream.replication.puller import short_details
 from crdtstream.v1 import membership_pb2 as pb
 from crdtstream.v1 import membership_pb2_grpc as rpc
@@ -53,20 +53,11 @@ class Courier:
 
     async def _deliver(self, letter: Letter | News) -> None:
         region = self._engine.region
-        identity = region.links.identity
         address = region.membership.members.address_of(letter.to)
         try:
             if address is not None:
                 await rpc.MembershipStub(self._channel(address)).Deliver(
-                    pb.MembershipLetter(
-                        database_id=identity.database_id,
-                        database_uid=region.replica.database_uid,
-                        sender=identity.region,
-                        to=letter.to,
-                        message=b"" if isinstance(letter, News) else encode_message(letter.message),
-                        members=encode_members(letter.members) if isinstance(letter, News) else b"",
-                    ),
-                    timeout=CALL_SECONDS_MAX.value,
+                    encode_letter(region, letter), timeout=CALL_SECONDS_MAX.value
                 )
         except grpc.RpcError:
             # Whoever wants an answer asks again.

@@ -9,11 +9,12 @@ import structlog
 from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.changes import MembersError
-from crdtstream.core.membership.encoding import decode_members, decode_message, encode_members
+from crdtstream.core.membership.encoding import encode_members
 from crdtstream.core.size import Seconds
 from crdtstream.engine import Engine
 from crdtstream.region.sealing import homes
 from crdtstream.replication.introductions import introduction_of
+from crdtstream.replication.letters import LetterError, take_letter
 from crdtstream.settings import NodeSettings
 from crdtstream.v1 import membership_pb2 as pb
 from crdtstream.v1 import membership_pb2_grpc as rpc
@@ -37,31 +38,14 @@ class MembershipService(rpc.MembershipServicer):
     async def Deliver(  # noqa: N802 - gRPC's name
         self, request: pb.MembershipLetter, context: Context
     ) -> pb.Delivered:
-        region = self._engine.region
-        sender = RegionId(request.sender)
         await self._check_database(request.database_id, context)
-        await self._check_receiver(request.to, request.database_uid, context)
-        if request.members:
-            await self._note_news(request, context)
-            return pb.Delivered()
-        if not region.membership.members.takes_from(sender):
-            await _refuse(
-                context, f"region {sender} is no member: {region.membership.known.listed()}"
-            )
         try:
-            message = decode_message(request.message)
+            take_letter(self._engine.region, request, self._engine.now())
+        except LetterError as error:
+            await _refuse(context, str(error))
         except ContentError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        region.membership.receive(sender, message, self._engine.now())
         return pb.Delivered()
-
-    async def _note_news(self, request: pb.MembershipLetter, context: Context) -> None:
-        try:
-            reason = self._engine.region.membership.note_news(decode_members(request.members))
-        except ContentError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        if reason is not None:
-            await _refuse(context, reason)
 
     async def Introduce(  # noqa: N802
         self, request: pb.IntroduceRequest, context: Context
@@ -86,7 +70,7 @@ class MembershipService(rpc.MembershipServicer):
             region=joining,
             database_id=self._settings.database_id,
             database_uid=region.replica.database_uid,
-            members=encode_members(membership.known),
+            members=encode_members(membership.told),
         )
 
     async def Seal(self, request: pb.SealRequest, context: Context) -> pb.SealReply:  # noqa: N802

@@ -14,6 +14,7 @@ CUTS: Final = "crdtstream/region/cuts.py"
 OF_PULL: Final = "tests/region/test_pull.py::"
 OF_CUTS: Final = "tests/region/test_cuts.py::"
 OF_REGION: Final = "tests/region/test_membership.py::"
+OF_STARTS: Final = "tests/region/test_membership_starts.py::"
 OF_MEMBERS: Final = "tests/membership/test_members.py::"
 OF_EFFECT: Final = "tests/rules/test_changed_members.py::"
 OF_DECIDING: Final = "tests/membership/test_deciding.py::"
@@ -487,7 +488,7 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-cut-is-passed-on",
         REGION,
-        "                members=without_cuts(self.known),\n",
+        "                members=self.told,\n",
         "                members=self.known,\n",
         (OF_REGION + "test_a_cut_is_not_told_to_others",),
         "a member takes for final what it has not reached, and nobody else has",
@@ -556,5 +557,66 @@ MEMBERSHIP: Final = (
         "        self.wanted = self.kept = None\n",
         (OF_SEALING + "test_a_restart_stays_sealed_until_nobody_asks",),
         "a region that was final takes writes after a crash, and is removed behind them",
+    ),
+    # --- At a start, and by links ---
+    Mutation(
+        "what-was-decided-is-not-looked-at-after-a-restart",
+        REGION,
+        "            self._look_again = now\n",
+        "            self._look_again = None\n",
+        (
+            OF_STARTS + "test_what_was_decided_is_issued_after_a_restart_though_nothing_else"
+            "_happens",
+            OF_STARTS + "test_a_region_that_joins_looks_after_a_restart_whether_it_is_level",
+        ),
+        "a change that was decided is never made in a database where nothing else happens",
+    ),
+    Mutation(
+        "a-region-removes-itself",
+        "crdtstream/region/wishes.py",
+        "if isinstance(change, Remove) and change.region == here:",
+        "if False:",
+        (OF_STARTS + "test_a_region_cannot_remove_itself",),
+        "V6: the removal is known everywhere, and no member ever gets its effect",
+    ),
+    Mutation(
+        "a-link-tells-no-decision",
+        REGION,
+        "decided=self.part.votes.decided,",
+        "decided=None,",
+        (OF_STARTS + "test_a_link_tells_what_was_decided",),
+        "a change is known everywhere, and nobody can issue its effect",
+    ),
+    Mutation(
+        "a-lost-end-of-the-log-takes-the-votes",
+        "crdtstream/region/region.py",
+        "votes_are_proven=folder.is_proven or folder.is_same,",
+        "votes_are_proven=folder.is_proven,",
+        (OF_STARTS + "test_a_region_whose_log_may_have_lost_its_end_keeps_its_votes",),
+        "V5: all that are left wait for the dead region, and nobody can remove it",
+    ),
+    Mutation(
+        "a-folder-is-confirmed-before-its-votes",
+        "crdtstream/region/region.py",
+        "            return self.membership.folder_change or change\n",
+        "            return change\n",
+        (OF_STARTS + "test_a_folder_is_confirmed_only_with_what_the_members_answered",),
+        "V3: a restored member votes twice, and two changes are decided",
+    ),
+    Mutation(
+        "who-joins-is-told-the-cuts",
+        REGION,
+        "        return without_cuts(self.known)\n",
+        "        return self.known\n",
+        (OF_STARTS + "test_a_node_that_joins_is_told_no_cuts",),
+        "H3: a region that joins lacks the last effects of a removed one, for good",
+    ),
+    Mutation(
+        "a-clock-that-is-set-back-keeps-an-operator-waiting",
+        "crdtstream/region/wishes.py",
+        "            wish.until = min(wish.until, Millis(now + PATIENCE_MS.value))\n",
+        "",
+        (OF_STARTS + "test_a_clock_that_is_set_back_makes_no_operator_wait_for_longer",),
+        "a command hangs for as long as the clock was set back",
     ),
 )
