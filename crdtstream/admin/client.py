@@ -13,6 +13,7 @@ import grpc
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.lost import Ends, removed_ends
 from crdtstream.v1 import admin_pb2, admin_pb2_grpc, effects_pb2
 
 CALL_SECONDS_MAX: Final = 5.0
@@ -219,10 +220,25 @@ def vv_of(message: effects_pb2.VersionVector) -> VersionVector:
     }
 
 
+def ends_of(found: Survey) -> Ends:
+    """Where the effects of removed regions end, as far as a region that answered knows."""
+    cuts: dict[RegionId, int] = {}
+    for reply in found.replies.values():
+        cuts |= vv_of(reply.cuts)
+    return removed_ends(cuts)
+
+
 def lacking(
-    vvs: Mapping[RegionId, VersionVector], *, regions: Iterable[RegionId], peers: Iterable[RegionId]
+    vvs: Mapping[RegionId, VersionVector],
+    *,
+    regions: Iterable[RegionId],
+    peers: Iterable[RegionId],
+    ends: Ends,
 ) -> dict[RegionId, dict[RegionId, int]]:
     """How many effects of each origin ``regions`` lack that one of ``peers`` has applied.
+
+    Args:
+        ends: of a removed region effects beyond its end are lacking nowhere: they are lost.
 
     Returns:
         By region, by origin; regions that lack nothing are not in it.  Empty: they have it all.
@@ -230,7 +246,8 @@ def lacking(
     most: dict[RegionId, int] = {}
     for peer in peers:
         for origin, n in vvs[peer].items():
-            most[origin] = max(most.get(origin, 0), n)
+            counted = min(n, ends[origin].last_n) if origin in ends else n
+            most[origin] = max(most.get(origin, 0), counted)
     result = {}
     for region in sorted(regions):
         lacks = {

@@ -9,7 +9,7 @@ from typing import Final
 
 import grpc
 
-from crdtstream.admin.members import change_members, members_reply
+from crdtstream.admin.members import STATUSES, change_members, members_reply
 from crdtstream.admin.sealed_removal import SealedRemoval
 from crdtstream.admin.tunables import Tunables, TuneError
 from crdtstream.commands.streams.xinfo import lag
@@ -133,6 +133,22 @@ class AdminService(rpc.AdminServicer):
             storage=self._storage(),
             password_mark=password_mark(settings.requirepass, settings.database_id),
             bootstrap=self._bootstrap(),
+            cuts=encode_vv({origin: end.last_n for origin, end in replica.ends.items()}),
+            member_status=self._member_status(),
+            leaving=self._leaving(),
+        )
+
+    def _leaving(self) -> list[pb.LeavingRegion]:
+        cuts = self._region.membership.cuts
+        # A removed region hears no words of others, so it does not look for its own cut.
+        leaving = sorted(cuts.leaving - {self._region.replica.region})
+        return [pb.LeavingRegion(region=one, silent=cuts.missing(one)) for one in leaving]
+
+    def _member_status(self) -> "pb.MemberStatus.Status":
+        """Whether this region is a member, as it knows itself."""
+        member = self._region.membership.known.find(self._region.replica.region)
+        return (
+            pb.MemberStatus.Status.STATUS_UNSPECIFIED if member is None else STATUSES[member.status]
         )
 
     async def SetLinks(  # noqa: N802

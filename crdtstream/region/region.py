@@ -22,13 +22,14 @@ No asyncio, no clock, no randomness, no file: a node's loop (``engine.py``) and 
 the same object.  Same inputs, same outputs, byte for byte.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Final, TypeVar
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import ChangeMembers, EffectBatch
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.lost import removed_ends
 from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merging import Merging
 from crdtstream.core.replica import Replica
@@ -191,6 +192,7 @@ class Region:
         self._clients: dict[int, Client] = {}
         self._told: list[Parcel] = []
         self._was_refused = False
+        self._cuts_noted: Set[RegionId] = frozenset()
         database.register(Wait(database, self.outstanding, self.knowledge).commands())
         self.membership = Membership(
             replica,
@@ -379,12 +381,15 @@ class Region:
         *,
         leaving: Collection[RegionId] = (),
         gone: Collection[RegionId] = (),
+        is_active_here: bool = True,
     ) -> None:
         """The other regions are these from now on; see ``Peers.change``.
 
         Links begin and end by themselves.  Nothing happens if nothing has changed.
         """
-        change = self.peers.change(now, peers, leaving=leaving, gone=gone)
+        change = self.peers.change(
+            now, peers, leaving=leaving, gone=gone, is_active_here=is_active_here
+        )
         if change is None:
             return
         self.tick.notice(
@@ -712,10 +717,23 @@ class Region:
                 self.membership.members.peers,
                 leaving=cuts.leaving,
                 gone=cuts.final,
+                is_active_here=self.membership.members.obstacle is None,
             )
+            self._note_ends({one.region: one.cut for one in members.regions if one.cut is not None})
         self.opening.look()
         # What is said from here on is said at this epoch.
         self.links.tell_standing()
+
+    def _note_ends(self, cuts: Mapping[RegionId, int]) -> None:
+        """The cuts of these removed regions are final, and the folder has them: who waits for
+        effects beyond one is told that they are lost, readers of streams too."""
+        if cuts.keys() == self._cuts_noted:
+            return
+        self._cuts_noted = cuts.keys()
+        self.replica.ends = removed_ends(cuts)
+        for session, reply in self.database.serve_all(self.replica.now):
+            self._answer(session, reply)
+        self.tick.open()
 
     def _issue(self, effect: ChangeMembers) -> None:
         self.database.change(self.replica.now, lambda replica, _: replica.issue(effect))
