@@ -23,6 +23,7 @@ from crdtstream.admin.client import (
     UnreachableError,
     survey,
 )
+from crdtstream.cli.crdb_purge import purge_instance
 from crdtstream.cli.crdb_removal import (
     SEALED_SECONDS_DEFAULT,
     Removal,
@@ -388,6 +389,7 @@ def remove_instance(
 
 
 app.command()(salvage)
+app.command()(purge_instance)
 
 
 # --- Asking ---------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,10 @@ def test_each_entry_is_appended_once_however_often_it_is_run(cluster: Cluster) -
     assert first.client.xlen("other") == 0
 
 
+def _has(node: Node, count: int) -> bool:
+    return bool(node.client.xlen("other") >= count)
+
+
 @pytest.mark.long
 def test_killed_in_the_middle_it_goes_on(cluster: Cluster) -> None:
     first = cluster[1]
@@ -94,7 +99,7 @@ def test_killed_in_the_middle_it_goes_on(cluster: Cluster) -> None:
     command += ["--into", first.grpc_address]
     for count in (1, STRANDED // 2):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        wait_until(lambda count=count: first.client.xlen("other") >= count, "some are there")
+        wait_until(partial(_has, first, count), "some are there")
         process.kill()
         process.wait()
     first.end(signal.SIGKILL)
