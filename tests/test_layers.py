@@ -112,6 +112,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "spark": frozenset({"page", "v1"}),
     # What is done with a folder beside its node.
     "upkeep": frozenset({"core", "store", "settings", "v1"}),
+    "salvage": frozenset({"core", "spark", "upkeep", "v1"}),
     # Regions to experiment with: in one process, on this machine, as a table tells.
     "local_regions": frozenset({"core", "settings", "v1"}),
     "sim": frozenset(
@@ -143,6 +144,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "scenario",
             "settings",
             "sim",
+            "salvage",
             "spark",
             "upkeep",
             "v1",

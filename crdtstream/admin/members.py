@@ -81,6 +81,7 @@ def _status(member: Member) -> pb.MemberStatus:
         token_expires_ms=member.token.expires_ms if member.token is not None else 0,
         heir=member.heir or 0,
         instance=member.instance,
+        cut=member.cut,
     )
 
 

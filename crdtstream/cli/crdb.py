@@ -23,12 +23,14 @@ from crdtstream.admin.client import (
     UnreachableError,
     survey,
 )
+from crdtstream.cli.crdb_purge import purge_instance
 from crdtstream.cli.crdb_removal import (
     SEALED_SECONDS_DEFAULT,
     Removal,
     remove_forced,
     remove_sealed,
 )
+from crdtstream.cli.crdb_salvage import salvage
 from crdtstream.cli.discovery import AddressOption, DirOption, addresses_of
 from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.tables import print_columns
@@ -388,6 +390,10 @@ def remove_instance(
         _tell(reply, dry_run=dry_run)
 
 
+app.command()(salvage)
+app.command()(purge_instance)
+
+
 # --- Asking ---------------------------------------------------------------------------------------
 
 
@@ -515,6 +521,8 @@ def _print_database(reply: pb.MembersReply) -> None:
             typer.echo(f"  Token is good until: {until} UTC")
         if one.heir:
             typer.echo(f"  Heir: {one.heir}")
+        if one.HasField("cut"):
+            typer.echo(f"  Effects that count: {one.cut}")
 
 
 def _as_json(reply: pb.MembersReply) -> dict[str, object]:
@@ -536,6 +544,7 @@ def _as_json(reply: pb.MembersReply) -> dict[str, object]:
                 "added_epoch": one.added_epoch,
                 "changed_epoch": one.changed_epoch,
                 "heir": one.heir or None,
+                "cut": one.cut if one.HasField("cut") else None,
             }
             for one in reply.members
         ],

@@ -201,8 +201,9 @@ class KnownMembers:
         counted = "" if cut is None else f"; of its effects {cut} count, and no others"
         return (
             f"region {member.region} was removed at epoch {member.changed}{counted}. Its node"
-            " cannot come back under this number: keep its folder, add a region with `crdtstream"
-            " crdb add-instance`, and start a node for it with an empty folder"
+            " cannot come back under this number: stop it and keep its folder, of which `crdtstream"
+            " crdb salvage` appends again what no other region has; then add a region with"
+            " `crdtstream crdb add-instance`, and start a node for it with an empty folder"
         )
 
     @property

@@ -626,7 +626,7 @@ class MembersReply(_message.Message):
     def __init__(self, database_id: _Optional[str] = ..., database_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., hash: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., numbers_left: _Optional[int] = ..., region: _Optional[int] = ..., pending_epoch: _Optional[int] = ...) -> None: ...
 
 class MemberStatus(_message.Message):
-    __slots__ = ("region", "name", "status", "grpc_address", "resp_address", "http_address", "added_epoch", "changed_epoch", "token_expires_ms", "heir", "instance")
+    __slots__ = ("region", "name", "status", "grpc_address", "resp_address", "http_address", "added_epoch", "changed_epoch", "token_expires_ms", "heir", "instance", "cut")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSPECIFIED: _ClassVar[MemberStatus.Status]
@@ -650,6 +650,7 @@ class MemberStatus(_message.Message):
     TOKEN_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
     HEIR_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
     region: int
     name: str
     status: MemberStatus.Status
@@ -661,7 +662,8 @@ class MemberStatus(_message.Message):
     token_expires_ms: int
     heir: int
     instance: bytes
-    def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., status: _Optional[_Union[MemberStatus.Status, str]] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., added_epoch: _Optional[int] = ..., changed_epoch: _Optional[int] = ..., token_expires_ms: _Optional[int] = ..., heir: _Optional[int] = ..., instance: _Optional[bytes] = ...) -> None: ...
+    cut: int
+    def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., status: _Optional[_Union[MemberStatus.Status, str]] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., added_epoch: _Optional[int] = ..., changed_epoch: _Optional[int] = ..., token_expires_ms: _Optional[int] = ..., heir: _Optional[int] = ..., instance: _Optional[bytes] = ..., cut: _Optional[int] = ...) -> None: ...
 
 class ChangeMembersRequest(_message.Message):
     __slots__ = ("dry_run", "adopt", "add", "update", "remove")

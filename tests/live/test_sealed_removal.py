@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,24 @@ def test_nothing_that_clients_wrote_until_the_end_is_lost(cluster: Cluster) -> N
     again = remove(cluster[1], 3)
     assert again.returncode == 0
     assert "removed already" in again.stdout
+
+
+def test_the_folder_of_a_removed_region_is_purged_and_no_other(cluster: Cluster) -> None:
+    assert remove(cluster[1], 3).returncode == 0
+    wait_until(lambda: "was removed" in refusal(cluster[3]), "it knows")
+    purge = [sys.executable, "-m", "crdtstream", "crdb", "purge-instance", "--yes"]
+
+    def purged(node: Node) -> int:
+        return subprocess.run([*purge, str(node.folder)], check=False).returncode
+
+    assert purged(cluster[3]) == 2, "its node runs"
+    for region in (2, 3):
+        cluster[region].end()
+    assert purged(cluster[2]) == 2
+    assert purged(cluster[3]) == 0
+    assert not cluster[3].folder.exists()
+    assert cluster[2].folder.exists()
+    assert purged(cluster[3]) == 2
 
 
 def test_groups_are_handed_over_and_nothing_comes_twice(cluster: Cluster) -> None:
