@@ -11,7 +11,14 @@ from typing import Final, NoReturn, Protocol
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.membership.changes import Change, MembersError, Remove
-from crdtstream.core.membership.deciding import NO_BALLOT, Ballot, Deciding, Letter, Turn
+from crdtstream.core.membership.deciding import (
+    NO_BALLOT,
+    Ballot,
+    Deciding,
+    Letter,
+    Turn,
+    waits_for_stability,
+)
 from crdtstream.core.membership.members import Members, Status, apply, chain
 from crdtstream.core.size import Size
 
@@ -188,7 +195,7 @@ class Wishes:
             turn = part.propose(change, is_stable=is_stable, survivors=wish.survivors)
         except MembersError as error:
             # It may be possible in a moment.
-            waits = not is_stable and not isinstance(change, Remove)
+            waits = not is_stable and waits_for_stability(part.members, change)
             wish.waits = self._waits_for(part.members) if waits else str(error)
             return
         wish.tried, wish.waits = (part.votes.epoch, change), ""

@@ -290,7 +290,7 @@ MEMBERSHIP: Final = (
     Mutation(
         "an-add-does-not-wait-for-the-last-change",
         DECIDING,
-        "if not is_stable and not isinstance(change, Remove):",
+        "if not is_stable and waits_for_stability(self.members, change):",
         "if False:",
         (OF_DECIDING + "test_other_changes_wait_until_the_last_one_is_stable",),
         "V12: a member lacks two changes and counts by the old list",
@@ -298,7 +298,7 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-removal-waits-for-the-dead",
         DECIDING,
-        "if not is_stable and not isinstance(change, Remove):",
+        "if not is_stable and waits_for_stability(self.members, change):",
         "if not is_stable:",
         (OF_DECIDING + "test_other_changes_wait_until_the_last_one_is_stable",),
         "a region that died right after a change can never be removed",
@@ -618,5 +618,29 @@ MEMBERSHIP: Final = (
         "",
         (OF_STARTS + "test_a_clock_that_is_set_back_makes_no_operator_wait_for_longer",),
         "a command hangs for as long as the clock was set back",
+    ),
+    Mutation(
+        "the-address-of-who-never-came-waits-for-it",
+        DECIDING,
+        "        return member is None or member.status is not Status.JOINING\n",
+        "        return True\n",
+        (OF_REGION + "test_the_address_of_a_region_that_never_came_is_corrected",),
+        "the wrong address of a joining region is what keeps it away, and stays",
+    ),
+    Mutation(
+        "an-address-of-an-active-region-does-not-wait",
+        DECIDING,
+        "        return member is None or member.status is not Status.JOINING\n",
+        "        return False\n",
+        (OF_REGION + "test_a_change_waits_until_the_one_before_is_everywhere",),
+        "a change is made that a region is not known to be able to follow",
+    ),
+    Mutation(
+        "who-joins-owes-no-word",
+        CUT,
+        "        return tuple(one for one in self._members.remaining if one not in self._words)\n",
+        "        return tuple(one for one in self._members.active if one not in self._words)\n",
+        (OF_CUTS + "test_a_region_that_joins_owes_its_word_until_it_is_taken_out",),
+        "a region that joined by a member that is gone has effects beyond the cut",
     ),
 )

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 
 from crdtstream.core.clock import MutableVersionVector
-from crdtstream.core.ids import RegionId
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.changes import Add, JoinToken
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.replica import Replica
 from crdtstream.region.cuts import Cuts
 from crdtstream.region.known_members import without_cuts
-from tests.membership.world import adopted, removal, renamed
+from tests.membership.world import adopted, contact, removal, renamed
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 RUN, LATER_RUN = 70, 71
@@ -69,6 +70,19 @@ def test_one_who_has_not_spoken_is_waited_for() -> None:
     here.hear(R2, 5)
     assert not here.cuts.look()
     assert here.cuts.missing(R3) == (R4,)
+
+
+def test_a_region_that_joins_owes_its_word_until_it_is_taken_out() -> None:
+    """It may have joined by a member that is gone since, and have from there what nobody has."""
+    add = Add(R4, contact(4), JoinToken(bytes(32), Millis(1 << 40)))
+    here = Here(apply(apply(adopted(3), add), removal(3, 1)))
+    here.hear(R2, 5, epoch=3)
+    assert not here.cuts.look()
+    assert here.cuts.missing(R3) == (R4,)
+    here.cuts.adopt(apply(here.members, removal(4, 1)))
+    here.hear(R2, 5, epoch=4)
+    assert here.cuts.look()
+    assert here.cuts.final == {R3: 5, R4: 0}
 
 
 def test_what_was_said_at_an_earlier_epoch_does_not_count() -> None:

@@ -97,7 +97,7 @@ class Council:
         for letter in ready.letters:
             assert isinstance(letter, Letter)
             self.sent.append((number, letter))
-            if letter.to not in self.away:
+            if letter.to in self.driven and letter.to not in self.away:
                 other = self.driven[letter.to].region
                 other.membership.receive(RegionId(number), letter.message, self.clock)
         return True
@@ -221,6 +221,47 @@ def test_a_change_waits_until_the_one_before_is_everywhere(council: Council) -> 
     asked = council.wish(1, renaming(2, "us"))
     council.wait(PATIENCE_MS.value + 1)
     assert "epoch 1 is not known to be in region 2 and region 3" in asked.refused
+
+
+def adding(number: int) -> Callable[[Members], Change]:
+    token = JoinToken(bytes(32), Millis(1 << 40))
+    return lambda members: Add(RegionId(number), contact(number), token)
+
+
+def spread(council: Council) -> None:
+    """All get what was logged, and hear from each other that they have it."""
+    council.replicate()
+    for driven in council.driven.values():
+        for number, other in council.driven.items():
+            driven.region.learn(RegionId(number), other.region.outstanding.durable_vv)
+
+
+@pytest.fixture
+def nobody_came(council: Council) -> Council:
+    """Region 4 was added, and its node never came."""
+    assert council.wish(1, adopting()).made is not None
+    spread(council)
+    assert council.wish(1, adding(4)).made is not None
+    spread(council)
+    return council
+
+
+def test_the_address_of_a_region_that_never_came_is_corrected(nobody_came: Council) -> None:
+    made = nobody_came.wish(2, renaming(4, "asia")).made
+    assert made is not None
+    assert [one.contact.name for one in made.regions] == ["r1", "r2", "r3", "asia"]
+    # What the active regions are to follow waits for it.
+    spread(nobody_came)
+    asked = nobody_came.wish(1, renaming(2, "us"))
+    nobody_came.wait(PATIENCE_MS.value + 1)
+    assert "region 4, which joins" in asked.refused
+
+
+@pytest.mark.parametrize("how", [Removal.SEALED, Removal.FORCED])
+def test_a_region_that_never_came_is_taken_out_at_once(nobody_came: Council, how: Removal) -> None:
+    made = nobody_came.wish(1, forced(4, how)).made
+    assert made is not None
+    assert made.removed == (4,)
 
 
 def test_two_that_change_at_once_are_both_made_one_behind_the_other(council: Council) -> None:

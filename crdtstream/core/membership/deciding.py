@@ -33,8 +33,28 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import Adopt, Change, MembersError, Removal, Remove
-from crdtstream.core.membership.members import ForkError, Members, apply
+from crdtstream.core.membership.changes import (
+    Adopt,
+    Change,
+    MembersError,
+    Removal,
+    Remove,
+    Update,
+)
+from crdtstream.core.membership.members import ForkError, Members, Status, apply
+
+
+def waits_for_stability(members: Members, change: Change) -> bool:
+    """Whether a change has to wait until the newest epoch's effect is causally stable.
+
+    A removal does not, as the dead region may be what it would wait for; nor does another address
+    of a joining region, which may be what keeps that region from hearing anything.  The voters of
+    both have the newest epoch all the same, and neither makes anybody a voter.
+    """
+    if isinstance(change, Update):
+        member = members.find(change.region)
+        return member is None or member.status is not Status.JOINING
+    return not isinstance(change, Remove)
 
 
 class Ballot(NamedTuple):
@@ -207,8 +227,8 @@ class Deciding:
         """Begin an attempt; or begin again after one that got nowhere.
 
         Args:
-            is_stable: the newest epoch's effect is causally stable here.  A removal does not wait
-                for that, as the dead region may be what it waits for; its voters have the epoch.
+            is_stable: the newest epoch's effect is causally stable here; see
+                ``waits_for_stability``.
             survivors: for a removal without a majority, the members that are left: all of them must
                 accept.  For an adoption, those of its regions that are not known to be dead.
 
@@ -224,7 +244,7 @@ class Deciding:
                 "this region's folder was restored: it can change nothing before all members have"
                 " answered it; run the command in another region"
             )
-        if not is_stable and not isinstance(change, Remove):
+        if not is_stable and waits_for_stability(self.members, change):
             raise MembersError(
                 f"epoch {self.members.epoch} is not known to be applied in all regions; try again"
                 " when `crdtstream crdb list` shows that it is"
