@@ -262,6 +262,22 @@ def test_a_region_that_never_came_is_taken_out_at_once(nobody_came: Council, how
     made = nobody_came.wish(1, forced(4, how)).made
     assert made is not None
     assert made.removed == (4,)
+    # Once the others have said that nobody has anything of it, nothing waits for it.
+    spread(nobody_came)
+    for driven in nobody_came.driven.values():
+        for number, other in nobody_came.driven.items():
+            if other is driven:
+                continue
+            cuts, epoch = driven.region.membership.cuts, other.region.membership.cuts.epoch_of_words
+            cuts.note_run(RegionId(number), 1)
+            cuts.hear(RegionId(number), 1, epoch, other.region.outstanding.durable_vv)
+        driven.region.membership.look_at_cuts()
+        driven.region.tick.open()
+    nobody_came.run()
+    spread(nobody_came)
+    asked = nobody_came.wish(1, renaming(2, "us"))
+    nobody_came.wait(RESEND_MS.value)
+    assert asked.made is not None
 
 
 def test_two_that_change_at_once_are_both_made_one_behind_the_other(council: Council) -> None:
