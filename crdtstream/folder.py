@@ -12,20 +12,24 @@ from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
 from crdtstream.store.meta import MEMBERSHIP_KEY, UID_KEY
 
+# What a folder says of the members.
+MEMBERSHIP: Final = MEMBERSHIP_KEY
 DECLARED_KEY: Final = "database_declared"
 
 
-async def read_folder(log: Log, *, is_proven: bool) -> FolderState:
+async def read_folder(log: Log, *, is_proven: bool, is_same: bool = False) -> FolderState:
     """What a folder says when its node starts.
 
     Args:
-        is_proven: as the log found it.
+        is_proven, is_same: as the log found it.
 
     Raises:
         StoreError: the identity is damaged.
     """
     database, membership = await _stored_identity(log), await _stored_membership(log)
-    return FolderState(is_proven=is_proven, database=database, membership=membership)
+    return FolderState(
+        is_proven=is_proven, is_same=is_same, database=database, membership=membership
+    )
 
 
 async def begin_database(log: Log, make_uid: Callable[[], DatabaseUid]) -> FolderState:

@@ -53,6 +53,8 @@ QUICK_TO_CONNECT: Final = (
 )
 LOG_LINES_SHOWN: Final = 15
 TOKEN_BYTES: Final = 32
+# Who stops in the middle of a join may go on later.
+TOKEN_SECONDS: Final = 86_400.0
 # What differs from region to region must not come to all through the environment.
 _OWN_VARIABLES: Final = ("REGION", "DIR", "HOST", "RESP_PORT", "GRPC_PORT", "HTTP_PORT", "PEERS")
 
@@ -228,6 +230,7 @@ class LocalRegions:
         python: Path | None = None,
     ) -> None:
         self.regions = layout(count, folder, base_port=base_port)
+        self._folder, self._base_port = folder, base_port
         self._settings = settings or {}
         self._settings_of = settings_of or {}
         self._ways = ways or {}
@@ -254,6 +257,17 @@ class LocalRegions:
                 self.configure(own.region)
                 options = ["--new-database"] if begins_database and own is self.regions[0] else []
                 self.start(own.region, *options)
+
+    def expect_one_more(self) -> LocalRegion:
+        """Another region, with the next number, that ``join`` is to let in.
+
+        Raises:
+            LocalRegionsError: there are no more numbers.
+        """
+        own = layout(len(self.regions) + 1, self._folder, base_port=self._base_port)[-1]
+        self.regions.append(own)
+        self._joining.append(own)
+        return own
 
     def join(self, *, stop: Callable[[], bool] = lambda: False) -> bool:
         """Have the new regions join, one after the other; False if ``stop`` said to give up.
@@ -290,7 +304,7 @@ class LocalRegions:
             resp_address=own.resp_address,
             http_address=own.http_address,
             token_sha256=hashlib.sha256(secret).digest(),
-            token_expires_ms=round((time.time() + START_SECONDS_MAX) * 1000),
+            token_expires_ms=round((time.time() + TOKEN_SECONDS) * 1000),
         )
         try:
             members = {one.region for one in client.members().members}

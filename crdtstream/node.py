@@ -46,9 +46,9 @@ from crdtstream.metrics.parts import ClientFigures, MetricsParts
 from crdtstream.open_files import FILES_SPARE, allow_clients
 from crdtstream.passwords import password_mark
 from crdtstream.query.service import QueryService
+from crdtstream.region.known_members import peers_of
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
-from crdtstream.region.membership import peers_of
 from crdtstream.region.opening import FolderState
 from crdtstream.region.peers import Peers
 from crdtstream.region.region import Region
@@ -324,7 +324,7 @@ class Node:
             found = await begin_joining(log, self._joined.database_uid, self._joined.kept)
             note_joined(self.settings.dir)
             return found
-        return await read_folder(log, is_proven=log.is_proven)
+        return await read_folder(log, is_proven=log.is_proven, is_same=log.is_same)
 
     @property
     def _peers(self) -> dict[RegionId, str]:

@@ -99,7 +99,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "admin": frozenset(
         {
             *("core", "commands", "engine", "passwords", "programs", "region", "replication"),
-            *("settings", "v1"),
+            *("settings", "turns", "v1"),
         }
     ),
     "query": frozenset({"core", "commands", "engine", "programs", "region", "settings", "v1"}),
@@ -112,6 +112,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "spark": frozenset({"page", "v1"}),
     # What is done with a folder beside its node.
     "upkeep": frozenset({"core", "store", "settings", "v1"}),
+    "salvage": frozenset({"core", "spark", "upkeep", "v1"}),
     # Regions to experiment with: in one process, on this machine, as a table tells.
     "local_regions": frozenset({"core", "settings", "v1"}),
     "sim": frozenset(
@@ -143,6 +144,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "scenario",
             "settings",
             "sim",
+            "salvage",
             "spark",
             "upkeep",
             "v1",
@@ -154,8 +156,10 @@ ALLOWED: dict[str, frozenset[str]] = {
 PUBLIC = frozenset(
     {
         "crdtstream.admin.client",
+        "crdtstream.admin.comparing",
         "crdtstream.query.append_rows",
         "crdtstream.query.planning",
+        "crdtstream.replication.letters",
         "crdtstream.replication.wire",
         "crdtstream.resp.wire.encode",
         "crdtstream.store.checkpoints",

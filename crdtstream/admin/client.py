@@ -13,6 +13,7 @@ import grpc
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.lost import Ends, removed_ends
 from crdtstream.v1 import admin_pb2, admin_pb2_grpc, effects_pb2
 
 CALL_SECONDS_MAX: Final = 5.0
@@ -85,6 +86,22 @@ class AdminClient:
         )
         return reply
 
+    def remove_sealed(
+        self, request: admin_pb2.RemoveSealedRequest
+    ) -> Iterator[admin_pb2.SealedRemoval]:
+        """Have a region removed whose node runs: how far it is, at last the members without it.
+
+        Raises:
+            UnreachableError: nobody answers, or not any more.
+            AdminError: it was not removed; the text says why.
+        """
+        try:
+            yield from self._stub.RemoveSealed(
+                request, timeout=request.seconds + 2 * DECISION_SECONDS_MAX
+            )
+        except grpc.RpcError as error:
+            raise self._told(error) from error
+
     def set_links(self, peers: Iterable[RegionId], *, paused: bool) -> admin_pb2.SetLinksReply:
         """Pause or resume the links that pull from ``peers``; no peers means from every one."""
         request = admin_pb2.SetLinksRequest(peers=sorted(peers), paused=paused)
@@ -95,6 +112,18 @@ class AdminClient:
         request = admin_pb2.TuneRequest(parameter=parameter, value=value)
         reply: admin_pb2.TuneReply = self._call(self._stub.Tune, request)
         return reply
+
+    def digests(self, request: admin_pb2.DigestsRequest) -> Iterator[admin_pb2.DigestsReply]:
+        """The pages of an answer, in order; it takes as long as it takes.
+
+        Raises:
+            UnreachableError: nobody answers, or not any more.
+            AdminError: the node refused, and says why.
+        """
+        try:
+            yield from self._stub.Digests(request)
+        except grpc.RpcError as error:
+            raise self._told(error) from error
 
     def backup(self) -> Iterator[admin_pb2.BackupPiece]:
         """The pieces of a backup, in order; it takes as long as it takes.
@@ -203,10 +232,25 @@ def vv_of(message: effects_pb2.VersionVector) -> VersionVector:
     }
 
 
+def ends_of(found: Survey) -> Ends:
+    """Where the effects of removed regions end, as far as a region that answered knows."""
+    cuts: dict[RegionId, int] = {}
+    for reply in found.replies.values():
+        cuts |= vv_of(reply.cuts)
+    return removed_ends(cuts)
+
+
 def lacking(
-    vvs: Mapping[RegionId, VersionVector], *, regions: Iterable[RegionId], peers: Iterable[RegionId]
+    vvs: Mapping[RegionId, VersionVector],
+    *,
+    regions: Iterable[RegionId],
+    peers: Iterable[RegionId],
+    ends: Ends,
 ) -> dict[RegionId, dict[RegionId, int]]:
     """How many effects of each origin ``regions`` lack that one of ``peers`` has applied.
+
+    Args:
+        ends: of a removed region effects beyond its end are lacking nowhere: they are lost.
 
     Returns:
         By region, by origin; regions that lack nothing are not in it.  Empty: they have it all.
@@ -214,7 +258,8 @@ def lacking(
     most: dict[RegionId, int] = {}
     for peer in peers:
         for origin, n in vvs[peer].items():
-            most[origin] = max(most.get(origin, 0), n)
+            counted = min(n, ends[origin].last_n) if origin in ends else n
+            most[origin] = max(most.get(origin, 0), counted)
     result = {}
     for region in sorted(regions):
         lacks = {

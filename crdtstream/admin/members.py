@@ -19,7 +19,7 @@ from crdtstream.core.membership.changes import (
 from crdtstream.core.membership.members import Member, Members, Status, apply
 from crdtstream.core.uid import shown_uid
 from crdtstream.engine import Engine
-from crdtstream.region.membership import Make
+from crdtstream.region.wishes import Make
 from crdtstream.replication.introductions import adoption_of
 from crdtstream.settings import NodeSettings, endpoint
 from crdtstream.v1 import admin_pb2 as pb
@@ -81,6 +81,7 @@ def _status(member: Member) -> pb.MemberStatus:
         token_expires_ms=member.token.expires_ms if member.token is not None else 0,
         heir=member.heir or 0,
         instance=member.instance,
+        cut=member.cut,
     )
 
 
@@ -157,7 +158,7 @@ async def change_members(
         if not request.HasField("adopt"):
             members = apply(members, _change(request, members, draw))
         return pb.ChangeMembersReply(
-            members=_shown(members, engine, settings), region=_added(request, members)
+            members=shown(members, engine, settings), region=_added(request, members)
         )
     members = membership.part.members
     if not members.epoch:
@@ -166,11 +167,12 @@ async def change_members(
         survivors = map(RegionId, request.remove.survivors)
         members = await change(engine, lambda before: _change(request, before, draw), survivors)
     return pb.ChangeMembersReply(
-        members=_shown(members, engine, settings), region=_added(request, members)
+        members=shown(members, engine, settings), region=_added(request, members)
     )
 
 
-def _shown(members: Members, engine: Engine, settings: NodeSettings) -> pb.MembersReply:
+def shown(members: Members, engine: Engine, settings: NodeSettings) -> pb.MembersReply:
+    """These members as this node would tell them."""
     reply = members_reply(engine, settings)
     del reply.members[:]
     reply.members.extend(map(_status, members.regions))
@@ -227,8 +229,8 @@ def _removal(remove: pb.RemoveRegion, members: Members) -> Remove:
     member = _member(members, remove.region)
     if member.status is Status.ACTIVE and not remove.force:
         raise MembersError(
-            f"region {member.region} is active: stop its node for good, wait until the others have"
-            " all of its effects (`crdtstream status`), and remove it with --force"
+            f"region {member.region} is active: it seals itself before it is removed, or is removed"
+            " with --force; run the `crdtstream crdb remove-instance` of this version"
         )
     left = [one for one in members.active if one != member.region]
     heir = RegionId(remove.heir or min(left, default=member.region))

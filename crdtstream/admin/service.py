@@ -9,7 +9,9 @@ from typing import Final
 
 import grpc
 
-from crdtstream.admin.members import change_members, members_reply
+from crdtstream.admin.digests import Digests, DigestsError
+from crdtstream.admin.members import STATUSES, change_members, members_reply
+from crdtstream.admin.sealed_removal import SealedRemoval
 from crdtstream.admin.tunables import Tunables, TuneError
 from crdtstream.commands.streams.xinfo import lag
 from crdtstream.core.ids import Millis, RegionId
@@ -23,8 +25,8 @@ from crdtstream.programs import UnreadableError
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
-from crdtstream.region.membership import UndecidedError
 from crdtstream.region.retention import Keeping
+from crdtstream.region.wishes import UndecidedError
 from crdtstream.settings import NodeSettings, endpoint
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb
@@ -55,6 +57,11 @@ PHASES: Final = {
     Phase.SAVING: pb.BootstrapStatus.Phase.SAVING,
 }
 
+# A region that is to be removed is waited for no longer than this.
+SEALED_SECONDS_MAX: Final = 24 * 3600.0
+# How many calls walk through the state at a time, turn by turn.
+DIGESTS_AT_ONCE: Final = 4
+
 
 @dataclass(frozen=True, slots=True)
 class NodeParts:
@@ -82,6 +89,7 @@ class AdminService(rpc.AdminServicer):
         self._region = parts.engine.region
         self._now = parts.engine.now
         self._is_backing_up = False
+        self._digests_asked = 0
 
     async def Status(  # noqa: N802 - gRPC's name
         self,
@@ -129,6 +137,22 @@ class AdminService(rpc.AdminServicer):
             storage=self._storage(),
             password_mark=password_mark(settings.requirepass, settings.database_id),
             bootstrap=self._bootstrap(),
+            cuts=encode_vv({origin: end.last_n for origin, end in replica.ends.items()}),
+            member_status=self._member_status(),
+            leaving=self._leaving(),
+        )
+
+    def _leaving(self) -> list[pb.LeavingRegion]:
+        cuts = self._region.membership.cuts
+        # A removed region hears no words of others, so it does not look for its own cut.
+        leaving = sorted(cuts.leaving - {self._region.replica.region})
+        return [pb.LeavingRegion(region=one, silent=cuts.missing(one)) for one in leaving]
+
+    def _member_status(self) -> "pb.MemberStatus.Status":
+        """Whether this region is a member, as it knows itself."""
+        member = self._region.membership.known.find(self._region.replica.region)
+        return (
+            pb.MemberStatus.Status.STATUS_UNSPECIFIED if member is None else STATUSES[member.status]
         )
 
     async def SetLinks(  # noqa: N802
@@ -196,6 +220,29 @@ class AdminService(rpc.AdminServicer):
         except UnreadableError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"entries cannot be read: {error}")
 
+    async def Digests(  # noqa: N802
+        self,
+        request: pb.DigestsRequest,
+        context: "grpc.aio.ServicerContext[pb.DigestsRequest, pb.DigestsReply]",
+    ) -> AsyncIterator[pb.DigestsReply]:
+        if self._digests_asked >= DIGESTS_AT_ONCE:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{DIGESTS_AT_ONCE} others ask this node for digests; try again when they are done",
+            )
+        self._digests_asked += 1
+        try:
+            digests = Digests(self._region.replica, self._parts.engine)
+            async with contextlib.aclosing(digests.pages(request)) as pages:
+                async for page in pages:
+                    yield page
+        except DigestsError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except UnreadableError as error:
+            await context.abort(grpc.StatusCode.DATA_LOSS, f"entries cannot be read: {error}")
+        finally:
+            self._digests_asked -= 1
+
     async def Members(  # noqa: N802
         self,
         _request: pb.MembersRequest,
@@ -213,6 +260,27 @@ class AdminService(rpc.AdminServicer):
             return await change_members(
                 parts.engine, parts.settings, request, draw=secrets.randbits(32)
             )
+        except UndecidedError as error:
+            await context.abort(grpc.StatusCode.ABORTED, str(error))
+        except MembersError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    async def RemoveSealed(  # noqa: N802
+        self,
+        request: pb.RemoveSealedRequest,
+        context: "grpc.aio.ServicerContext[pb.RemoveSealedRequest, pb.SealedRemoval]",
+    ) -> AsyncIterator[pb.SealedRemoval]:
+        removal = SealedRemoval(
+            self._parts.engine,
+            self._parts.settings,
+            RegionId(request.region),
+            RegionId(request.heir),
+            min(max(request.seconds, 0.0), SEALED_SECONDS_MAX),
+        )
+        try:
+            async with contextlib.aclosing(removal.run(dry_run=request.dry_run)) as steps:
+                async for step in steps:
+                    yield step
         except UndecidedError as error:
             await context.abort(grpc.StatusCode.ABORTED, str(error))
         except MembersError as error:

@@ -22,8 +22,15 @@ from crdtstream.admin.client import (
     Survey,
     UnreachableError,
     survey,
-    vv_of,
 )
+from crdtstream.cli.crdb_purge import purge_instance
+from crdtstream.cli.crdb_removal import (
+    SEALED_SECONDS_DEFAULT,
+    Removal,
+    remove_forced,
+    remove_sealed,
+)
+from crdtstream.cli.crdb_salvage import salvage
 from crdtstream.cli.discovery import AddressOption, DirOption, addresses_of
 from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.tables import print_columns
@@ -43,7 +50,9 @@ STATUSES: Final = {
 
 UP: Final = pb.LinkStatus.State.UP
 
-app = typer.Typer(help="Show and change who is a member of the database.", no_args_is_help=True)
+app = typer.Typer(
+    help="The whole database: its members, and what its regions have.", no_args_is_help=True
+)
 
 GuidOption: TypeAlias = Annotated[
     str | None,
@@ -195,7 +204,7 @@ def adopt(
             typer.echo("the members are adopted already")
             _print_list(before)
             return
-        _tell(client.change_members(request), dry_run=dry_run)
+        _tell(client.change_members(request).members, dry_run=dry_run)
 
 
 @app.command("add-instance")
@@ -246,7 +255,7 @@ def add_instance(
     with _asked(folder, address) as client:
         _check_guid(client.members(), guid)
         if dry_run:
-            _tell(client.change_members(request), dry_run=True)
+            _tell(client.change_members(request).members, dry_run=True)
             return
         # Before the change: a region whose token is lost could only be removed again.
         _write_token(token_file, secret)
@@ -258,7 +267,7 @@ def add_instance(
         except AdminError:
             token_file.unlink()
             raise
-    _tell(reply, dry_run=False)
+    _tell(reply.members, dry_run=False)
     until = time.strftime("%Y-%m-%d %H:%M", time.gmtime(expires_ms / 1000))
     typer.echo(
         f"Region {reply.region} may join until {until} UTC. Bring {token_file} to its machine, and"
@@ -302,7 +311,7 @@ def update(
         if any(one.region == region and _has(one, given) for one in before.members):
             typer.echo(f"region {region} has this name and these addresses already")
             return
-        _tell(client.change_members(request), dry_run=dry_run)
+        _tell(client.change_members(request).members, dry_run=dry_run)
 
 
 @app.command("remove-instance")
@@ -331,20 +340,32 @@ def remove_instance(
             help="Who takes over what only it did. Default: the lowest that remains.",
         ),
     ] = 0,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="How long the others may take to get all that the region issued.",
+            min=0,
+        ),
+    ] = SEALED_SECONDS_DEFAULT,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: DryRunOption = False,
     guid: GuidOption = None,
     folder: DirOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Remove a region that has not joined yet, or one that is dead.
+    """Remove a region for good: one that runs, one that has not joined yet, or one that is dead.
+
+    One that runs takes no writes from then on. It hands the groups whose home it is over to the
+    heir, the others get all that it issued, and it is removed: nothing is lost. If the others do
+    not get it in time, the command says who lacks what, and the region takes writes again.
 
     A dead one is removed with --force, after the command has shown what is known to be lost and
     has asked. More than half of all active regions must agree, the dead one not among them. Where
     less are left, --without-majority goes on with those that answer: never do that while the
     others may be alive behind a partition, as both parts would go on and could not meet again.
 
-    Example: crdtstream crdb remove-instance --instance-id 3 --force
+    Example: crdtstream crdb remove-instance --instance-id 3
 
     Exit status: 0 it is no member, 1 it was not decided or nobody knows, 2 misuse.
     """
@@ -353,67 +374,24 @@ def remove_instance(
     with _asked(folder, address) as client:
         before = client.members()
         _check_guid(before, guid)
-        removed = pb.MemberStatus.Status.REMOVED
-        if any(one.region == region and one.status == removed for one in before.members):
+        removal = Removal(region, heir, yes=yes, dry_run=dry_run)
+        status = next((one.status for one in before.members if one.region == region), None)
+        if status == pb.MemberStatus.Status.REMOVED:
             typer.echo(f"region {region} is removed already")
             return
-        joining = pb.MemberStatus.Status.JOINING
-        if not force and any(
-            one.region == region and one.status != joining for one in before.members
-        ):
-            fail(
-                f"region {region} is active. If its node is gone for good, remove it with --force;"
-                " if it runs, stop it first, and wait until the others have all that it issued"
-                " (`crdtstream status`)"
-            )
-        found = survey([client.address])
-        if force and region in found.replies:
-            fail(f"region {region} answers: stop its node for good first")
-        # One that takes no writes may wait for the dead one, and cannot vote before.
-        voters = [one for one, reply in found.replies.items() if not reply.fault]
-        left = [one for one in voters if one != region] if without_majority else []
-        remove = pb.RemoveRegion(region=region, heir=heir, force=force, survivors=left)
-        request = pb.ChangeMembersRequest(dry_run=dry_run, remove=remove)
         if force:
-            # What cannot be is refused before anything is said and asked.
-            asked = pb.ChangeMembersRequest(dry_run=True, remove=remove)
-            client.change_members(asked)
-            _tell_losses(RegionId(region), found)
-            if not (yes or dry_run):
-                _ask_to_remove(region, left)
-        _tell(client.change_members(request), dry_run=dry_run)
+            reply = remove_forced(client, removal, without_majority=without_majority)
+        elif status == pb.MemberStatus.Status.JOINING or status is None:
+            request = pb.RemoveRegion(region=region, heir=heir)
+            changes = pb.ChangeMembersRequest(dry_run=dry_run, remove=request)
+            reply = client.change_members(changes).members
+        else:
+            reply = remove_sealed(client, removal, seconds=timeout)
+        _tell(reply, dry_run=dry_run)
 
 
-def _tell_losses(region: RegionId, found: Survey) -> None:
-    """What is known of the effects of a region that is to be removed."""
-    has = {one: vv_of(reply.vv).get(region, 0) for one, reply in found.replies.items()}
-    most = max(has.values(), default=0)
-    shown = ", ".join(f"region {one} has {count}" for one, count in sorted(has.items()))
-    links = [link for reply in found.replies.values() for link in reply.links]
-    its = [link for link in links if link.peer == region]
-    said = max((vv_of(link.peer_vv).get(region, 0) for link in its), default=0)
-    typer.echo(f"Effects that region {region} issued: {shown}.")
-    if said > most:
-        typer.echo(f"It said to have issued {said}: at least {said - most} effects are lost.")
-    heard_ms = max((link.heard_ms for link in its), default=0)
-    if heard_ms:
-        heard = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(heard_ms / 1000))
-        typer.echo(f"It was last heard at {heard} UTC; what it acknowledged after that is lost.")
-    typer.echo(
-        f"Clients that still reach region {region} write into the void. Its number is not given"
-        " again."
-    )
-
-
-def _ask_to_remove(region: int, left: Sequence[RegionId]) -> None:
-    """Ask, twice where a majority is missing; ends the program unless the answers are yes."""
-    typer.confirm(f"Remove region {region} for good?", abort=True)
-    if left:
-        alone = ", ".join(map(str, left))
-        typer.confirm(
-            f"Go on with {alone} alone? If other regions are alive, the database splits.",
-            abort=True,
-        )
+app.command()(salvage)
+app.command()(purge_instance)
 
 
 # --- Asking ---------------------------------------------------------------------------------------
@@ -485,10 +463,10 @@ def _write_token(path: Path, secret: bytes) -> None:
 # --- Telling --------------------------------------------------------------------------------------
 
 
-def _tell(reply: pb.ChangeMembersReply, *, dry_run: bool) -> None:
+def _tell(reply: pb.MembersReply, *, dry_run: bool) -> None:
     if dry_run:
         typer.echo("Nothing has changed. It would be:")
-    _print_list(reply.members)
+    _print_list(reply)
 
 
 _LIST: Final = ("CRDB-GUID", "NAME", "REPL-ID", "CLUSTER-FQDN", "STATUS", "REPLICATION-ENDPOINT")
@@ -543,6 +521,8 @@ def _print_database(reply: pb.MembersReply) -> None:
             typer.echo(f"  Token is good until: {until} UTC")
         if one.heir:
             typer.echo(f"  Heir: {one.heir}")
+        if one.HasField("cut"):
+            typer.echo(f"  Effects that count: {one.cut}")
 
 
 def _as_json(reply: pb.MembersReply) -> dict[str, object]:
@@ -564,6 +544,7 @@ def _as_json(reply: pb.MembersReply) -> dict[str, object]:
                 "added_epoch": one.added_epoch,
                 "changed_epoch": one.changed_epoch,
                 "heir": one.heir or None,
+                "cut": one.cut if one.HasField("cut") else None,
             }
             for one in reply.members
         ],

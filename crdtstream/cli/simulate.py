@@ -43,7 +43,7 @@ def simulate(
 ) -> None:
     """Run regions in a world whose disks, lines and clocks fail, and check every invariant.
 
-    Each seed makes another history.  After each step I1 to I18 are checked; at the end all faults
+    Each seed makes another history.  After each step I1 to I21 are checked; at the end all faults
     end, and all regions must become equal.  A history that fails is shortened and printed.
 
     Example: crdtstream simulate --seed 1 --seeds 100 --steps 400

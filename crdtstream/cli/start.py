@@ -19,7 +19,7 @@ COMMANDS: Final = {
     "up": "crdtstream.cli.up",
     "node": "crdtstream.cli.node",
     "status": "crdtstream.cli.status",
-    "crdb": "crdtstream.cli.crdb",
+    "crdb": "crdtstream.cli.crdb_verbs",
     "fsck": "crdtstream.cli.fsck",
     "dump": "crdtstream.cli.dump",
     "backup": "crdtstream.cli.backup",

@@ -8,11 +8,12 @@ import typer
 from google.protobuf.message import Message
 from rich.table import Table
 
-from crdtstream.admin.client import Survey, lacking, vv_of
+from crdtstream.admin.client import Survey, ends_of, lacking, vv_of
 from crdtstream.cli.discovery import AddressOption, DirOption, find_regions
 from crdtstream.cli.exit import FAILED
 from crdtstream.cli.tables import new_table, print_table, print_text
 from crdtstream.core.clock import format_vv
+from crdtstream.core.ids import RegionId
 from crdtstream.passwords import do_passwords_differ
 from crdtstream.v1 import admin_pb2, effects_pb2
 
@@ -69,13 +70,15 @@ def _regions(found: Survey) -> Table:
         ">region", "RESP", "gRPC", "state", "version vector", ">lacks", ">keys", ">clients",
     )  # fmt: skip
     vvs = {region: vv_of(reply.vv) for region, reply in found.replies.items()}
-    lacks = lacking(vvs, regions=vvs, peers=vvs)
+    ends = ends_of(found)
+    members = [region for region in vvs if region not in ends]
+    lacks = lacking(vvs, regions=members, peers=members, ends=ends)
     for region, reply in found.replies.items():
         table.add_row(
             str(region),
             reply.resp_address,
             reply.grpc_address,
-            "refuses writes" if reply.fault else "ok",
+            _state(reply, is_removed=RegionId(region) in ends),
             format_vv(vvs[region]) or "-",
             str(sum(lacks.get(region, {}).values())),
             str(reply.keys),
@@ -84,6 +87,15 @@ def _regions(found: Survey) -> Table:
     for address in found.unreachable:
         table.add_row("?", "", address, "unreachable", "", "", "", "")
     return table
+
+
+def _state(reply: admin_pb2.StatusReply, *, is_removed: bool) -> str:
+    """What a region is to its clients, in a word or two."""
+    if is_removed or reply.member_status == admin_pb2.MemberStatus.Status.REMOVED:
+        return "removed"
+    if reply.member_status == admin_pb2.MemberStatus.Status.JOINING:
+        return "joins"
+    return "refuses writes" if reply.fault else "ok"
 
 
 def _links(found: Survey) -> Table:
@@ -117,6 +129,13 @@ def reasons(found: Survey) -> Iterator[str]:
             yield (
                 f"region {region} could not get the state of a peer; it tries again by itself: "
                 f"{reply.bootstrap.failure}"
+            )
+        for leaving in reply.leaving:
+            silent = ", ".join(map(str, leaving.silent))
+            waits = f"; not heard yet: region {silent}" if silent else ""
+            yield (
+                f"region {leaving.region} was removed, and region {region} still looks for its last"
+                f" effects in the others{waits}"
             )
         for link in reply.links:
             if link.error:

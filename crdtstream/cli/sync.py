@@ -5,7 +5,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from crdtstream.admin.client import AdminClient, AdminError, Survey, lacking, vv_of
+from crdtstream.admin.client import AdminClient, AdminError, Survey, ends_of, lacking, vv_of
 from crdtstream.cli.discovery import (
     AddressOption,
     DirOption,
@@ -16,6 +16,7 @@ from crdtstream.cli.discovery import (
 )
 from crdtstream.cli.exit import fail
 from crdtstream.core.ids import REGION_MAX, RegionId
+from crdtstream.core.membership.lost import lost_of, told_lost
 
 POLL_SECONDS: Final = 0.05
 
@@ -77,18 +78,21 @@ def wait(
     """Wait until all regions have equal version vectors: each has everything.
 
     With --region until that one lacks nothing, with --peer until nothing of what that one has is
-    lacking.
+    lacking.  A region that was removed is left out, and it is said what of it is lost.
 
     Example: crdtstream sync wait --timeout 10
 
     Exit status: 0 they are equal, 1 time was over (it says which region lacks what, and which links
-    are paused), a node did not answer, or the nodes belong to several databases.
+    are paused), a node did not answer, the nodes belong to several databases, or --region or --peer
+    names a region that was removed.
     """
     addresses = addresses_of(folder, address)
     deadline = time.monotonic() + timeout_seconds
+    told: set[str] = set()
     while True:
         found = find_regions(None, addresses)
         _check_database(found)
+        _leave_removed_out(found, region, peer, told)
         lines = _lacking_lines(found, region, peer)
         if not lines:
             typer.echo(f"equal: regions {', '.join(map(str, found.replies))}", err=True)
@@ -114,6 +118,26 @@ def _check_database(found: Survey) -> None:
         )
 
 
+def _leave_removed_out(found: Survey, region: int | None, peer: int | None, told: set[str]) -> None:
+    """Nobody gets effects of a removed region beyond its end, and it gets none itself.
+
+    Args:
+        told: what was said before, so that it is said once.
+    """
+    ends = ends_of(found)
+    for removed in sorted(ends.keys() & found.replies.keys()):
+        lost = lost_of(vv_of(found.replies[removed].vv), ends)
+        why = told_lost(lost) if lost else f"region {removed} {ends[removed].why}"
+        if removed in (region, peer):
+            fail(f"{why}; wait for regions that are members")
+        if why not in told:
+            told.add(why)
+            typer.echo(f"{why}; its node is left out", err=True)
+        del found.replies[removed]
+    if not found.replies:
+        fail("no node of a region that is a member answers; name one with --address")
+
+
 def _lacking_lines(found: Survey, region: int | None, peer: int | None) -> list[str]:
     """Who lacks what; empty if nothing is lacking."""
     everyone = list(found.replies)
@@ -122,6 +146,7 @@ def _lacking_lines(found: Survey, region: int | None, peer: int | None) -> list[
         vvs,
         regions=everyone if region is None else [answering(found, region)],
         peers=everyone if peer is None else [answering(found, peer)],
+        ends=ends_of(found),
     )
     lines = [
         f"  region {lacker} lacks {count} effects of region {origin}"

@@ -16,10 +16,11 @@ from typing import Final
 
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis, RegionId, StreamId
+from crdtstream.core.intervals import Intervals
 from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.blocks import DIGEST_BYTES as BLOCK_DIGEST_BYTES
-from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.lane import Lane, LastId
 from crdtstream.core.lanes.reading import digest_of
 from crdtstream.core.membership.members import Members
 from crdtstream.core.stream import Stream
@@ -39,7 +40,7 @@ def digest_keyspace(
         digest = digest_key(streams.get(key), registers.get(key), strings.get(key))
         hasher.update(_text(key) + digest)
     if members.epoch:
-        hasher.update(_members(members))
+        hasher.update(bytes_of_members(members))
     return hasher.hexdigest().encode()
 
 
@@ -53,11 +54,11 @@ def digest_key(
     if registers is not None:
         hasher.update(b"".join(_registers(registers)))
     if string is not None:
-        hasher.update(b"".join(_string(string)))
+        hasher.update(bytes_of_string(string))
     return hasher.hexdigest().encode()
 
 
-def _members(members: Members) -> bytes:
+def bytes_of_members(members: Members) -> bytes:
     """The hash is of all changes; of each epoch the dot is a fact of its own."""
     parts = [b"members", _number(members.epoch), members.hash]
     for step in members.history:
@@ -71,28 +72,39 @@ def _add_stream(hasher: blake2b, stream: Stream) -> None:
         if lane.length:
             hasher.update(b"lane" + _number(region) + _lane(lane))
     for region, register in sorted(stream.last_ids.items()):
-        hasher.update(b"last" + _number(region) + _id(register.id) + _number(register.n))
+        hasher.update(b"last" + _number(region) + bytes_of_last_id(register))
     for name in sorted(stream.groups):
         hasher.update(b"group" + _text(name) + _group(stream.groups[name]))
 
 
+def bytes_of_last_id(register: LastId) -> bytes:
+    """What is hashed of a last-ID register."""
+    return _id(register.id) + _number(register.n)
+
+
 def _registers(registers: KeyRegisters) -> list[bytes]:
-    parts = []
-    for name, register in (
-        (b"expiry", registers.expiry),
-        (b"idmp-duration", registers.idmp_duration_s),
-        (b"idmp-maxsize", registers.idmp_maxsize),
-    ):
-        parts += [name + value for value in _values(register)]
-    return parts
+    return [bytes_of_expiry(registers), bytes_of_config(registers)]
 
 
-def _string(string: StringRegister) -> list[bytes]:
+def bytes_of_expiry(registers: KeyRegisters) -> bytes:
+    """What is hashed of the deadlines; nothing without any."""
+    return b"".join([b"expiry" + value for value in _values(registers.expiry)])
+
+
+def bytes_of_config(registers: KeyRegisters) -> bytes:
+    """What is hashed of the values of XCFGSET; nothing without any."""
+    parts = [b"idmp-duration" + value for value in _values(registers.idmp_duration_s)]
+    parts += [b"idmp-maxsize" + value for value in _values(registers.idmp_maxsize)]
+    return b"".join(parts)
+
+
+def bytes_of_string(string: StringRegister) -> bytes:
+    """What is hashed of a string, its values and their deadlines."""
     parts = []
     for dot, value in string.values():
         parts.append(b"string" + _number(dot.region) + _number(dot.n) + _text(value.data))
         parts += [b"until" + deadline for deadline in _values(value.expiry)]
-    return parts
+    return b"".join(parts)
 
 
 def _values(register: "MultiValue[Millis | None] | MultiValue[int]") -> list[bytes]:
@@ -108,6 +120,12 @@ def _lane(lane: Lane) -> bytes:
 
 
 def _group(group: Group) -> bytes:
+    acked = [bytes_of_acked(region, acked) for region, acked in sorted(group.intervals.items())]
+    return _text(b"".join([bytes_of_creates(group), bytes_of_mode(group), *acked]))
+
+
+def bytes_of_creates(group: Group) -> bytes:
+    """What is hashed of the creates of a group that live, and where they begin."""
     parts = []
     for dot, start in sorted(group.creates.items()):
         parts.append(b"create" + _number(dot.region) + _number(dot.n))
@@ -115,14 +133,22 @@ def _group(group: Group) -> bytes:
             parts.append(b"lanes" + _ids_by_region(start.items()))
         else:
             parts.append(b"all" + _id(start))
-    if group.mode.epoch:
-        mode = group.mode
-        parts.append(b"mode" + _number(mode.epoch) + _number(mode.issuer))
-        parts.append(_text(mode.mode.value.encode()) + _number(mode.home or 0))
-    for region, intervals in sorted(group.intervals.items()):
-        parts.append(b"acked" + _number(region))
-        parts += [_id(low) + _id(high) for low, high in intervals]
-    return _text(b"".join(parts))
+    return b"".join(parts)
+
+
+def bytes_of_mode(group: Group) -> bytes:
+    """What is hashed of who hands out; nothing while no mode was set."""
+    mode = group.mode
+    if not mode.epoch:
+        return b""
+    numbers = _number(mode.epoch) + _number(mode.issuer)
+    return b"mode" + numbers + _text(mode.mode.value.encode()) + _number(mode.home or 0)
+
+
+def bytes_of_acked(region: RegionId, intervals: Intervals) -> bytes:
+    """What is hashed of the acknowledged intervals of a lane."""
+    ids = [_id(low) + _id(high) for low, high in intervals]
+    return b"acked" + _number(region) + b"".join(ids)
 
 
 def _ids_by_region(items: Iterable[tuple[RegionId, StreamId]]) -> bytes:

@@ -41,6 +41,7 @@ from crdtstream.core.effects import (
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, StreamId
 from crdtstream.core.issuing.issuer import Issuer
+from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.compaction import Compaction
@@ -49,6 +50,7 @@ from crdtstream.core.lanes.limits import (
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
+from crdtstream.core.membership.lost import Ends, Lost, lost_of
 from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merging import Merging
 from crdtstream.core.merge.sent import SentState
@@ -89,6 +91,7 @@ class Replica:
         expired_count: keys that existed and were deleted from here because their time was over,
             since the process started.
         expiry_is_held: keys whose time is over wait for entries that are on disk.
+        ends: regions whose effects are known to end, and where; whoever runs the replica sets it.
         staged: reads the state that a ``Merged`` names; None: none is staged here.
         merged_count: how many states were merged since the process started, replayed ones included.
         issued_counts, applied_counts: by kind the effects issued here, and those applied that
@@ -127,6 +130,7 @@ class Replica:
         self.staged: Callable[[Merged], SentState] | None = None
         self.merged_count = 0
         self._is_on_trial = False
+        self.ends: Ends = {}
         self._call_issuer()
         self.issue_frontiers = self._issuer.issue_frontiers
         self.note_settled = self._issuer.note_settled
@@ -166,6 +170,14 @@ class Replica:
     def held_string(self, key: bytes) -> StringRegister | None:
         """As ``string``, and also one whose time is over and that was not deleted yet."""
         return self._keys.strings.get(key)
+
+    def held_registers(self, key: bytes) -> KeyRegisters | None:
+        """The registers of the key; they may be there without anything else."""
+        return self._registers.get(key)
+
+    def register_keys(self) -> list[bytes]:
+        """The keys that have registers, in no order."""
+        return list(self._registers)
 
     def is_string_only(self, key: bytes) -> bool:
         """Whether the key has a string, its time over or not, and nothing of a stream: none that
@@ -257,6 +269,10 @@ class Replica:
     def note_peers(self, peers: Iterable[RegionId]) -> None:
         """The other regions are these from now on."""
         self._state.note_peers(peers)
+
+    def lost_of(self, vv: VersionVector) -> tuple[Lost, ...]:
+        """What of a version vector exists nowhere, as far as is known here."""
+        return lost_of(vv, self.ends) if self.ends else ()
 
     @property
     def issued(self) -> int:

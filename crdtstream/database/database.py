@@ -300,6 +300,10 @@ class Database:
         limit = self.limit
         if limit is not None and not limit.throttles and not limit.admits(0, writes, now):
             raise self._note_refusal(limit.refuse(writes, now))
+        return self.change_anyway(now, change)
+
+    def change_anyway(self, now: Millis, change: Callable[[Replica, Millis], T]) -> T:
+        """As ``change``, also while writes are refused: what the region itself has to do."""
         self.advance(now)
         try:
             result = change(self.replica, now)

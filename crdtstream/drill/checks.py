@@ -28,12 +28,14 @@ def checks(
     convergences: Sequence[Convergence],
     regions: Sequence[int],
     digests: dict[int, str],
+    taken_over: int,
     alerts: Sequence[Alert] | None,
 ) -> list[Check]:
     """Every check that the drill asks for, and those that hold for all.
 
     Args:
         regions: of the deployment; it may have more than the drill wants.
+        taken_over: how often a region took over the state of another one.
         alerts: None: nobody watched for them.
     """
     holds = drill.must_hold
@@ -86,6 +88,15 @@ def checks(
                 expected=f"at least {holds.refused_at_least} writes refused with LAGGED",
                 found=str(refused),
                 is_met=refused >= holds.refused_at_least,
+            )
+        )
+    if holds.taken_over_at_least:
+        found.append(
+            Check(
+                name="taken_over_at_least",
+                expected=f"the state of a region taken over {holds.taken_over_at_least} times",
+                found=str(taken_over),
+                is_met=taken_over >= holds.taken_over_at_least,
             )
         )
     if alerts is not None and drill.alerts is not None:

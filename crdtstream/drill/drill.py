@@ -299,6 +299,8 @@ class MustHold(_Part):
         hit_at_least: how many clients must have felt the fault: a fault that nobody feels shows
             nothing.
         refused_at_least: requests that must have been refused: of a bound that is to be seen.
+        taken_over_at_least: how often a region must have taken over the state of another one, as no
+            log had what it lacked.
     """
 
     lost: int = Field(default=0, ge=0)
@@ -312,6 +314,7 @@ class MustHold(_Part):
     recovers_within_s: Seconds | None = None
     hit_at_least: int = Field(default=0, ge=0)
     refused_at_least: int = Field(default=0, ge=0)
+    taken_over_at_least: int = Field(default=0, ge=0)
 
 
 class Drill(_Part):

@@ -26,6 +26,7 @@ class Course:
         marks, samples: ascending by time.
         convergences: from the load's end on.
         digests: by region, at the end.
+        taken_over: how often nodes that run in the end took over the state of another region.
         fired: alerts, with labels and moment (monotonic); None: nobody watched for them.
         problem: why it was aborted; empty: it was not.
         unwell: which regions did not come back, so that streams could not be read; empty: all did.
@@ -40,6 +41,7 @@ class Course:
     regions: tuple[int, ...]
     convergences: list[Convergence]
     digests: dict[int, str]
+    taken_over: int
     fired: list[tuple[str, dict[str, str], float]] | None
     problem: str
     unwell: str = ""
@@ -72,6 +74,7 @@ def judge(name: str, drill: Drill, files: Sequence[Path], course: Course) -> Run
             convergences=convergences,
             regions=course.regions,
             digests=course.digests,
+            taken_over=course.taken_over,
             alerts=alerts,
         )
     elif course.unwell:
@@ -121,6 +124,7 @@ def aborted(name: str, drill: Drill, problem: str) -> Run:
         regions=(),
         convergences=[],
         digests={},
+        taken_over=0,
         fired=None,
         problem=problem,
     )

@@ -33,7 +33,7 @@ from crdtstream.drill.plan import ELSEWHERE, HerdPlan, LoadPlan, Place
 from crdtstream.drill.processes import END_SECONDS_MAX, LoadError, LoadProcess
 from crdtstream.drill.proxies import ProxyError, Way, own_server
 from crdtstream.drill.sampling import Sample, Sampler
-from crdtstream.drill.standing import digests, have_all, newest, write_found
+from crdtstream.drill.standing import digests, have_all, newest, taken_over, write_found
 from crdtstream.open_files import allow_files
 
 TURN_SECONDS: Final = 0.1
@@ -186,6 +186,7 @@ class Runner:
                 regions=self.deployment.regions,
                 convergences=convergences,
                 digests={} if problem or unwell else digests(self.deployment, stop=self.stop),
+                taken_over=taken_over(self.deployment),
                 fired=None if self.alert_watch is None else list(self.alert_watch.fired()),
                 problem=problem,
                 unwell=unwell,

@@ -61,6 +61,15 @@ def digests(deployment: Deployment, *, stop: Callable[[], bool]) -> dict[int, st
         time.sleep(POLL_SECONDS)
 
 
+def taken_over(deployment: Deployment) -> int:
+    """How often the nodes that answer took over the state of another region since they started."""
+    count = 0
+    for region in deployment.regions:
+        with contextlib.suppress(AdminError):
+            count += deployment.status(region).bootstrap.taken_over
+    return count
+
+
 def write_found(
     deployment: Deployment, streams: Sequence[str], path: Path, *, check_stop: Callable[[], None]
 ) -> None:

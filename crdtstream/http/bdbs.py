@@ -145,7 +145,8 @@ class BdbPages:
             return Unavailable(
                 f"region {region.replica.region} hears {fresh.linked} of its {fresh.peers} peers,"
                 " so it may be the one that is cut off. It takes reads and writes nevertheless:"
-                " asked without extend_check=lag it is available. If the others are lost, set"
+                " asked without extend_check=lag it is available. If the others are lost, remove"
+                " them with `crdtstream crdb remove-instance`, or set"
                 ' availability_in_minority = "available" and start it again',
                 lacks_quorum=True,
             )

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import grpc
 
+from crdtstream.commands.groups.delivery import undelivered_count
 from crdtstream.commands.lookup import WRONG_TYPE
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, format_vv
@@ -29,6 +30,7 @@ from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import Columns, dot_range
 from crdtstream.core.lanes.slices import Within
+from crdtstream.core.membership.lost import told_lost
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Scope, Size
@@ -112,6 +114,10 @@ class QueryService(rpc.QueryServicer):
             now_ms=self._engine.now(),
             fault=region.refuses_writes or "",
             database_uid=region.replica.database_uid,
+            ends=[
+                pb.EndOfRegion(region=origin, last_n=end.last_n, why=end.why)
+                for origin, end in sorted(region.replica.ends.items())
+            ],
         )
 
     async def ListStreams(  # noqa: N802
@@ -129,7 +135,12 @@ class QueryService(rpc.QueryServicer):
                     group = stream.groups.get(name)
                     if group is not None:
                         describe = partial(
-                            _group, name, group, stream, with_undelivered=request.with_undelivered
+                            _group,
+                            self._region.replica.region,
+                            name,
+                            group,
+                            stream,
+                            with_undelivered=request.with_undelivered,
                         )
                         described = self._engine.read(describe)
                         description.groups.append(await self._unless_unreadable(described, context))
@@ -193,6 +204,7 @@ class QueryService(rpc.QueryServicer):
                 upto = decode_vv(request.upto)
         except BatchError as error:
             await _refuse(context, str(error))
+        await self._refuse_lost(above, context)
         await self._must_have(upto, context)
         return Bounds(
             keys,
@@ -205,6 +217,7 @@ class QueryService(rpc.QueryServicer):
     async def _must_have(self, vv: VersionVector, context: Context) -> None:
         """Refuse a call that names effects which are not durable here (yet)."""
         durable = self._region.outstanding.durable_vv
+        await self._refuse_lost(vv, context)
         if not covers(durable, vv):
             here = f"region {self._region.replica.region} has {format_vv(durable) or 'nothing'}"
             await context.abort(
@@ -212,6 +225,12 @@ class QueryService(rpc.QueryServicer):
                 f"behind: {here} durably, and was asked for {format_vv(vv)};"
                 " ask again, or another region",
             )
+
+    async def _refuse_lost(self, vv: VersionVector, context: Context) -> None:
+        """Refuse a call that names effects which exist in no region: nobody will ever have them."""
+        lost = self._region.replica.lost_of(vv)
+        if lost:
+            await context.abort(grpc.StatusCode.OUT_OF_RANGE, told_lost(lost))
 
     # --- Reading ------------------------------------------------------------------------------
 
@@ -461,13 +480,13 @@ def _lane(lane: Lane, *, lost_n: int) -> pb.LaneDescription:
 
 
 def _group(
-    name: bytes, group: Group, stream: Stream, *, with_undelivered: bool
+    region: RegionId, name: bytes, group: Group, stream: Stream, *, with_undelivered: bool
 ) -> pb.GroupDescription:
     return pb.GroupDescription(
         name=name,
         consumers=len(group.consumers),
         pending=group.pending_count,
-        undelivered=(group.undelivered_count(stream.lanes.values()) if with_undelivered else 0),
+        undelivered=undelivered_count(region, stream, group) if with_undelivered else 0,
         frontier=[
             effects_pb2.LanePosition(lane=region, id=encode_id(group.frontier(region)))
             for region in sorted(stream.lanes)

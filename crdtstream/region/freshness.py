@@ -17,8 +17,8 @@ Heartbeats come now and then, and a lag does not grow between two of them; it do
 and says with each when the next one comes at the latest.  It tells at once of what is new, so
 nothing was new up to then.
 
-A lag of the region, not of one link: what a majority of the regions had, itself among them
-(``docs/decisions/lag-is-of-the-region.md``).
+A lag of the region, not of one link: what a majority of the active regions had, itself among them
+once it is one of them (``docs/decisions/lag-is-of-the-region.md``).
 """
 
 from collections import deque
@@ -77,16 +77,19 @@ class Freshness:
         lag_ms: a majority of the regions had nothing, longer ago than this, that lacks here.
         linked: peers that are heard.
         peers: all that there are.
+        counts_itself: it is one of the regions; not while it joins, nor once it was removed.
     """
 
     lag_ms: int
     linked: int
     peers: int
+    counts_itself: bool = True
 
     @property
     def is_minority(self) -> bool:
         """Whether fewer than half of the regions hear each other here, this one included."""
-        return 2 * (self.linked + 1) < self.peers + 1
+        own = int(self.counts_itself)
+        return 2 * (self.linked + own) < self.peers + own
 
 
 class Lags:
@@ -188,6 +191,8 @@ class Lags:
         active = self._peers.active
         lags = [self.lag_ms(peer, at_ms) for peer in active.intersection(linked)]
         known = sorted(lag for lag in lags if lag is not None)
-        # As many peers as make a majority with this region; of half of the regions, all of them.
-        wanted = min((len(active) + 1) // 2, len(known))
-        return Freshness(known[wanted - 1] if wanted else 0, len(known), len(active))
+        # As many peers as make a majority, with this region if it counts; of fewer all of them.
+        own = int(self._peers.is_active_here)
+        wanted = min((len(active) + own) // 2 + 1 - own, len(known))
+        lag_ms = known[wanted - 1] if wanted else 0
+        return Freshness(lag_ms, len(known), len(active), counts_itself=bool(own))

@@ -32,11 +32,13 @@ class FolderState:
 
     Attributes:
         is_proven: nothing of its log was lost, and it is the one that was last open here.
+        is_same: it is that one, though the end of its log may be lost: what was synced is there.
         database: which database it belongs to, if it knows.
         membership: what it keeps of the members.
     """
 
     is_proven: bool = False
+    is_same: bool = False
     database: DatabaseIdentity = field(default_factory=DatabaseIdentity)
     membership: Kept = field(default_factory=Kept)
 

@@ -12,6 +12,8 @@ A *joining* region has not got everything yet, so nobody may rely on it.  A *lea
 removed, and effects of it may still be on their way from others; when all of them are here, it is
 *gone*.
 
+This region itself counts for a majority as the others do: once it is active, until it is removed.
+
 Whoever needs to know looks at this value and not at a copy of it.  The sets are made when they
 change, so looking costs an attribute.
 """
@@ -62,6 +64,7 @@ class Peers:
 
     Attributes:
         here: this region.
+        is_active_here: whether it counts itself.
         addresses: where the peers are that have links, joining ones included; ascending.
         has: of the same, see ``Peer``.
         active: those that count for everything.
@@ -77,8 +80,10 @@ class Peers:
         *,
         leaving: Collection[RegionId] = (),
         gone: Collection[RegionId] = (),
+        is_active_here: bool = True,
     ) -> None:
         self.here = here
+        self.is_active_here = is_active_here
         self.on_change: list[Callable[[PeersChange], None]] = []
         self._gone = frozenset(gone)
         self._set(peers, leaving)
@@ -112,6 +117,7 @@ class Peers:
         *,
         leaving: Collection[RegionId] = (),
         gone: Collection[RegionId] = (),
+        is_active_here: bool = True,
     ) -> PeersChange | None:
         """Take the peers as they are from now on, and tell ``on_change``.
 
@@ -119,12 +125,15 @@ class Peers:
             peers: all that have links; who is not among them any more is removed.
             leaving: removed ones that still count for causal stability.
             gone: other regions that were removed, whether or not they were known here.
+            is_active_here: this region is neither joining nor removed.
 
         Returns:
             None: nothing has changed.
         """
         before, active_before = self.addresses, self.active
         counting_before, gone_before = self.counting, self._gone
+        # Whoever counts it looks here, so there is nobody to tell.
+        self.is_active_here = is_active_here
         self._set(peers, leaving)
         known = counting_before | self._gone | frozenset(gone)
         self._gone = known - self.counting

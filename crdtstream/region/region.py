@@ -22,13 +22,14 @@ No asyncio, no clock, no randomness, no file: a node's loop (``engine.py``) and 
 the same object.  Same inputs, same outputs, byte for byte.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Final, TypeVar
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import ChangeMembers, EffectBatch
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.lost import removed_ends
 from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merging import Merging
 from crdtstream.core.replica import Replica
@@ -61,6 +62,7 @@ from crdtstream.region.peers import Peer, Peers
 from crdtstream.region.pins import Pins
 from crdtstream.region.ready import (
     NO_RECORDS,
+    Confirm,
     FolderChange,
     Parcel,
     Ready,
@@ -191,13 +193,14 @@ class Region:
         self._clients: dict[int, Client] = {}
         self._told: list[Parcel] = []
         self._was_refused = False
+        self._cuts_noted: Set[RegionId] = frozenset()
         database.register(Wait(database, self.outstanding, self.knowledge).commands())
         self.membership = Membership(
             replica,
             self.tick,
             kept=folder.membership,
             instance=make_uid(),
-            votes_are_proven=folder.is_proven,
+            votes_are_proven=folder.is_proven or folder.is_same,
             configured=peers.addresses if configured is None else configured,
             uniform=uniform,
             issue=self._issue,
@@ -206,6 +209,8 @@ class Region:
             is_level=self._is_level,
             durable_vv=lambda: self.outstanding.durable_vv,
             recovers=lambda: self.opening.is_recovering,
+            now=now,
+            surroundings=self,
         )
         readiness = Readiness(
             peers,
@@ -233,7 +238,7 @@ class Region:
             ),
         )
         self.opening.on_obstacle = self._refuse_or_accept
-        self.opening.no_member = lambda: self.membership.obstacle
+        self.opening.no_member = self._no_member
         peer_runs.watch([self._note_held])
         own = OwnSide(
             identity=identity,
@@ -263,8 +268,8 @@ class Region:
             is_held=self._is_held,
         )
         self.links = Links(own, peers, now=now, uniform=uniform, clock=clock)
-        self.membership.on_known.append(self._follow_members)
-        self.membership.on_removal = self.links.reopen
+        self.membership.members.on_known.append(self._follow_members)
+        self.membership.members.on_removal = self.links.reopen
         # The log may tell of newer ones than the folder.
         self._follow_members()
         self.opening.look()
@@ -378,12 +383,15 @@ class Region:
         *,
         leaving: Collection[RegionId] = (),
         gone: Collection[RegionId] = (),
+        is_active_here: bool = True,
     ) -> None:
         """The other regions are these from now on; see ``Peers.change``.
 
         Links begin and end by themselves.  Nothing happens if nothing has changed.
         """
-        change = self.peers.change(now, peers, leaving=leaving, gone=gone)
+        change = self.peers.change(
+            now, peers, leaving=leaving, gone=gone, is_active_here=is_active_here
+        )
         if change is None:
             return
         self.tick.notice(
@@ -670,7 +678,8 @@ class Region:
 
     def _refuse_or_accept(self) -> None:
         refused_before = self.database.fault is not None
-        self.database.fault = self.fault if self.fault is not None else self.opening.obstacle
+        fault = self.fault if self.fault is not None else self.opening.obstacle
+        self.database.fault = fault if fault is not None else self.membership.sealing.obstacle
         self.database.statistics.refused_because = (
             REFUSED_BY_DISK if self.fault is not None else REFUSED_AS_STALE
         )
@@ -685,8 +694,6 @@ class Region:
             self.membership.note_folder(change, now)
             return
         self.opening.note_folder(change)
-        if not self.opening.is_recovering:
-            self.membership.note_recovered(now)
         # Its peers answered while it recovered: it may be level with them already.
         self.opening.note_time(now)
         # It may have recovered.
@@ -696,7 +703,11 @@ class Region:
     @property
     def folder_change(self) -> FolderChange | None:
         """What the folder is to say next; None: it says what it should."""
-        return self.opening.folder_change or self.membership.folder_change
+        change = self.opening.folder_change
+        if isinstance(change, Confirm):
+            # A folder that is confirmed proves its votes: it must have what the members answered.
+            return self.membership.folder_change or change
+        return change or self.membership.folder_change
 
     # --- Members ------------------------------------------------------------------------------
 
@@ -706,11 +717,27 @@ class Region:
         if members.epoch:
             cuts = self.membership.cuts
             self.change_peers(
-                self.replica.now, self.membership.peers, leaving=cuts.leaving, gone=cuts.final
+                self.replica.now,
+                self.membership.members.peers,
+                leaving=cuts.leaving,
+                gone=cuts.final,
+                is_active_here=self.membership.members.obstacle is None,
             )
+            self._note_ends({one.region: one.cut for one in members.regions if one.cut is not None})
         self.opening.look()
         # What is said from here on is said at this epoch.
         self.links.tell_standing()
+
+    def _note_ends(self, cuts: Mapping[RegionId, int]) -> None:
+        """The cuts of these removed regions are final, and the folder has them: who waits for
+        effects beyond one is told that they are lost, readers of streams too."""
+        if cuts.keys() == self._cuts_noted:
+            return
+        self._cuts_noted = cuts.keys()
+        self.replica.ends = removed_ends(cuts)
+        for session, reply in self.database.serve_all(self.replica.now):
+            self._answer(session, reply)
+        self.tick.open()
 
     def _issue(self, effect: ChangeMembers) -> None:
         self.database.change(self.replica.now, lambda replica, _: replica.issue(effect))
@@ -741,6 +768,35 @@ class Region:
             return []
         others = sorted(self.peers.counting - {dot.region})
         return [one for one in others if self.knowledge.of(one).get(dot.region, 0) < dot.n]
+
+    # --- A seal (``sealing.Surroundings``) ----------------------------------------------------
+
+    def _no_member(self) -> str | None:
+        """Why nothing may be issued, as far as the members are concerned; None: it may."""
+        sealing = self.membership.sealing
+        return self.membership.members.obstacle or (sealing.obstacle if sealing.is_final else None)
+
+    def others_have(self) -> Mapping[RegionId, int]:
+        here = self.replica.region
+        return {one: self.knowledge.of(one).get(here, 0) for one in self.peers.active}
+
+    def durable_issued(self) -> int:
+        return self.outstanding.durable_vv.get(self.replica.region, 0)
+
+    def hand_over(self, change: Callable[[Replica, Millis], object], now: Millis) -> None:
+        try:
+            with self.replica.residency.in_place():
+                self.database.change_anyway(now, change)
+        finally:
+            self._settle(now)
+            self.tick.open()
+
+    def keep_seal(self) -> None:
+        self.membership.keep()
+
+    def refuse_or_accept(self) -> None:
+        self.opening.look()
+        self._refuse_or_accept()
 
     # --- Time ---------------------------------------------------------------------------------
 
@@ -783,6 +839,8 @@ class Region:
             self.staleness.lag.note_issued(now)
         self.staleness.look(now)
         self.links.look_for_news()
+        if isinstance(self.opening.folder_change, Confirm):
+            self.membership.note_recovered(now)
         parcels, woken, links, notices = self.tick.close()
         told, self._told = self._told, []
         if records:

@@ -7,7 +7,7 @@
 
 The checkpoint is held by region and cut, not by call: a call that breaks is followed by another one
 that goes on behind the last image that arrived.  The hold lapses when nothing was sent for a minute
-(``HOLD_IDLE_SECONDS``).
+(``HOLD_IDLE_SECONDS``); who durably has what it was sent makes room for another at once.
 
 The pieces are read in the thread of a connection of its own, each in a short transaction, and only
 when gRPC has taken the one before: what a slow receiver does not take is not read, and the memory
@@ -70,6 +70,7 @@ class _Copy:
         cut: None while the checkpoint is looked at.
         hold: keeps that checkpoint.
         calls: how many calls it had; only the newest one goes on.
+        is_sent: all of it was sent, and may have arrived.
         ended: why there is no more of it; empty: it goes on.
     """
 
@@ -78,6 +79,7 @@ class _Copy:
     hold: Hold | None = None
     cut: StagedCut | None = None
     calls: int = 0
+    is_sent: bool = False
     ended: str = ""
 
     @property
@@ -169,6 +171,7 @@ class BootstrapService(rpc.BootstrapServicer):
             await asyncio.sleep(max(0.0, may_send_at - loop.time()))
             _go_on(copy, call)
         await context.write(pb.CopyPiece(end=pb.CopyEnd()))
+        copy.is_sent = True
         logger.info("the state was sent", peer=copy.region)
 
     async def _look_at_log(self, copy: _Copy) -> None:
@@ -287,6 +290,13 @@ class BootstrapService(rpc.BootstrapServicer):
         for copy in list(self._copies.values()):
             if not copy.lasts:
                 await self._release(copy, copy.ended or "the region took nothing for too long")
+            elif self._is_taken_over(copy):
+                await self._release(copy, "the region has it")
+
+    def _is_taken_over(self, copy: _Copy) -> bool:
+        """Whether the region says that it durably has what it was sent."""
+        durable_vv = self._engine.region.knowledge.of(copy.region)
+        return copy.is_sent and copy.cut is not None and covers(durable_vv, copy.cut.vv)
 
     async def _release(self, copy: _Copy, reason: str) -> None:
         copy.ended = copy.ended or reason

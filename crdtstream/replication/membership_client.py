@@ -10,10 +10,10 @@ import grpc
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.changes import INSTANCE_BYTES, MembersError
 from crdtstream.core.membership.deciding import Letter
-from crdtstream.core.membership.encoding import encode_members, encode_message
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine import Engine
 from crdtstream.region.ready import News
+from crdtstream.replication.letters import encode_letter
 from crdtstream.replication.puller import short_details
 from crdtstream.v1 import membership_pb2 as pb
 from crdtstream.v1 import membership_pb2_grpc as rpc
@@ -53,20 +53,11 @@ class Courier:
 
     async def _deliver(self, letter: Letter | News) -> None:
         region = self._engine.region
-        identity = region.links.identity
-        address = region.membership.address_of(letter.to)
+        address = region.membership.members.address_of(letter.to)
         try:
             if address is not None:
                 await rpc.MembershipStub(self._channel(address)).Deliver(
-                    pb.MembershipLetter(
-                        database_id=identity.database_id,
-                        database_uid=region.replica.database_uid,
-                        sender=identity.region,
-                        to=letter.to,
-                        message=b"" if isinstance(letter, News) else encode_message(letter.message),
-                        members=encode_members(letter.members) if isinstance(letter, News) else b"",
-                    ),
-                    timeout=CALL_SECONDS_MAX.value,
+                    encode_letter(region, letter), timeout=CALL_SECONDS_MAX.value
                 )
         except grpc.RpcError:
             # Whoever wants an answer asks again.
@@ -103,6 +94,27 @@ async def called(address: str, what: str) -> AsyncIterator[rpc.MembershipStub]:
             ) from error
         details = error.details() or error.code().name
         raise MembersError(f"{what} at {address}: {short_details(details)}") from error
+
+
+async def sealed(engine: Engine, region: RegionId, request: pb.SealRequest) -> pb.SealReply:
+    """Ask a region that is to be removed how far its seal is; see ``sealing.py``.
+
+    Args:
+        request: what step; who asks whom is filled in.
+
+    Raises:
+        MembersError: it does not answer, or refuses.
+    """
+    here = engine.region
+    address = here.membership.members.address_of(region)
+    if address is None:
+        raise MembersError(f"there is no region {region}")
+    request.database_id = here.links.identity.database_id
+    request.database_uid = here.replica.database_uid
+    request.sender, request.to = here.replica.region, region
+    async with called(address, f"region {region}") as stub:
+        reply: pb.SealReply = await stub.Seal(request, timeout=CALL_SECONDS_MAX.value)
+    return reply
 
 
 async def introduced(

@@ -9,10 +9,12 @@ import structlog
 from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.changes import MembersError
-from crdtstream.core.membership.encoding import decode_members, decode_message, encode_members
+from crdtstream.core.membership.encoding import encode_members
 from crdtstream.core.size import Seconds
 from crdtstream.engine import Engine
+from crdtstream.region.sealing import homes
 from crdtstream.replication.introductions import introduction_of
+from crdtstream.replication.letters import LetterError, take_letter
 from crdtstream.settings import NodeSettings
 from crdtstream.v1 import membership_pb2 as pb
 from crdtstream.v1 import membership_pb2_grpc as rpc
@@ -36,33 +38,14 @@ class MembershipService(rpc.MembershipServicer):
     async def Deliver(  # noqa: N802 - gRPC's name
         self, request: pb.MembershipLetter, context: Context
     ) -> pb.Delivered:
-        region = self._engine.region
-        sender = RegionId(request.sender)
         await self._check_database(request.database_id, context)
-        uid = region.replica.database_uid
-        if request.to != region.replica.region or (uid and request.database_uid != uid):
-            await _refuse(context, "this is another region, or another database")
-        if request.members:
-            await self._note_news(request, context)
-            return pb.Delivered()
-        if not region.membership.takes_from(sender):
-            await _refuse(
-                context, f"region {sender} is no member: {region.membership.known.listed()}"
-            )
         try:
-            message = decode_message(request.message)
+            take_letter(self._engine.region, request, self._engine.now())
+        except LetterError as error:
+            await _refuse(context, str(error))
         except ContentError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        region.membership.receive(sender, message, self._engine.now())
         return pb.Delivered()
-
-    async def _note_news(self, request: pb.MembershipLetter, context: Context) -> None:
-        try:
-            reason = self._engine.region.membership.note_news(decode_members(request.members))
-        except ContentError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        if reason is not None:
-            await _refuse(context, reason)
 
     async def Introduce(  # noqa: N802
         self, request: pb.IntroduceRequest, context: Context
@@ -74,7 +57,9 @@ class MembershipService(rpc.MembershipServicer):
         region = self._engine.region
         membership = region.membership
         try:
-            joining = membership.joining(request.secret, request.instance, self._engine.now())
+            joining = membership.members.joining(
+                request.secret, request.instance, self._engine.now()
+            )
         except MembersError as error:
             async with self._guesses:
                 await asyncio.sleep(WRONG_TOKEN_SECONDS.value)
@@ -85,8 +70,42 @@ class MembershipService(rpc.MembershipServicer):
             region=joining,
             database_id=self._settings.database_id,
             database_uid=region.replica.database_uid,
-            members=encode_members(membership.known),
+            members=encode_members(membership.told),
         )
+
+    async def Seal(self, request: pb.SealRequest, context: Context) -> pb.SealReply:  # noqa: N802
+        region = self._engine.region
+        membership, sealing = region.membership, region.membership.sealing
+        await self._check_database(request.database_id, context)
+        await self._check_receiver(request.to, request.database_uid, context)
+        sender = RegionId(request.sender)
+        if not membership.members.takes_from(sender) or membership.members.is_removed:
+            await _refuse(context, f"region {sender} is no member: {membership.known.listed()}")
+        now = self._engine.now()
+        try:
+            match request.step:
+                case pb.SealRequest.Step.SEAL:
+                    membership.seal(RegionId(request.heir), request.epoch, now)
+                case pb.SealRequest.Step.END:
+                    sealing.end()
+        except MembersError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        looks = request.step == pb.SealRequest.Step.LOOK
+        replica = region.replica
+        return pb.SealReply(
+            sealed=sealing.kept is not None,
+            epoch=0 if sealing.kept is None else sealing.kept.epoch,
+            groups=sum(1 for _ in homes(replica, list(replica))) if looks else 0,
+            handed_over=sealing.is_handed_over,
+            issued=replica.issued,
+            lacks=[pb.SealLack(region=r, effects=n) for r, n in sealing.lacking.items()],
+            trouble=sealing.trouble or region.fault or region.opening.obstacle or "",
+        )
+
+    async def _check_receiver(self, to: int, uid: bytes, context: Context) -> None:
+        replica = self._engine.region.replica
+        if to != replica.region or (replica.database_uid and uid != replica.database_uid):
+            await _refuse(context, "this is another region, or another database")
 
     async def _check_database(self, database_id: str, context: Context) -> None:
         if database_id != self._settings.database_id:

@@ -5,12 +5,12 @@ the log: what is in the log is counted from the disk's own records.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers, join, meet
-from crdtstream.core.effects import Append, EffectBatch, IdempotentId, Record
+from crdtstream.core.effects import Append, ChangeMembers, EffectBatch, IdempotentId, Record
 from crdtstream.core.groups.pel_chunk import PelChunk
 from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, RegionId, StreamId, format_id
 from crdtstream.core.lanes.reading import dot_numbers
@@ -21,9 +21,18 @@ from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.query import planning
 from crdtstream.region.links.messages import Progress
 from crdtstream.region.ready import Parcel, Receiver
+from crdtstream.sim.branches import is_apart
 from crdtstream.sim.id_reader import IdReader
-from crdtstream.sim.model import Issued, model, recognised, skipped, unfold
+from crdtstream.sim.model import (
+    Issued,
+    members_told,
+    model,
+    recognised,
+    skipped,
+    unfold,
+)
 from crdtstream.sim.node import SimNode, Told
+from crdtstream.sim.violation import ViolationError
 from crdtstream.sim.world import World
 
 # The stream that is only appended to and read by one group, and never deleted.
@@ -41,10 +50,6 @@ LAST_READ_ENTRIES: Final = 50
 LAST_READS_MAX: Final = 1_000
 # So many looks come between two that look at everything, changed or not.
 EVERYTHING_EVERY: Final = 50
-
-
-class ViolationError(Exception):
-    """An invariant does not hold; the text begins with its number."""
 
 
 @dataclass(slots=True)
@@ -90,6 +95,9 @@ class SeenGroup:
 class Checker:
     """Watches one world.
 
+    Attributes:
+        on_members: called with each effect on the members that is found in a log.
+
     Args:
         refused_beyond: of how many entries a region refuses more, while no other region has them.
     """
@@ -104,6 +112,8 @@ class Checker:
         # By origin: effects beyond this number were lost, and only a state that is being copied has
         # them.  They come again if it is merged; else their dots may stand for others.
         self._doubted: dict[RegionId, int] = {}
+        # Removed regions in which dots stand for what they stand for nowhere else any more.
+        self._apart: set[RegionId] = set()
         self._logged = {number: OnDisk() for number in world.nodes}
         self._looked: dict[RegionId, Looked] = {}
         self._look_count = 0
@@ -126,10 +136,22 @@ class Checker:
             number: {} for number in world.nodes
         }
         self._batches: dict[bytes, EffectBatch] = {}
-        for node in world.nodes.values():
+        self.on_members: Callable[[ChangeMembers], None] = _nobody_looks
+        self._listen()
+
+    def _listen(self) -> None:
+        for node in self._world.nodes.values():
             node.on_told = self._note_told
-        for line in world.lines.values():
+        for line in self._world.lines.values():
             line.on_progress = self._note_progress
+
+    def add(self, node: SimNode) -> None:
+        """One more region has joined."""
+        self._logged[node.number] = OnDisk()
+        self._id_readers[node.number] = IdReader(READ_KEY)
+        self._groups[node.number] = {}
+        self._ended[node.number] = {}
+        self._listen()
 
     # --- While things happen ------------------------------------------------------------------
 
@@ -282,9 +304,12 @@ class Checker:
                 f"I2: region {node.number} logs batch {origin}:{batch.first_n} with context "
                 f"{batch.context} after {logged.vv}"
             )
+        logged.vv[origin] = batch.last_n
+        if node.number in self._apart:
+            return
         self._settle_doubt(batch, record.batch)
         known = self._contents.setdefault((origin, batch.first_n), record.batch)
-        if known != record.batch:
+        if known != record.batch and not self._replaces(node, batch, record.batch):
             raise ViolationError(
                 f"I3: dot {origin}:{batch.first_n} stands for two things, as region "
                 f"{node.number} logs it"
@@ -292,7 +317,30 @@ class Checker:
         if (origin, batch.first_n) not in self._issued:
             for one in unfold(batch):
                 self._issued[one.origin, one.n] = one
-        logged.vv[origin] = batch.last_n
+                if isinstance(one.effect, ChangeMembers):
+                    self.on_members(one.effect)
+
+    def _replaces(self, node: SimNode, batch: EffectBatch, encoded: bytes) -> bool:
+        """Whether other effects had these dots only where nothing of this database is any more.
+
+        A region that had lost its effects, and was to ask a region that was removed then, gives
+        their dots again; the removed one may have them still, and is looked at no more.
+        """
+        origin, first_n = batch.origin, batch.first_n
+        holders = {
+            number
+            for number, logged in self._logged.items()
+            if number != node.number
+            and max(logged.vv.get(origin, 0), _applied(self._world.nodes[number], origin))
+            >= first_n
+        } - self._apart
+        if not all(is_apart(node, self._world.nodes[number]) for number in holders):
+            return False
+        self._apart |= holders
+        self._forget(lambda other, n: other == origin and n >= first_n)
+        self._contents[origin, first_n] = encoded
+        self._modelled.clear()
+        return True
 
     def _decoded(self, encoded: bytes) -> EffectBatch:
         batch = self._batches.get(encoded)
@@ -410,10 +458,12 @@ class Checker:
         self._groups[node.number] = found
 
     def _look_at_home(self, node: SimNode) -> None:
-        """I12: where a group has a home, no other region delivers."""
-        stream = node.region.replica.held_stream(HOME_KEY)
+        """I12: where a group has a home, no other region delivers, but for its heir."""
+        replica = node.region.replica
+        stream = replica.held_stream(HOME_KEY)
         group = None if stream is None else stream.groups.get(GROUP)
-        if group is not None and node.number != HOME and group.pending_count:
+        homes = (HOME, replica.members.heir_of(HOME))
+        if group is not None and node.number not in homes and group.pending_count:
             raise ViolationError(
                 f"I12: region {node.number} delivered entries of {HOME_KEY!r}, whose home is "
                 f"region {HOME}"
@@ -468,6 +518,9 @@ class Checker:
         next.  A region that is behind that refuses it.
         """
         replica, upto = node.region.replica, dict(node.region.outstanding.durable_vv)
+        for removed, cut in node.region.membership.members.cuts.final.items():
+            # What it had read beyond is lost, and it goes on.
+            self._planned_vv = _clamped(self._planned_vv, removed, cut)
         if not covers(upto, self._planned_vv):
             return
         bounds = planning.Bounds([READ_KEY], self._planned_vv, upto, frozenset())
@@ -505,6 +558,42 @@ class Checker:
         """The region's log lost its end: an ID of before says nothing there any more."""
         self._id_readers[number].begin_again()
 
+    def look_at_delivery(self, kept: Iterable[SimNode]) -> None:
+        """I9, I12: who is to hand out has handed out everything, what a removed region left too."""
+        for node in kept:
+            members = node.region.replica.members
+            home = members.heir_of(HOME) or HOME
+            for key in (READ_KEY, HOME_KEY) if node.number == home else (READ_KEY,):
+                stream = node.region.replica.held_stream(key)
+                group = None if stream is None else stream.groups.get(GROUP)
+                if stream is None or group is None:
+                    continue
+                for origin, lane in stream.lanes.items():
+                    position = group.progress(origin).last_delivered
+                    runs = list(group.intervals.get(origin, ()))
+                    left = [
+                        entry_id
+                        for entry_id, _, _ in lane.scan(ID_MIN, ID_MAX)
+                        if entry_id > position
+                        and not any(start < entry_id <= end for start, end in runs)
+                    ]
+                    if left:
+                        raise ViolationError(
+                            f"I9: region {node.number} hands nothing out of {key!r} any more, and"
+                            f" {len(left)} entries of lane {origin} were handed out nowhere"
+                        )
+
+    def look_at_deadlines(self, kept: Iterable[SimNode]) -> None:
+        """Rule 7: a key whose time is over everywhere is deleted, whoever had set the deadline."""
+        for node in kept:
+            for key, held in node.region.replica._registers.items():
+                deadlines = list(held.expiry.values.values())
+                if deadlines and None not in deadlines:
+                    raise ViolationError(
+                        f"rule 7: in region {node.number} the time of {key!r} is over, and nobody"
+                        f" deletes it: {held.expiry.values}"
+                    )
+
     def _read_to_the_end(self, node: SimNode) -> None:
         reader = self._id_readers[node.number]
         for _ in range(LAST_READS_MAX):
@@ -519,7 +608,7 @@ class Checker:
         first_with: dict[tuple[tuple[RegionId, int], ...], SimNode] = {}
         for node in self._world.up():
             looked = self._looked[node.number]
-            if looked.vv is None:
+            if looked.vv is None or node.number in self._apart:
                 continue
             other = first_with.setdefault(looked.vv, node)
             if other is not node and self._digest(other) != self._digest(node):
@@ -555,6 +644,15 @@ class Checker:
                 )
             for wrong in wrong_retries(replica, mine, key):
                 raise ViolationError(f"rule 20: in region {node.number} {wrong}")
+        told = members_told(
+            one for (origin, n), one in self._issued.items() if n <= replica.vv.get(origin, 0)
+        )
+        history = [(step.hash, step.dot) for step in replica.members.history]
+        if history != told:
+            raise ViolationError(
+                f"I20: region {node.number} has {replica.members.listed()}, told by\n{history}\n"
+                f"the model says\n{told}"
+            )
 
     def _expected(self, key: bytes, applied: list[Issued]) -> dict[str, object]:
         """What the model says; it is asked once about the same effects."""
@@ -589,8 +687,12 @@ class Checker:
                 f"I18: region {node.number} is\n{now}\nand would be after a restart\n{then}"
             )
 
-    def look_at_end(self) -> None:
-        """All regions are equal, and have what the model says; nobody waits any more."""
+    def look_at_end(self, kept: Sequence[SimNode]) -> None:
+        """All regions are equal, and have what the model says; nobody waits any more.
+
+        Args:
+            kept: those that are still members.
+        """
         self._looked.clear()
         self.look()
         for node in self._world.up():
@@ -600,9 +702,21 @@ class Checker:
                         f"I7: client {name!r} of region {node.number} was never answered"
                     )
             self._read_to_the_end(node)
-        vvs = {tuple(sorted(node.region.replica.vv.items())) for node in self._world.up()}
+        vvs = {tuple(sorted(node.region.replica.vv.items())) for node in kept}
         if len(vvs) != 1:
             raise ViolationError(f"I1: the regions never become equal: {vvs}")
+
+
+def _applied(node: SimNode, origin: RegionId) -> int:
+    return node.region.replica.vv.get(origin, 0) if node.is_up else 0
+
+
+def _clamped(vv: VersionVector, region: RegionId, n: int) -> VersionVector:
+    return {**vv, region: min(vv.get(region, 0), n)} if vv.get(region, 0) > n else vv
+
+
+def _nobody_looks(_effect: ChangeMembers) -> None:
+    pass
 
 
 def _traces_of(replica: Replica) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from crdtstream.core.effects import Record
+from crdtstream.folder import MEMBERSHIP
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, MemoryLog
 
@@ -32,6 +33,8 @@ class Disk(MemoryLog):
         self.synced = 0
         self.is_confirmed = False
         self.was_clean = False
+        # What the folder ever said of the members, and how long its log was when it began to.
+        self._memberships: list[tuple[int, str | None]] = [(0, None)]
 
     @property
     def is_proven(self) -> bool:
@@ -51,6 +54,8 @@ class Disk(MemoryLog):
     async def set_meta(self, key: str, value: str) -> None:
         self.check()
         await super().set_meta(key, value)
+        if key == MEMBERSHIP:
+            self._memberships.append((self.last_seq, value))
 
     async def confirm(self) -> None:
         self.check()
@@ -70,15 +75,34 @@ class Disk(MemoryLog):
         """The machine loses power: of what was not synced, ``kept`` records happen to be there."""
         self.truncate(min(self.last_seq, self.synced + kept))
 
-    def put_back(self, count: int) -> None:
-        """An earlier copy of the folder is put in its place."""
-        self.truncate(min(self.last_seq, count))
+    def put_back(self, count: int, *, votes_back: int = 0) -> None:
+        """An earlier copy of the folder is put in its place.
+
+        Args:
+            votes_back: while the log was that long, the folder may have said several things of the
+                members; the copy was made so many of them before the last.
+        """
+        count = min(self.last_seq, count)
+        self._put_back_membership(count, votes_back)
+        self.truncate(count)
         self.is_confirmed = False
+
+    def _put_back_membership(self, count: int, votes_back: int) -> None:
+        said = self._memberships
+        last = max(at for at, (seq, _) in enumerate(said) if seq <= count)
+        first = max((at for at, (seq, _) in enumerate(said) if seq < count), default=0)
+        _, value = said[max(first, last - votes_back)]
+        if value is None:
+            self._meta.pop(MEMBERSHIP, None)
+        else:
+            self._meta[MEMBERSHIP] = value
 
     def truncate(self, count: int) -> None:
         """Keep the records up to position ``count``."""
         del self._records[max(0, count - self.first_seq + 1) :]
         self.synced = min(self.synced, count)
+        # What it said, it says still; when the log has grown again, nobody knows how long it was.
+        self._memberships = [(min(seq, self.last_seq), value) for seq, value in self._memberships]
 
     def records_behind(self, seq: int) -> list[Record]:
         """The records behind this position, none of which was cut off."""

@@ -21,16 +21,15 @@ from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
 from crdtstream.region.staleness import LagAction
-from crdtstream.sim.checks import (
-    READ_KEY,
-    ROWS_KEY,
-    Checker,
-    ViolationError,
-    facts_of,
-)
+from crdtstream.sim.branches import kept_of
+from crdtstream.sim.checks import GROUP, HOME_KEY, READ_KEY, ROWS_KEY, Checker, facts_of
+from crdtstream.sim.member_checks import MemberChecks
 from crdtstream.sim.network import Line
 from crdtstream.sim.node import CATCHING_UP, LIMITS, SimNode, SimSettings
+from crdtstream.sim.operators import Operators
 from crdtstream.sim.sizes import drawn, drawn_region_limits
+from crdtstream.sim.tidying import are_beyond_help, is_tidy, shown, tidy
+from crdtstream.sim.violation import ViolationError
 from crdtstream.sim.world import World
 from crdtstream.store.errors import StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, refuse
@@ -43,6 +42,15 @@ REGIONS_MAX: Final = 9
 HEAL_ROUNDS_MAX: Final = 400
 HEAL_ROUND_MS: Final = 100
 HEAL_TURNS: Final = 50
+# At the end operators look at the members every so many rounds.
+OPERATED_EVERY: Final = 5
+# Operators wait for each other.
+PATIENT_FACTOR: Final = 4
+WRITTEN_EVERY: Final = 40
+HAND_OUTS: Final = 10
+LAST_WRITES: Final = 5
+# Longer than any key may live.
+DEADLINES_MS: Final = 200_000
 # Of the blocked commands, and of keys, in one region at the end.
 DEADLINES_MAX: Final = 100
 # Requests of one client behind a blocked one.
@@ -65,6 +73,7 @@ class Plan:
         catches_up: a region that starts takes no writes while it is behind.
         lag_effects_max, lag_action: what a lost region may take with it, and what happens there.
         backlog_bytes_max: how much of the log is kept for a region that is away.
+        has_members: regions join and are removed.
         sizes: what the sizes of the code are drawn from; None: they are as they are by default.
     """
 
@@ -76,6 +85,7 @@ class Plan:
     lag_effects_max: int = 0
     lag_action: str = "warn"
     backlog_bytes_max: int = BACKLOG_BYTES_DEFAULT
+    has_members: bool = False
     sizes: int | None = None
 
     def __post_init__(self) -> None:
@@ -110,6 +120,7 @@ class History:
             fsync=Fsync(plan.fsync),
             has_database=plan.has_database,
             limits=drawn_region_limits(plan.sizes, CATCHING_UP if plan.catches_up else LIMITS),
+            has_members=plan.has_members,
             sizes=plan.sizes,
             lag_effects_max=plan.lag_effects_max,
             lag_action=LagAction(plan.lag_action),
@@ -117,9 +128,15 @@ class History:
         )
         numbers = [RegionId(number) for number in range(1, plan.regions + 1)]
         self.world = World(numbers, settings, clock=CLOCK_START)
-        # Where logs are kept for who is away, nobody may come to need another one's state.
-        self._bootstraps = not plan.backlog_bytes_max
+        self.operators = Operators(self.world)
+        self._has_members = plan.has_members
+        # Where logs are kept for who is away, nobody may come to need another one's state, but for
+        # who joins.
+        self._bootstraps = not plan.backlog_bytes_max or plan.has_members
         self.checker = Checker(self.world, refused_beyond=_refused_beyond(plan))
+        self.member_checks = MemberChecks(self.world, self.operators)
+        self.checker.on_members = self.member_checks.note_effect
+        self.operators.on_joined = self.checker.add
         self.steps: list[Step] = []
         # Of each node that is down: what it was, if nothing of it is lost.
         self._before: dict[RegionId, Any] = {}
@@ -134,7 +151,12 @@ class History:
         self.steps.append(step)
         with _as_violations():
             self._do(step)
-            self.checker.look()
+            self._look()
+
+    def _look(self) -> None:
+        self.checker.look()
+        if self._has_members:
+            self.member_checks.look()
 
     def _do(self, step: Step) -> None:
         world = self.world
@@ -198,10 +220,12 @@ class History:
                 self._crash(world.nodes[region], commits=commits)
             case ("power cut", region, kept):
                 self._cut_power(world.nodes[region], kept)
-            case ("restore", region, count):
-                self._restore(world.nodes[region], count)
+            case ("restore", region, count, *votes_back):
+                self._restore(world.nodes[region], count, *votes_back)
             case ("start", region):
                 self._start(world.nodes[region])
+            case _ if self._has_members:
+                self._change_members(step)
             case _:
                 raise NoStepError(f"no step {step!r}")
 
@@ -247,6 +271,7 @@ class History:
         world = self.world
         for _ in range(count):
             did = world.step(line)
+            did = world.deliver_letters(line) or did
             if not (world.deliver(line) or did):
                 break
         for node in (line.puller, line.server):
@@ -281,10 +306,11 @@ class History:
             self.checker.begin_reading_again(node.number)
         self._note_lost()
 
-    def _restore(self, node: SimNode, count: int) -> None:
+    def _restore(self, node: SimNode, count: int, votes_back: int = 0) -> None:
         if node.is_up:
             return
-        node.put_back(count)
+        node.put_back(count, votes_back=votes_back)
+        self.world.lose_folder(node.number)
         self._before.pop(node.number, None)
         self.checker.begin_reading_again(node.number)
         self._note_lost()
@@ -294,6 +320,7 @@ class History:
         if node.is_up:
             self._crash(node, commits=False)
         node.wipe()
+        self.world.lose_folder(node.number)
         self._before.pop(node.number, None)
         self.checker.begin_reading_again(node.number)
         self._note_lost()
@@ -303,7 +330,7 @@ class History:
         self.checker.note_lost()
 
     def _start(self, node: SimNode) -> None:
-        if node.is_up:
+        if node.is_up or node.number in self.world.dead:
             return
         # A node that cannot write does not start.
         node.disk.refuses = None
@@ -313,6 +340,38 @@ class History:
         if before is not None:
             with node.looking():
                 self.checker.look_at_restart(node, before)
+
+    # --- Members ------------------------------------------------------------------------------
+
+    def _change_members(self, step: Step) -> None:
+        """A step that an operator takes, or that only worlds with such steps have."""
+        nodes, operators = self.world.nodes, self.operators
+        # Who was to join may not have come to be.
+        if any(number not in nodes for number in step[1:2]):
+            return
+        match step:
+            case ("adopt", region):
+                operators.adopt(nodes[region])
+            case ("add", region, draw):
+                operators.add(nodes[region], draw)
+            case ("join", region):
+                operators.join(nodes[region])
+            case ("update", region, other):
+                operators.update(nodes[region], other)
+            case ("remove", region, other, heir_at):
+                operators.remove(nodes[region], other, heir_at=heir_at)
+            case ("without majority", region, other, heir_at, *survivors):
+                operators.remove(nodes[region], other, heir_at=heir_at, survivors=survivors)
+            case ("letter", source, target, at):
+                if target in nodes and self.world.carries(source, target):
+                    self.world.post.deliver(source, nodes[target], at=at)
+            case ("lose letters", region):
+                self.world.post.lose(source=region)
+            case ("die", region):
+                self._wipe(nodes[region])
+                self.world.dead.add(region)
+            case _:
+                raise NoStepError(f"no step {step!r}")
 
     # --- The end ------------------------------------------------------------------------------
 
@@ -330,37 +389,102 @@ class History:
                 if not node.is_up:
                     self._start(node)
             self._become_equal()
+            if self._is_beyond_help():
+                return
             self._let_blocked_commands_end()
             # What came behind them in a pipeline may have written.
             self._become_equal()
+            if self._has_members:
+                self._let_time_pass()
+                self._hand_out()
             with self.world.looking():
-                self.checker.look_at_end()
+                self.checker.look_at_end(self._kept())
 
     def _become_equal(self) -> None:
         world = self.world
-        for _ in range(HEAL_ROUNDS_MAX):
-            world.pass_time(HEAL_ROUND_MS)
-            for node in world.nodes.values():
+        for count in range(HEAL_ROUNDS_MAX):
+            world.pass_time(HEAL_ROUND_MS * (PATIENT_FACTOR if self._has_members else 1))
+            if self._has_members and count % OPERATED_EVERY == 0:
+                tidy(self.world, self.operators)
+                if count % WRITTEN_EVERY == WRITTEN_EVERY - OPERATED_EVERY:
+                    self._write_somewhat()
+            for node in world.up():
                 node.pass_time()
                 node.settle()
             for line in world.lines.values():
                 self._exchange(line, 50)
-            for node in world.nodes.values():
+            for node in world.up():
                 node.settle()
                 if self._bootstraps:
                     node.go_on_with_bootstrap(HEAL_TURNS)
-                if node.region.bootstrap.phase is Phase.SAVING:
+                if self._wants_checkpoint(node):
                     node.go_on_with_checkpoint(HEAL_TURNS)
                 node.settle()
-            self.checker.look()
-            if self._is_healed():
+            self._look()
+            if self._is_healed() or (count > HEAL_ROUNDS_MAX // 2 and self._is_beyond_help()):
                 return
-        waits = {n: node.region.refuses_writes for n, node in world.nodes.items()}
+        waits = {node.number: node.region.refuses_writes for node in world.up()}
+        if self._has_members:
+            waits |= {node.number: f"{waits[node.number]}; {shown(node)}" for node in world.up()}
         raise ViolationError(f"liveness: the regions never become equal and ready: {waits}")
+
+    def _is_beyond_help(self) -> bool:
+        """Whether all that are left wait for two or more that are gone.
+
+        The removal of one is decided, and nobody may issue its effect before the other one is
+        removed as well; which waits for that effect.
+        """
+        return self._has_members and are_beyond_help(self.world)
+
+    def _write_somewhat(self) -> None:
+        """All regions write.
+
+        One whose folder was lost may have had effects of which others have only heard.  Until its
+        numbers have come to these again, nothing more is stable, and no region becomes active.
+        """
+        if not is_tidy(self.world, self.operators):
+            for node in self._kept():
+                for _ in range(LAST_WRITES):
+                    node.call("last", (b"XADD", b"y", b"*", b"f", b"v"))
+                    node.settle()
+
+    def _wants_checkpoint(self, node: SimNode) -> bool:
+        if node.region.bootstrap.phase is Phase.SAVING:
+            return True
+        # Who joins may need one of a region that had no reason to make one.
+        return self._has_members and node.region.checkpointing.is_under_way
+
+    def _kept(self) -> list[SimNode]:
+        """The regions that must become equal: all, but for those that are no members any more."""
+        nodes = list(self.world.up())
+        return kept_of(nodes) if self._has_members else nodes
+
+    def _let_time_pass(self) -> None:
+        """Until each deadline of a key is over, by whatever clock; then they become equal again."""
+        latest = max(node.clock for node in self.world.up())
+        for node in self.world.up():
+            node.clock = latest
+        self.world.pass_time(DEADLINES_MS)
+        self._become_equal()
+
+    def _hand_out(self) -> None:
+        """Consumers read whatever is left."""
+        kept = self._kept()
+        for node in kept:
+            for key in (READ_KEY, HOME_KEY):
+                words = (
+                    f"XREADGROUP GROUP {GROUP.decode()} last COUNT 10000 STREAMS {key.decode()} >"
+                )
+                node.call("last", tuple(word.encode() for word in words.split()))
+                node.settle()
+        with self.world.looking():
+            self.checker.look_at_deadlines(kept)
+            self.checker.look_at_delivery(kept)
+        self._become_equal()
 
     def _let_blocked_commands_end(self) -> None:
         """Move each clock to the deadlines that its region names: it may have been set back."""
-        for node in self.world.nodes.values():
+        for node in self.world.up():
             for _ in range(DEADLINES_MAX):
                 if not any(client.is_waiting for client in node.clients.values()):
                     break
@@ -370,7 +494,9 @@ class History:
                 node.settle()
 
     def _is_healed(self) -> bool:
-        nodes = list(self.world.nodes.values())
+        nodes = self._kept()
+        if not nodes:
+            return False
         first = nodes[0].region.replica.vv
         return all(
             node.region.refuses_writes is None
@@ -379,7 +505,7 @@ class History:
             and not node.has_queued
             and covers(node.region.outstanding.durable_vv, first)
             for node in nodes
-        )
+        ) and (not self._has_members or is_tidy(self.world, self.operators))
 
 
 def _refused_beyond(plan: Plan) -> int | None:

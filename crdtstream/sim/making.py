@@ -4,15 +4,18 @@ A step is chosen by looking at the world, so that it has something to do more of
 same seed makes the same history.
 """
 
+from dataclasses import replace
 from random import Random
 from typing import Final
 
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
-from crdtstream.sim.checks import GROUP, HOME_KEY, READ_KEY, ViolationError
+from crdtstream.sim.checks import GROUP, HOME_KEY, READ_KEY
 from crdtstream.sim.history import Failure, History, Plan, Step
+from crdtstream.sim.member_making import MemberMaker
 from crdtstream.sim.node import SimNode
-from crdtstream.sim.sizes import drawn
+from crdtstream.sim.sizes import LARGE_FROM, drawn
+from crdtstream.sim.violation import ViolationError
 
 # Two keys with everything on them, a handful of IDs: things must meet to conflict.
 WORDS: Final = (
@@ -141,6 +144,15 @@ FAULTS: Final = (
 )
 
 
+# Members change in the worlds of these seeds: of all 32-bit ones 23 %.
+MEMBERS_FROM: Final = 3_000_000_000
+
+
+def changes_members(seed: int) -> bool:
+    """Whether members change in the world of a seed."""
+    return MEMBERS_FROM <= seed < LARGE_FROM
+
+
 class Maker:
     """Makes histories from a seed; the mix of faults differs from seed to seed."""
 
@@ -162,6 +174,9 @@ class Maker:
         # In every other world that cuts logs, a region may find no log that has what it lacks.
         self._bootstraps = seed % 12 == 11
         self._behind = Random(f"behind {seed}")
+        self._members = (
+            MemberMaker(seed, (*WORDS, *READING, *STRINGS)) if changes_members(seed) else None
+        )
         self.plan = Plan(
             regions=random.choice((2, 3, 3)),
             fsync=random.choice(("always", "always", "everysec")),
@@ -172,13 +187,27 @@ class Maker:
             lag_effects_max=lag_effects_max,
             lag_action=lag_action,
             backlog_bytes_max=0 if self._bootstraps else BACKLOG_BYTES_DEFAULT,
+            has_members=self._members is not None,
             sizes=seed,
         )
         # Some faults off, some heavy: uniform noise finds less.
         self._faults = {fault: random.choice((0, 0, 1, 4)) for fault in FAULTS}
-        if self._cuts_log:
+        if self._members is not None:
+            self._change_members(self._members)
+        elif self._cuts_log:
             # Who lost what every member had finds it in no log any more.
             self._faults["restore"] = 0
+
+    def _change_members(self, members: MemberMaker) -> None:
+        """Some other kinds of worlds do not go with members that change."""
+        # What may be lost with a region, a removal loses.
+        self.plan = replace(self.plan, lag_effects_max=0, lag_action="warn")
+        self._cools = True
+        self._cuts_log = self._bootstraps = members.cuts_log
+        if members.cuts_log:
+            self.plan = replace(self.plan, backlog_bytes_max=0)
+        # They come by the stories, where nobody waits for somebody who is gone.
+        self._faults["restore"] = 0
 
     def run(self, count: int) -> tuple[list[Step], Failure | None]:
         """Make and take ``count`` steps, and heal; returns them, and how they failed."""
@@ -190,7 +219,11 @@ class Maker:
         try:
             for step in self._beginning():
                 history.do(step)
+            if self._members is not None:
+                self._members.begin(history)
             for _ in range(count):
+                if self._members is not None and self._members.goes_on(history):
+                    continue
                 history.do(self._step(history))
                 if self._strings.random() < STRINGS_SHARE:
                     history.do(self._string_step(history))
@@ -297,7 +330,7 @@ class Maker:
                 return (kind, region, random.choice((1, 3, 10, 100)))
             case "failpoint":
                 return (kind, region, random.choice(REFUSED_STEPS), random.randint(1, 3))
-            case "wipe" if not _may_wipe(history, region):
+            case "wipe" if not self._may_wipe(history, region):
                 return ("settle", region)
             case _:
                 return (kind, region)
@@ -344,7 +377,7 @@ class Maker:
         away = random.choice(numbers)
         others = [number for number in numbers if number != away]
         kind = random.choice(("wipe", "crash", "cut"))
-        if kind == "wipe" and not _may_wipe(history, away):
+        if kind == "wipe" and not self._may_wipe(history, away):
             return
         match kind:
             case "wipe":
@@ -389,6 +422,11 @@ class Maker:
                 if puller != server:
                     history.do(("exchange", puller, server, 20))
             history.do(("settle", puller))
+
+    def _may_wipe(self, history: History, region: RegionId) -> bool:
+        if self._members is not None:
+            return self._members.may_put_back(history, region)
+        return _another_is_ready(history, region)
 
     def _read_step(self, history: History) -> Step:
         random = self._reads
@@ -440,7 +478,7 @@ class Maker:
         ]
 
 
-def _may_wipe(history: History, region: RegionId) -> bool:
+def _another_is_ready(history: History, region: RegionId) -> bool:
     """Whether another region is ready: where no folder is left nothing can be taken over."""
     return any(
         node.is_up and not node.region.opening.is_recovering

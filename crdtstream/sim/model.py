@@ -4,7 +4,8 @@ The model knows nothing but the effects that were issued, each with its dot and 
 of them a region has applied.  It shares no code with the replica.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from typing import Any, Final
 
 from crdtstream.core.effects import (
@@ -30,6 +31,7 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.ids import StreamId, make_id
+from crdtstream.core.membership.changes import encode_change
 
 # How the model reads each kind of effect: what it is about, or why it is not looked at.
 READ_AS: Final[dict[type[Effect], str]] = {
@@ -234,6 +236,20 @@ def registers(mine: list[Issued], deletes: list[Issued]) -> dict[str, object]:
         "duration": register(mine, deletes, duration),
         "maxsize": register(mine, deletes, maxsize),
     }
+
+
+def members_told(
+    applied: Iterable[Issued],
+) -> list[tuple[bytes, tuple[int, int]]]:
+    """Of each epoch that was told of, its hash, and the smallest dot of those that told of it."""
+    found: dict[int, tuple[bytes, tuple[int, int]]] = {}
+    for one in applied:
+        if isinstance(one.effect, ChangeMembers):
+            effect, dot = one.effect, (one.origin, one.n)
+            hashed = sha256(effect.previous + encode_change(effect.change)).digest()
+            _, before = found.get(effect.epoch, (hashed, dot))
+            found[effect.epoch] = (hashed, min(before, dot))
+    return [told for _, told in sorted(found.items())]
 
 
 def strings(mine: list[Issued]) -> list[object]:

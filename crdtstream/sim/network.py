@@ -15,7 +15,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import Failed, Refused
 from crdtstream.region.links.messages import Progress, Refusal, RefusalKind
-from crdtstream.region.links.pull import Connect, HangUp, Over
+from crdtstream.region.links.pull import Connect, HangUp, Over, Pull
 from crdtstream.region.links.pull import Send as PullSend
 from crdtstream.region.links.pull import Sleep as PullSleep
 from crdtstream.region.links.serve import End, Read, Seek, Send, Serve, Sleep
@@ -52,6 +52,8 @@ class Line:
         self.responses: deque[bytes] = deque()
         self.on_progress: Callable[[SimNode, Progress], None] = _nobody_looks
         self._serve: Serve | None = None
+        # The link that the puller's loop works for; it ends its call before it is over.
+        self._pull: Pull | None = None
         # Until when each end has nothing to do, unless it is woken.
         self._puller_sleeps = 0.0
         self._server_sleeps = 0.0
@@ -66,8 +68,14 @@ class Line:
         """A Ready names a link that has something to do."""
         if link is self._serve:
             self._server_sleeps = 0.0
-        elif self.puller.is_up and link is self.puller.region.links.pulls.get(self.server.number):
+        elif link is self._look_for_pull():
             self._puller_sleeps = 0.0
+
+    def _look_for_pull(self) -> Pull | None:
+        """The puller's link to this server; None: it has none, or is down."""
+        if self._pull is None and self.puller.is_up:
+            self._pull = self.puller.region.links.pulls.get(self.server.number)
+        return self._pull
 
     # --- Steps --------------------------------------------------------------------------------
 
@@ -80,7 +88,9 @@ class Line:
         node = self.puller
         if not node.is_up or at < self._puller_sleeps:
             return False
-        pull = node.region.links.pulls[self.server.number]
+        pull = self._look_for_pull()
+        if pull is None:
+            return False
         match pull.next(node.clock, at):
             case Connect():
                 self.is_connected = True
@@ -96,7 +106,7 @@ class Line:
                 self._puller_sleeps = inf if until is None else until
                 return False
             case Over():
-                raise AssertionError("no region of the simulator is removed")
+                self._pull = None
         return True
 
     def step_server(self, at: float) -> bool:
@@ -151,10 +161,9 @@ class Line:
             stays: and will come once more.
         """
         data = self.responses[0] if stays else self.responses.popleft()
-        node = self.puller
-        if not node.is_up:
+        node, pull = self.puller, self._pull
+        if pull is None:
             return
-        pull = node.region.links.pulls[self.server.number]
         response = pb.SyncResponse.FromString(data)
         try:
             received = decode_response(self.server.number, response, self._unpacker)
@@ -165,9 +174,7 @@ class Line:
 
     @property
     def may_deliver_response(self) -> bool:
-        if not self.responses or not self.puller.is_up:
-            return False
-        return self.puller.region.links.pulls[self.server.number].may_read
+        return bool(self.responses) and self._pull is not None and self._pull.may_read
 
     # --- Endings ------------------------------------------------------------------------------
 
@@ -178,8 +185,8 @@ class Line:
 
     def _end(self, event: Failed | Refused) -> None:
         self._close()
-        if self.puller.is_up:
-            self.puller.region.links.pulls[self.server.number].lost(event, self.puller.clock)
+        if self._pull is not None:
+            self._pull.lost(event, self.puller.clock)
 
     def _close(self) -> None:
         self.is_connected = False
@@ -195,6 +202,8 @@ class Line:
         if node is self.server:
             self._serve = None
             self.lose("the process died")
+        else:
+            self._pull = None
         self._close()
 
 

@@ -5,11 +5,12 @@ refused, a sync is done, the folder is written, the process dies.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from random import Random
 from typing import Final
 
 from crdtstream.bootstrapper import Bootstrapper
@@ -17,26 +18,29 @@ from crdtstream.commands.reply import Reply
 from crdtstream.core.checkpoint.parts import NO_IMAGE, Image
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import IdMode, Millis, RegionId
+from crdtstream.core.ids import REGION_MAX, IdMode, Millis, RegionId
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.header import Header
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import unpack
+from crdtstream.core.membership.deciding import Letter
+from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.core.xread_mode import XreadMode
 from crdtstream.cutting import read_absences
 from crdtstream.database.database import Database
-from crdtstream.folder import read_folder, write_change
+from crdtstream.folder import begin_joining, read_folder, write_change
 from crdtstream.region.clients import Stop
+from crdtstream.region.known_members import peers_of
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.peers import Peers
-from crdtstream.region.ready import Confirm, Parcel, Ready, StoreIdentity
+from crdtstream.region.ready import Confirm, News, Parcel, Ready, StoreIdentity
 from crdtstream.region.region import Region
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
 from crdtstream.region.staleness import LagAction
@@ -52,6 +56,7 @@ from crdtstream.store.staging import staged_state
 from crdtstream.turns import TURN_NS
 
 BYTES_MAX: Final = 1 << 30
+REGION_BITS: Final = REGION_MAX.bit_length()
 LIMITS: Final = RegionLimits(
     inbox_batches_max=8, backoff_ms_min=10, backoff_ms_max=200, inbox_wait_ms_max=500
 )
@@ -76,8 +81,18 @@ class SimSettings:
     lag_action: LagAction = LagAction.WARN
     # How much of the log is kept for a region that is away.
     backlog_bytes_max: int = BACKLOG_BYTES_DEFAULT
+    # Regions join and are removed.
+    has_members: bool = False
     # What sizes are drawn from, again at each start; None: all are as they are by default.
     sizes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """What the empty folder of a node that joins is to have."""
+
+    database_uid: DatabaseUid
+    kept: Kept
 
 
 class Told(bytes):
@@ -140,12 +155,14 @@ class SimNode:
 
     Attributes:
         number: which region it is.
+        configured: the other regions that its file names, and where they are.
         clock: what its wall clock reads; the world moves it.
         disk: outlives the process, as do its checkpoints and its staging.
         is_up: False between ``crash`` and ``start``.
         on_told: called with the region's node and each reply that leaves, as the bytes that leave.
         on_link: called with each link that a Ready wakes.
         run_id: counts the processes.
+        on_letters: called with the region's node and each letter that it sends.
         reach: the node of another region, if messages get there and back now.
         ready: the last Ready.
         last_reply: what a command last came to, told or not.
@@ -157,7 +174,15 @@ class SimNode:
         peers: Mapping[RegionId, str],
         settings: SimSettings,
         clock: Millis,
+        *,
+        joins: Joins | None = None,
     ) -> None:
+        """A node that starts.
+
+        Args:
+            peers: the other regions that its file names.
+            joins: what its empty folder is to have, if it joins.
+        """
         self.number = number
         self.clock = clock
         self.disk = Disk(settings.fsync)
@@ -167,12 +192,15 @@ class SimNode:
         self.reach: Callable[[RegionId], SimNode | None] = _nobody_is_reached
         self.on_told: Callable[[SimNode, bytes, Parcel], None] = _nobody_looks
         self.on_link: Callable[[object], None] = _nobody_sleeps
-        self._peers = dict(peers)
+        self.on_letters: Callable[[SimNode, Sequence[Letter | News]], None] = _nobody_reads
+        self.configured = dict(peers)
         self._settings = settings
         self.run_id = 0
         self.last_reply = b""
         self._reply_count = 0
-        if settings.has_database:
+        if joins is not None:
+            now(begin_joining(self.disk, joins.database_uid, joins.kept))
+        elif settings.has_database:
             now(write_change(self.disk, StoreIdentity(DatabaseIdentity(UID))))
             now(write_change(self.disk, Confirm()))
         self.start()
@@ -184,10 +212,18 @@ class SimNode:
         self.is_up = True
         if self.run_id > 1:
             redraw(settings.sizes, self.run_id)
-        recovered = through(recover(disk, self.checkpoints, self._new_replica))
+        folder = now(read_folder(disk, is_proven=disk.is_proven, is_same=disk.is_confirmed))
+        known = peers_of(self.number, folder.membership.members, self.configured)
+        recovered = through(recover(disk, self.checkpoints, partial(self._new_replica, known)))
         replica = recovered.replica
-        folder = now(read_folder(disk, is_proven=disk.is_proven))
         disk.was_clean = False
+        uniform: Callable[[float, float], float] = lambda low, high: (low + high) / 2
+        uid = int(self.number)
+        if settings.has_members:
+            # Two that want a change at once must not meet again at the same moment.
+            uniform = Random(f"pauses {settings.sizes} {self.number} {self.run_id}").uniform
+            # Each folder has another one.
+            uid |= self.run_id << REGION_BITS
         self.region = Region(
             replica,
             Database(replica),
@@ -195,11 +231,12 @@ class SimNode:
             folder=folder,
             now=self.clock,
             identity=Identity(self.number, "simulated", self.run_id),
-            peers=Peers.at(self.number, self._peers),
+            peers=Peers(self.number, known),
+            configured=self.configured,
             encode=self._encode,
             clock=lambda: 0,
-            uniform=lambda low, high: (low + high) / 2,
-            make_uid=lambda: DatabaseUid(self.number.to_bytes(16, "big")),
+            uniform=uniform,
+            make_uid=lambda: DatabaseUid(uid.to_bytes(16, "big")),
             limits=settings.limits,
         )
         self.region.staleness.tune(
@@ -208,7 +245,7 @@ class SimNode:
             action=settings.lag_action,
         )
         self.region.database.channels.deliver = self._push
-        if len(self._peers) == 1 or not settings.backlog_bytes_max:
+        if len(self.configured) == 1 or not settings.backlog_bytes_max:
             # Of two, what only this region has must be enough for the other one to catch up by,
             # however long it was away.  Of three, one that is away may come to need a bootstrap.
             self.region.retention.backlog_bytes_max = 0
@@ -244,7 +281,7 @@ class SimNode:
         self.ready: Ready
         self.end_tick()
 
-    def _new_replica(self) -> Replica:
+    def _new_replica(self, peers: Iterable[RegionId]) -> Replica:
         settings = self._settings
         entries_max, bytes_max = drawn_node_limits(settings.sizes, self.run_id)
         replica = Replica(
@@ -253,7 +290,7 @@ class SimNode:
             node_bytes_max=bytes_max,
             id_mode=settings.id_mode,
             implicit_mkstream=settings.implicit_mkstream,
-            peers=self._peers,
+            peers=peers,
         )
         replica.xread_mode = settings.xread_mode
         replica.staged = partial(staged_state, self.staging)
@@ -313,13 +350,15 @@ class SimNode:
         reads = len(self.region.fetching) > 0
         ready = self.ready = self.region.ready(self.clock)
         is_idle = not (ready.records or ready.parcels or ready.woken or ready.links)
-        is_idle = is_idle and (reads or not ready.fetch)
+        is_idle = is_idle and (reads or not ready.fetch) and not ready.letters
         assert asked or is_idle, (
             "something is to be done, and no tick was opened: a node would not have asked"
         )
         self._requests.extend(ready.fetch)
         for link in ready.links:
             self.on_link(link)
+        if ready.letters:
+            self.on_letters(self, ready.letters)
         self._queue.extend(ready.records)
         ready.tell()
         for receiver in ready.woken:
@@ -425,7 +464,7 @@ class SimNode:
         found = now(self.checkpoints.newest())
         if found is None:
             return None
-        replica = self._new_replica()
+        replica = self._new_replica(self.region.peers.counting)
         replica.restore(through(_images(self.checkpoints, found.row.generation)))
         replica.residency.loader = self.checkpoints.load
         with replica.residency.in_place():
@@ -520,10 +559,10 @@ class SimNode:
         self._bootstraps.end()
         self.is_up = False
 
-    def put_back(self, count: int) -> None:
+    def put_back(self, count: int, *, votes_back: int = 0) -> None:
         """An earlier copy of the folder is put in its place; the process is down."""
         count = self.checkpoints.put_back(count)
-        self.disk.put_back(count)
+        self.disk.put_back(count, votes_back=votes_back)
         self.staging.put_back(self._merged_behind_checkpoint())
 
     def wipe(self) -> None:
@@ -571,4 +610,8 @@ def _nobody_is_reached(_region: RegionId) -> None:
 
 
 def _nobody_sleeps(_link: object) -> None:
+    pass
+
+
+def _nobody_reads(_node: SimNode, _letters: Sequence[Letter | News]) -> None:
     pass

@@ -10,10 +10,11 @@ from typing import Final
 
 from crdtstream import compiled
 from crdtstream.sim.bugs.in_bootstraps import IN_BOOTSTRAPS
+from crdtstream.sim.bugs.in_membership import IN_MEMBERSHIP
 from crdtstream.sim.bugs.in_region import IN_REGION
 from crdtstream.sim.bugs.in_state import IN_STATE
 
-BUGS: Final = {bug.name: bug for bug in (*IN_STATE, *IN_REGION, *IN_BOOTSTRAPS)}
+BUGS: Final = {bug.name: bug for bug in (*IN_STATE, *IN_REGION, *IN_BOOTSTRAPS, *IN_MEMBERSHIP)}
 
 
 class CompiledError(Exception):

@@ -1,12 +1,18 @@
 """Several regions, the lines between them, and their clocks."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.sim.network import Line
-from crdtstream.sim.node import SimNode, SimSettings
+from crdtstream.sim.node import Joins, SimNode, SimSettings
+from crdtstream.sim.post import Post
+
+
+def address_of(region: RegionId, *, moves: int = 0) -> str:
+    """Where a region is, having moved so often."""
+    return f"region-{region}:{moves + 1}"
 
 
 class World:
@@ -17,18 +23,23 @@ class World:
         lines: by puller and server.
         steady_ms: the clock that only goes forward, the same for all.
         cuts: (from, to): no message gets from the one to the other.
+        post: letters on their way.
+        dead: nodes that are gone for good, with their folders.
     """
 
     def __init__(
         self, regions: Iterable[RegionId], settings: SimSettings, *, clock: Millis
     ) -> None:
         numbers = sorted(regions)
+        self._settings = settings
         self.steady_ms = 0
+        self.post = Post()
+        self.dead: set[RegionId] = set()
         self.cuts: set[tuple[RegionId, RegionId]] = set()
         self.nodes = {
             number: SimNode(
                 number,
-                {peer: f"region-{peer}" for peer in numbers if peer != number},
+                {peer: address_of(peer) for peer in numbers if peer != number},
                 settings,
                 clock,
             )
@@ -41,8 +52,29 @@ class World:
             if puller != server
         }
         for node in self.nodes.values():
-            node.on_link = self._wake
-            node.reach = partial(self._reached, node.number)
+            self._connect(node)
+
+    def _connect(self, node: SimNode) -> None:
+        node.on_link = self._wake
+        node.on_letters = self.post.take_in
+        node.reach = partial(self._reached, node.number)
+
+    def join(
+        self, number: RegionId, peers: Mapping[RegionId, str], joins: Joins, *, clock: Millis
+    ) -> SimNode:
+        """One more region begins, with an empty folder.
+
+        Args:
+            peers: the others that its file names.
+            joins: what it was told of the members.
+        """
+        node = SimNode(number, peers, self._settings, clock, joins=joins)
+        for other in self.nodes.values():
+            for puller, server in ((node, other), (other, node)):
+                self.lines[puller.number, server.number] = Line(puller, server)
+        self.nodes[number] = node
+        self._connect(node)
+        return node
 
     def _reached(self, region: RegionId, other: RegionId) -> SimNode | None:
         """A region's node, if calls to it are answered."""
@@ -74,6 +106,14 @@ class World:
         """Whether a message gets from the one to the other."""
         return (source, target) not in self.cuts
 
+    def deliver_letters(self, line: Line) -> bool:
+        """The oldest letter of each direction comes; returns whether there was any."""
+        did = False
+        for source, target in (line.pair, line.pair[::-1]):
+            if self.carries(source, target):
+                did = self.post.deliver(source, self.nodes[target]) or did
+        return did
+
     def step(self, line: Line, *, reaches: bool | None = None) -> bool:
         """Let both ends of a line do one thing each; returns whether they did any."""
         puller, server = line.pair
@@ -102,9 +142,17 @@ class World:
     def crash(self, region: RegionId, *, commits: bool = False) -> None:
         node = self.nodes[region]
         node.crash(commits=commits)
+        self.post.lose(target=region)
         for line in self.lines.values():
             if region in line.pair:
                 line.process_died(node)
+
+    def lose_folder(self, region: RegionId) -> None:
+        """An earlier folder, an empty one or none is in the place of that of a region.
+
+        What its process had sent before comes no more.
+        """
+        self.post.lose(source=region)
 
     def pass_time(self, ms: int) -> None:
         """All clocks go on."""

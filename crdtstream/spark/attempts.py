@@ -6,7 +6,12 @@ from typing import Final
 
 import grpc
 
-from crdtstream.spark.connecting import NodesError, OtherDatabaseError, StaleAppendError
+from crdtstream.spark.connecting import (
+    DataLossError,
+    NodesError,
+    OtherDatabaseError,
+    StaleAppendError,
+)
 
 PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 1.0
@@ -86,6 +91,9 @@ class Attempts:
                 self._problems[address] = told
             case grpc.StatusCode.FAILED_PRECONDITION if details.startswith("stale"):
                 raise StaleAppendError(told) from error
+            case grpc.StatusCode.OUT_OF_RANGE if details.startswith("LOST"):
+                # No region has these effects, nor will any.
+                raise DataLossError(details) from error
             case _ if code in _FAULTS and address not in self._faulty:
                 self._faulty.add(address)
                 self._problems[address] = f"{told} ({code.name})"

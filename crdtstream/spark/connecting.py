@@ -39,7 +39,7 @@ class StaleAppendError(NodesError):
 
 
 class DataLossError(NodesError):
-    """Entries were trimmed before they were read."""
+    """Entries were trimmed before they were read, or what was read exists in no region any more."""
 
 
 class OtherDatabaseError(NodesError):

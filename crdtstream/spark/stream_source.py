@@ -19,6 +19,10 @@ another are refused.  A checkpoint of an earlier version does not say it: it is 
 database that the nodes hold when it is first continued, and an empty micro-batch notes that at
 once.
 
+Effects that a removed region lost exist nowhere, and no node will ever have them.  A checkpoint
+that names some, as it was written when that region was read, ends the query; with
+failOnDataLoss=false its next offset ends where the region's effects end.
+
 A micro-batch that is run again after a crash is cut in the same way: the offset says where tasks
 end, which was decided by the entries that there were; and each reads its lanes by name.  So its
 tasks have the same rows in the same order, less what was removed since.
@@ -68,6 +72,7 @@ from crdtstream.spark.vectors import (
     DATABASE,
     LAG_ENTRIES,
     LOST_BEFORE,
+    LOST_EFFECTS,
     Vector,
     beyond,
     cut_at,
@@ -78,7 +83,9 @@ from crdtstream.spark.vectors import (
     parse_cuts,
     parse_database,
     parse_vector,
+    told_lost,
     vector_of,
+    within,
 )
 from crdtstream.v1 import query_pb2
 
@@ -115,6 +122,10 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lost_before: dict[str, int] = {}
         self._behind_since: float | None = None
         self._told_adopted = False
+        # Of regions whose effects end for good, as nodes said.
+        self._ends: dict[int, query_pb2.EndOfRegion] = {}
+        # By region, how many effects the checkpoint named beyond that, since this began.
+        self._lost_effects: dict[int, int] = {}
 
     # --- What Spark asks, on the driver ---------------------------------------------------------
 
@@ -146,6 +157,11 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest = self._durable(above)
         if self._target is not None:
             self._let_nodes_catch_up(above)
+        exists = self._existing(above)
+        if exists != above:
+            # Noted at once, so that it is told once.
+            self._planned = exists
+            return self._offset(exists)
         upto = self._newest if self._target is None else self._target
         if self._is_before_latest(start):
             self._planned = upto
@@ -171,20 +187,22 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         above = starting if isinstance(starting, dict) else {}
         nodes = self._connected()
         positions = nodes.positions()
-        vectors = {address: vector_of(one.durable_vv) for address, one in positions.items()}
+        vectors = {address: self._heard(one) for address, one in positions.items()}
         ahead = [one for one in vectors if not beyond(join(vectors.values()), vectors[one])]
         if ahead:
             nodes.prefer(ahead[0])
         self._durable(above)
         self._let_nodes_catch_up(above)
-        upto = join([above, self._durable(above)])
+        durable = self._durable(above)
+        above = self._existing(above)
+        upto = join([above, durable])
         if starting == "latest":
             return self._named(upto)
         cuts = self._cuts(above, upto) if self._selection.moving(above, upto) else {}
         return offset_of(upto) | self._database() | cuts
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = vector_of(self._connected().position().durable_vv)
+        self._target = self._heard(self._connected().position())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The newest vector, and how many entries of each lane lie beyond what is planned.
@@ -197,12 +215,21 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except NodesError as error:
             _LOG.warning("how much is still to be read cannot be told: %s", error)
             return None
-        return offset_of(self._newest) | self._database() | {LAG_ENTRIES: lags(ranges)}
+        lost = {str(region): n for region, n in sorted(self._lost_effects.items())}
+        return (
+            offset_of(self._newest)
+            | self._database()
+            | {LAG_ENTRIES: lags(ranges)}
+            | ({LOST_EFFECTS: lost} if lost else {})
+        )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         above, upto = self._resumed(start), self._vector_of(end)
         if self._is_before_latest(start) or self._selection.is_empty:
             return []
+        # A batch that is run again may have been planned before a region was removed.
+        self._heard(self._connected().position())
+        above, upto = self._existing(above), self._existing(upto)
         slices = self._slices(above, upto, parse_cuts(end))
         return [*self._planned_tasks(above, slices)]
 
@@ -249,12 +276,13 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _durable(self, above: Vector) -> Vector:
         """What a node has durably; of a node that has all that was read, if there is one."""
         nodes = self._connected()
-        durable = vector_of(nodes.position().durable_vv)
-        if not beyond(above, durable):
+        durable = self._heard(nodes.position())
+        if not beyond(within(above, self._ends), durable):
             self._behind_since = None
             return durable
         positions = nodes.positions()
-        vectors = {address: vector_of(p.durable_vv) for address, p in positions.items()}
+        vectors = {address: self._heard(p) for address, p in positions.items()}
+        above = within(above, self._ends)
         for address, vector in vectors.items():
             if not beyond(above, vector):
                 nodes.prefer(address)
@@ -262,6 +290,11 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return vector
         self._wait_for_those_behind(above, vectors)
         return durable
+
+    def _heard(self, position: query_pb2.Position) -> Vector:
+        """What a node has durably; note is taken of regions whose effects end."""
+        self._ends |= {end.region: end for end in position.ends}
+        return vector_of(position.durable_vv)
 
     def _wait_for_those_behind(self, above: Vector, vectors: Mapping[str, Vector]) -> None:
         """No node has all that this query has read: they catch up, or it is not theirs.
@@ -447,6 +480,21 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if n > vector.get(origin_of(lane), 0)
         }
         return offset_of(vector) | self._database() | ({LOST_BEFORE: ahead} if ahead else {})
+
+    def _existing(self, vector: Vector) -> Vector:
+        """The vector without effects that exist nowhere.
+
+        Raises:
+            DataLossError: it names some, and that matters.
+        """
+        exists = within(vector, self._ends)
+        for region, n in beyond(vector, exists).items():
+            lost = n - exists[region]
+            if lost > self._lost_effects.get(region, 0):
+                self._lost_effects[region] = lost
+                told = told_lost(self._ends[region])
+                self._lost(f"{told}, and the checkpoint names {lost} of them")
+        return exists
 
     def _look_for_losses(self, above: Vector, plan: query_pb2.PlanReply) -> None:
         """Tell of lanes that lost what was not read.

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from crdtstream.v1 import effects_pb2
+from crdtstream.v1 import effects_pb2, query_pb2
 
 Vector: TypeAlias = dict[int, int]
 
@@ -26,8 +26,10 @@ REGION_MAX: Final = 1023
 DATABASE: Final = "database"
 # By lane, what was lost before the query began.
 LOST_BEFORE: Final = "lostBefore"
-# What a progress report says beside it: by lane, what is not planned yet.
+# What a progress report says beside it: by lane, what is not planned yet; and by region, how many
+# effects were named that exist nowhere.
 LAG_ENTRIES: Final = "lagEntries"
+LOST_EFFECTS: Final = "lostEffects"
 # Where the tasks of the micro-batch end, but for the last: [region, dot].
 CUTS: Final = "cuts"
 
@@ -49,7 +51,7 @@ def parse_vector(offset: object) -> Vector:
         raise VectorError("not a JSON object of region to number")
     vector = {}
     for region, n in offset.items():
-        if region in (DATABASE, LOST_BEFORE, LAG_ENTRIES, CUTS):
+        if region in (DATABASE, LOST_BEFORE, LAG_ENTRIES, LOST_EFFECTS, CUTS):
             continue
         if not (str(region).isascii() and str(region).isdigit() and 1 <= int(region) <= REGION_MAX):
             raise VectorError(f"{region!r} is no region (1 to {REGION_MAX})")
@@ -109,6 +111,18 @@ def join(vectors: Iterable[Mapping[int, int]]) -> Vector:
 def beyond(vector: Mapping[int, int], base: Mapping[int, int]) -> Vector:
     """Where ``vector`` is ahead of ``base``; empty if ``base`` covers it."""
     return {region: n for region, n in sorted(vector.items()) if n > base.get(region, 0)}
+
+
+def within(vector: Mapping[int, int], ends: Mapping[int, query_pb2.EndOfRegion]) -> Vector:
+    """The vector without what lies beyond the ends of regions, and so exists nowhere."""
+    return {
+        region: min(n, ends[region].last_n) if region in ends else n for region, n in vector.items()
+    }
+
+
+def told_lost(end: query_pb2.EndOfRegion) -> str:
+    """The sentence of the nodes for effects beyond the end of a region."""
+    return f"LOST region {end.region} {end.why}; of its effects {end.last_n + 1}… nothing exists"
 
 
 def cut_by_dots(above: Vector, upto: Vector, *, parts: int) -> list[tuple[Vector, Vector]]:

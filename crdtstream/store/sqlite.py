@@ -94,7 +94,8 @@ class SqliteLog:
 
     Attributes:
         fresh: the folder was empty.
-        is_proven: it is the one that was last open here, and nothing of the log's end was lost.
+        is_same: it is the one that was last open here.
+        is_proven: the same, and nothing of the log's end was lost.
         connections: to the database, which holds checkpoints as well.
     """
 
@@ -109,6 +110,7 @@ class SqliteLog:
         self.path = path
         self.connections = connections
         self.fresh = False
+        self.is_same = False
         self.is_proven = False
         self._has_begun = False
         self._presence: Presence | None = None
@@ -260,10 +262,10 @@ class SqliteLog:
         folder = self.path.parent
         found = await asyncio.to_thread(read_opening, folder, LOG_FILE)
         opening = self.meta.get("opening")
-        is_same = found is not None and opening == str(found)
+        self.is_same = found is not None and opening == str(found)
         was_clean = self.meta.get("clean_shutdown") == "yes"
         was_synced = self.meta.get("fsync") == Fsync.ALWAYS.value
-        self.is_proven = is_same and (was_clean or was_synced)
+        self.is_proven = self.is_same and (was_clean or was_synced)
         self._acknowledged = AcknowledgedFile(folder)
         # On a full disk the folder stays as it was found, and is read.
         with contextlib.suppress(NoRoomError):

@@ -1,9 +1,11 @@
 """The state that a folder holds: from a checkpoint and the log behind it, or from the whole log."""
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from crdtstream.core.checkpoint.parts import STAGED
@@ -13,11 +15,22 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import StoredCheckpoint
+from crdtstream.store.sqlite_staging import StagedFolder
 from crdtstream.store.staging import StagedState, is_staged, load_staged, staged_state
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.image_check import ImagesFound
-from crdtstream.upkeep.image_rows import images
-from crdtstream.upkeep.reading import Identity, rows
+from crdtstream.upkeep.image_rows import checkpoints, images
+from crdtstream.upkeep.reading import (
+    Identity,
+    UpkeepError,
+    connect,
+    identity_of,
+    last_seq,
+    locked,
+    log_file,
+    read_meta,
+    rows,
+)
 from crdtstream.upkeep.report import Progress, Report, Verdict, verdict_on
 from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
 
@@ -110,6 +123,32 @@ def check_state(
     elif wrong or taken.stored is not None:
         report.note(CHECKPOINTS, *verdict_on(wrong, f"the same state from {_listed(bases)}"))
     return taken
+
+
+@contextlib.contextmanager
+def folder_state(folder: Path, progress: Progress) -> Iterator[tuple[Identity, Replica]]:
+    """The state of a folder that no node has open, from its newest checkpoint; kept open meanwhile.
+
+    It is not checked as ``fsck`` checks it: rows and images must have the right checksums.
+
+    Raises:
+        UpkeepError: it is no folder of a region, a node has it open, or it is damaged.
+    """
+    path = log_file(folder)
+    with locked(folder), contextlib.closing(connect(path, is_locked=True)) as connection:
+        try:
+            identity = identity_of(read_meta(connection))
+            found = [stored for stored, is_sound in checkpoints(connection) if stored and is_sound]
+            last = last_seq(connection)
+            staged = StagedFolder(folder)
+            base = Base(max(found, key=lambda one: one.row.generation, default=None))
+            if base.stored is None and identity.first_seq > 1:
+                raise StateError("its checkpoint is damaged or not there")
+            yield identity, _state_of(connection, identity, base, last, progress, staged)
+        except (*DAMAGED, StateError, StoreError) as error:
+            raise UpkeepError(f"{folder}: {error}; `crdtstream fsck` tells what is damaged") from (
+                error
+            )
 
 
 def _listed(bases: list[Base]) -> str:

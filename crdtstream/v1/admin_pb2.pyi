@@ -17,7 +17,7 @@ class StatusRequest(_message.Message):
     def __init__(self, with_streams: _Optional[bool] = ..., with_digest: _Optional[bool] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid", "storage", "password_mark", "bootstrap")
+    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid", "storage", "password_mark", "bootstrap", "cuts", "member_status", "leaving")
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,9 @@ class StatusReply(_message.Message):
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     PASSWORD_MARK_FIELD_NUMBER: _ClassVar[int]
     BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     region: int
     database_id: str
     version: str
@@ -74,7 +77,18 @@ class StatusReply(_message.Message):
     storage: Storage
     password_mark: int
     bootstrap: BootstrapStatus
-    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., password_mark: _Optional[int] = ..., bootstrap: _Optional[_Union[BootstrapStatus, _Mapping]] = ...) -> None: ...
+    cuts: _effects_pb2.VersionVector
+    member_status: MemberStatus.Status
+    leaving: _containers.RepeatedCompositeFieldContainer[LeavingRegion]
+    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., password_mark: _Optional[int] = ..., bootstrap: _Optional[_Union[BootstrapStatus, _Mapping]] = ..., cuts: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., member_status: _Optional[_Union[MemberStatus.Status, str]] = ..., leaving: _Optional[_Iterable[_Union[LeavingRegion, _Mapping]]] = ...) -> None: ...
+
+class LeavingRegion(_message.Message):
+    __slots__ = ("region", "silent")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    silent: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, region: _Optional[int] = ..., silent: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class BootstrapStatus(_message.Message):
     __slots__ = ("phase", "source", "began_ms", "images_done", "images", "bytes_done", "bytes", "bytes_per_s", "seconds_left", "taken_over", "failures", "failure")
@@ -330,6 +344,122 @@ class DigestReply(_message.Message):
     vv: _effects_pb2.VersionVector
     def __init__(self, digest: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
 
+class DigestsRequest(_message.Message):
+    __slots__ = ("at_least", "wait_ms", "buckets", "keys", "parts", "stretches", "entries")
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    STRETCHES_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    at_least: _effects_pb2.VersionVector
+    wait_ms: int
+    buckets: BucketsOf
+    keys: KeysOf
+    parts: PartsOf
+    stretches: StretchesOf
+    entries: EntriesOf
+    def __init__(self, at_least: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., wait_ms: _Optional[int] = ..., buckets: _Optional[_Union[BucketsOf, _Mapping]] = ..., keys: _Optional[_Union[KeysOf, _Mapping]] = ..., parts: _Optional[_Union[PartsOf, _Mapping]] = ..., stretches: _Optional[_Union[StretchesOf, _Mapping]] = ..., entries: _Optional[_Union[EntriesOf, _Mapping]] = ...) -> None: ...
+
+class BucketsOf(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class KeysOf(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class PartsOf(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+
+class StretchesOf(_message.Message):
+    __slots__ = ("key", "origin", "first", "count", "bits")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    origin: int
+    first: int
+    count: int
+    bits: int
+    def __init__(self, key: _Optional[bytes] = ..., origin: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., bits: _Optional[int] = ...) -> None: ...
+
+class EntriesOf(_message.Message):
+    __slots__ = ("key", "origin", "block")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    origin: int
+    block: int
+    def __init__(self, key: _Optional[bytes] = ..., origin: _Optional[int] = ..., block: _Optional[int] = ...) -> None: ...
+
+class DigestsReply(_message.Message):
+    __slots__ = ("vv", "is_behind", "is_last", "items")
+    VV_FIELD_NUMBER: _ClassVar[int]
+    IS_BEHIND_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    vv: _effects_pb2.VersionVector
+    is_behind: bool
+    is_last: bool
+    items: _containers.RepeatedCompositeFieldContainer[DigestItem]
+    def __init__(self, vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., is_behind: _Optional[bool] = ..., is_last: _Optional[bool] = ..., items: _Optional[_Iterable[_Union[DigestItem, _Mapping]]] = ...) -> None: ...
+
+class DigestItem(_message.Message):
+    __slots__ = ("kind", "number", "name", "origin", "digest", "size", "last_n", "ms", "seq")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[DigestItem.Kind]
+        MEMBERS: _ClassVar[DigestItem.Kind]
+        LANE: _ClassVar[DigestItem.Kind]
+        LAST_ID: _ClassVar[DigestItem.Kind]
+        CREATES: _ClassVar[DigestItem.Kind]
+        MODE: _ClassVar[DigestItem.Kind]
+        ACKED: _ClassVar[DigestItem.Kind]
+        EXPIRY: _ClassVar[DigestItem.Kind]
+        CONFIG: _ClassVar[DigestItem.Kind]
+        STRING: _ClassVar[DigestItem.Kind]
+    KIND_UNSPECIFIED: DigestItem.Kind
+    MEMBERS: DigestItem.Kind
+    LANE: DigestItem.Kind
+    LAST_ID: DigestItem.Kind
+    CREATES: DigestItem.Kind
+    MODE: DigestItem.Kind
+    ACKED: DigestItem.Kind
+    EXPIRY: DigestItem.Kind
+    CONFIG: DigestItem.Kind
+    STRING: DigestItem.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    LAST_N_FIELD_NUMBER: _ClassVar[int]
+    MS_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    kind: DigestItem.Kind
+    number: int
+    name: bytes
+    origin: int
+    digest: bytes
+    size: int
+    last_n: int
+    ms: int
+    seq: int
+    def __init__(self, kind: _Optional[_Union[DigestItem.Kind, str]] = ..., number: _Optional[int] = ..., name: _Optional[bytes] = ..., origin: _Optional[int] = ..., digest: _Optional[bytes] = ..., size: _Optional[int] = ..., last_n: _Optional[int] = ..., ms: _Optional[int] = ..., seq: _Optional[int] = ...) -> None: ...
+
 class BackupRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -496,7 +626,7 @@ class MembersReply(_message.Message):
     def __init__(self, database_id: _Optional[str] = ..., database_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., hash: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., numbers_left: _Optional[int] = ..., region: _Optional[int] = ..., pending_epoch: _Optional[int] = ...) -> None: ...
 
 class MemberStatus(_message.Message):
-    __slots__ = ("region", "name", "status", "grpc_address", "resp_address", "http_address", "added_epoch", "changed_epoch", "token_expires_ms", "heir", "instance")
+    __slots__ = ("region", "name", "status", "grpc_address", "resp_address", "http_address", "added_epoch", "changed_epoch", "token_expires_ms", "heir", "instance", "cut")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSPECIFIED: _ClassVar[MemberStatus.Status]
@@ -520,6 +650,7 @@ class MemberStatus(_message.Message):
     TOKEN_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
     HEIR_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
     region: int
     name: str
     status: MemberStatus.Status
@@ -531,7 +662,8 @@ class MemberStatus(_message.Message):
     token_expires_ms: int
     heir: int
     instance: bytes
-    def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., status: _Optional[_Union[MemberStatus.Status, str]] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., added_epoch: _Optional[int] = ..., changed_epoch: _Optional[int] = ..., token_expires_ms: _Optional[int] = ..., heir: _Optional[int] = ..., instance: _Optional[bytes] = ...) -> None: ...
+    cut: int
+    def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., status: _Optional[_Union[MemberStatus.Status, str]] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., added_epoch: _Optional[int] = ..., changed_epoch: _Optional[int] = ..., token_expires_ms: _Optional[int] = ..., heir: _Optional[int] = ..., instance: _Optional[bytes] = ..., cut: _Optional[int] = ...) -> None: ...
 
 class ChangeMembersRequest(_message.Message):
     __slots__ = ("dry_run", "adopt", "add", "update", "remove")
@@ -592,6 +724,26 @@ class RemoveRegion(_message.Message):
     force: bool
     survivors: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, region: _Optional[int] = ..., heir: _Optional[int] = ..., force: _Optional[bool] = ..., survivors: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RemoveSealedRequest(_message.Message):
+    __slots__ = ("region", "heir", "seconds", "dry_run")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    HEIR_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    heir: int
+    seconds: float
+    dry_run: bool
+    def __init__(self, region: _Optional[int] = ..., heir: _Optional[int] = ..., seconds: _Optional[float] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class SealedRemoval(_message.Message):
+    __slots__ = ("progress", "members")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    progress: str
+    members: MembersReply
+    def __init__(self, progress: _Optional[str] = ..., members: _Optional[_Union[MembersReply, _Mapping]] = ...) -> None: ...
 
 class ChangeMembersReply(_message.Message):
     __slots__ = ("members", "region")

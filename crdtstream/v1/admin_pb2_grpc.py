@@ -59,6 +59,11 @@ class AdminStub:
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.DigestRequest.SerializeToString,
                 response_deserializer=crdtstream_dot_v1_dot_admin__pb2.DigestReply.FromString,
                 _registered_method=True)
+        self.Digests = channel.unary_stream(
+                '/crdtstream.v1.Admin/Digests',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.DigestsRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.DigestsReply.FromString,
+                _registered_method=True)
         self.Members = channel.unary_unary(
                 '/crdtstream.v1.Admin/Members',
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.MembersRequest.SerializeToString,
@@ -68,6 +73,11 @@ class AdminStub:
                 '/crdtstream.v1.Admin/ChangeMembers',
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.SerializeToString,
                 response_deserializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.FromString,
+                _registered_method=True)
+        self.RemoveSealed = channel.unary_stream(
+                '/crdtstream.v1.Admin/RemoveSealed',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.RemoveSealedRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.SealedRemoval.FromString,
                 _registered_method=True)
 
 
@@ -113,6 +123,16 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Digests(self, request, context):
+        """Digests of ever smaller parts, for whoever looks where two regions differ; made while the node
+        goes on, so that no page is of one version vector: what `crdtstream crdb verify` asks.  Comes in
+        pages of bounded size.  RESOURCE_EXHAUSTED: too many such calls run.  INVALID_ARGUMENT: it is
+        asked for what there is not.  DATA_LOSS: entries cannot be read from disk.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Members(self, request, context):
         """Who is a member, as this node knows it.
         """
@@ -122,6 +142,14 @@ class AdminServicer:
 
     def ChangeMembers(self, request, context):
         """Have a change of the members decided; answers when its effect is durable at this node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveSealed(self, request, context):
+        """Have a region removed whose node runs: it seals itself, hands over, and is removed when the
+        others have all of it.  A line of progress at a time; the last message has the members.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,6 +183,11 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=crdtstream_dot_v1_dot_admin__pb2.DigestRequest.FromString,
                     response_serializer=crdtstream_dot_v1_dot_admin__pb2.DigestReply.SerializeToString,
             ),
+            'Digests': grpc.unary_stream_rpc_method_handler(
+                    servicer.Digests,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.DigestsRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.DigestsReply.SerializeToString,
+            ),
             'Members': grpc.unary_unary_rpc_method_handler(
                     servicer.Members,
                     request_deserializer=crdtstream_dot_v1_dot_admin__pb2.MembersRequest.FromString,
@@ -164,6 +197,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ChangeMembers,
                     request_deserializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.FromString,
                     response_serializer=crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.SerializeToString,
+            ),
+            'RemoveSealed': grpc.unary_stream_rpc_method_handler(
+                    servicer.RemoveSealed,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.RemoveSealedRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.SealedRemoval.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -312,6 +350,33 @@ class Admin:
             _registered_method=True)
 
     @staticmethod
+    def Digests(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/crdtstream.v1.Admin/Digests',
+            crdtstream_dot_v1_dot_admin__pb2.DigestsRequest.SerializeToString,
+            crdtstream_dot_v1_dot_admin__pb2.DigestsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Members(request,
             target,
             options=(),
@@ -355,6 +420,33 @@ class Admin:
             '/crdtstream.v1.Admin/ChangeMembers',
             crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.SerializeToString,
             crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveSealed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/crdtstream.v1.Admin/RemoveSealed',
+            crdtstream_dot_v1_dot_admin__pb2.RemoveSealedRequest.SerializeToString,
+            crdtstream_dot_v1_dot_admin__pb2.SealedRemoval.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,4 +1,5 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -25,6 +26,60 @@ class MembershipLetter(_message.Message):
 class Delivered(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class SealRequest(_message.Message):
+    __slots__ = ("database_id", "database_uid", "sender", "to", "step", "heir", "epoch")
+    class Step(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STEP_UNSPECIFIED: _ClassVar[SealRequest.Step]
+        LOOK: _ClassVar[SealRequest.Step]
+        SEAL: _ClassVar[SealRequest.Step]
+        END: _ClassVar[SealRequest.Step]
+    STEP_UNSPECIFIED: SealRequest.Step
+    LOOK: SealRequest.Step
+    SEAL: SealRequest.Step
+    END: SealRequest.Step
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    HEIR_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    database_id: str
+    database_uid: bytes
+    sender: int
+    to: int
+    step: SealRequest.Step
+    heir: int
+    epoch: int
+    def __init__(self, database_id: _Optional[str] = ..., database_uid: _Optional[bytes] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., step: _Optional[_Union[SealRequest.Step, str]] = ..., heir: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class SealReply(_message.Message):
+    __slots__ = ("sealed", "epoch", "groups", "handed_over", "issued", "lacks", "trouble")
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    HANDED_OVER_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_FIELD_NUMBER: _ClassVar[int]
+    LACKS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    sealed: bool
+    epoch: int
+    groups: int
+    handed_over: bool
+    issued: int
+    lacks: _containers.RepeatedCompositeFieldContainer[SealLack]
+    trouble: str
+    def __init__(self, sealed: _Optional[bool] = ..., epoch: _Optional[int] = ..., groups: _Optional[int] = ..., handed_over: _Optional[bool] = ..., issued: _Optional[int] = ..., lacks: _Optional[_Iterable[_Union[SealLack, _Mapping]]] = ..., trouble: _Optional[str] = ...) -> None: ...
+
+class SealLack(_message.Message):
+    __slots__ = ("region", "effects")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    EFFECTS_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    effects: int
+    def __init__(self, region: _Optional[int] = ..., effects: _Optional[int] = ...) -> None: ...
 
 class IntroduceRequest(_message.Message):
     __slots__ = ("database_id", "region")

@@ -51,6 +51,11 @@ class MembershipStub:
                 request_serializer=crdtstream_dot_v1_dot_membership__pb2.JoinRequest.SerializeToString,
                 response_deserializer=crdtstream_dot_v1_dot_membership__pb2.JoinReply.FromString,
                 _registered_method=True)
+        self.Seal = channel.unary_unary(
+                '/crdtstream.v1.Membership/Seal',
+                request_serializer=crdtstream_dot_v1_dot_membership__pb2.SealRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_membership__pb2.SealReply.FromString,
+                _registered_method=True)
 
 
 class MembershipServicer:
@@ -80,6 +85,14 @@ class MembershipServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Seal(self, request, context):
+        """A region is asked by a remaining one to seal itself, as it is to be removed; and how far that
+        has come.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MembershipServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -97,6 +110,11 @@ def add_MembershipServicer_to_server(servicer, server):
                     servicer.Join,
                     request_deserializer=crdtstream_dot_v1_dot_membership__pb2.JoinRequest.FromString,
                     response_serializer=crdtstream_dot_v1_dot_membership__pb2.JoinReply.SerializeToString,
+            ),
+            'Seal': grpc.unary_unary_rpc_method_handler(
+                    servicer.Seal,
+                    request_deserializer=crdtstream_dot_v1_dot_membership__pb2.SealRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_membership__pb2.SealReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -182,6 +200,33 @@ class Membership:
             '/crdtstream.v1.Membership/Join',
             crdtstream_dot_v1_dot_membership__pb2.JoinRequest.SerializeToString,
             crdtstream_dot_v1_dot_membership__pb2.JoinReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Seal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/crdtstream.v1.Membership/Seal',
+            crdtstream_dot_v1_dot_membership__pb2.SealRequest.SerializeToString,
+            crdtstream_dot_v1_dot_membership__pb2.SealReply.FromString,
             options,
             channel_credentials,
             insecure,

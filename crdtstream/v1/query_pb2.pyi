@@ -12,20 +12,32 @@ class PositionRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Position(_message.Message):
-    __slots__ = ("region", "database_id", "durable_vv", "now_ms", "fault", "database_uid")
+    __slots__ = ("region", "database_id", "durable_vv", "now_ms", "fault", "database_uid", "ends")
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     FAULT_FIELD_NUMBER: _ClassVar[int]
     DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
     region: int
     database_id: str
     durable_vv: _effects_pb2.VersionVector
     now_ms: int
     fault: str
     database_uid: bytes
-    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., fault: _Optional[str] = ..., database_uid: _Optional[bytes] = ...) -> None: ...
+    ends: _containers.RepeatedCompositeFieldContainer[EndOfRegion]
+    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., fault: _Optional[str] = ..., database_uid: _Optional[bytes] = ..., ends: _Optional[_Iterable[_Union[EndOfRegion, _Mapping]]] = ...) -> None: ...
+
+class EndOfRegion(_message.Message):
+    __slots__ = ("region", "last_n", "why")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    LAST_N_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    last_n: int
+    why: str
+    def __init__(self, region: _Optional[int] = ..., last_n: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class ListStreamsRequest(_message.Message):
     __slots__ = ("patterns", "with_groups", "with_undelivered")

@@ -27,6 +27,8 @@ from crdtstream.cli.start import program
 from crdtstream.cli.status import reasons as status_reasons
 from crdtstream.cli.status import tables as status_tables
 from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.lost import removed_ends
+from crdtstream.core.wire.codec import encode_vv
 from crdtstream.local_regions import (
     LocalRegion,
     LocalRegions,
@@ -187,11 +189,18 @@ def test_written_settings_load(tmp_path: Path) -> None:
 def test_lacking_counts_by_region_and_origin() -> None:
     r1, r2, r3 = RegionId(1), RegionId(2), RegionId(3)
     vvs = {r1: {r1: 5, r2: 2}, r2: {r1: 3, r2: 2}, r3: {r1: 5}}
-    assert lacking(vvs, regions=vvs, peers=vvs) == {r2: {r1: 2}, r3: {r2: 2}}
-    assert lacking(vvs, regions=[r1], peers=vvs) == {}
-    assert lacking(vvs, regions=vvs, peers=[r3]) == {r2: {r1: 2}}
+    assert lacking(vvs, regions=vvs, peers=vvs, ends={}) == {r2: {r1: 2}, r3: {r2: 2}}
+    assert lacking(vvs, regions=[r1], peers=vvs, ends={}) == {}
+    assert lacking(vvs, regions=vvs, peers=[r3], ends={}) == {r2: {r1: 2}}
     same = {r1: {r1: 1}, r2: {r1: 1}}
-    assert lacking(same, regions=same, peers=same) == {}
+    assert lacking(same, regions=same, peers=same, ends={}) == {}
+
+
+def test_what_a_removed_region_lost_is_lacking_nowhere() -> None:
+    r1, r3 = RegionId(1), RegionId(3)
+    vvs = {r1: {r1: 5, r3: 2}, r3: {r3: 9}}
+    ends = removed_ends({r3: 4})
+    assert lacking(vvs, regions=[r1], peers=vvs, ends=ends) == {r1: {r3: 2}}
 
 
 # --- Live -------------------------------------------------------------------------------------
@@ -632,6 +641,32 @@ def test_a_long_reason_stands_in_full_below_the_tables_and_not_in_a_column(colum
     assert list(status_reasons(found)) == [
         f"region 1 refuses writes: {why}",
         f"link 2 → 1 (needs bootstrap): {why}",
+    ]
+
+
+def test_status_shows_who_joins_and_who_was_removed_and_counts_neither_as_behind() -> None:
+    status = admin_pb2.MemberStatus.Status
+    replies = {
+        RegionId(region): admin_pb2.StatusReply(region=region, member_status=member)
+        for region, member in ((1, status.ACTIVE), (3, status.REMOVED), (4, status.JOINING))
+    }
+    replies[RegionId(1)].vv.CopyFrom(encode_vv({RegionId(1): 9, RegionId(3): 4}))
+    replies[RegionId(1)].cuts.CopyFrom(encode_vv({RegionId(3): 4}))
+    replies[RegionId(3)].vv.CopyFrom(encode_vv({RegionId(3): 7}))
+    replies[RegionId(4)].vv.CopyFrom(encode_vv({RegionId(1): 8, RegionId(3): 4}))
+    replies[RegionId(4)].leaving.add(region=5, silent=[1, 2])
+    found = Survey(replies=replies)
+    shown = [" ".join(line.split()) for line in shown_tables(found).splitlines()]
+    assert [line for line in shown if line.endswith(" 0 0")] == [
+        "1 ok 1:9,3:4 0 0 0",
+        "3 removed 3:7 0 0 0",
+        "4 joins 1:8,3:4 1 0 0",
+    ]
+    assert list(status_reasons(found)) == [
+        (
+            "region 5 was removed, and region 4 still looks for its last effects in the others; "
+            "not heard yet: region 1, 2"
+        )
     ]
 
 

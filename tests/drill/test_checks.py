@@ -42,6 +42,7 @@ def failed(
     stalls: list[Stall] | None = None,
     convergences: list[Convergence] | None = None,
     digests: dict[int, str] | None = None,
+    taken_over: int = 0,
     alerts: list[Alert] | None = None,
 ) -> list[str]:
     """The names of the checks that are not met, where all else is well."""
@@ -54,6 +55,7 @@ def failed(
         convergences=convergences or [],
         digests=DIGESTS if digests is None else digests,
         regions=(1, 2),
+        taken_over=taken_over,
         alerts=alerts,
     )
     return [check.name for check in found if not check.is_met]
@@ -132,6 +134,12 @@ def test_a_fault_that_nobody_felt_shows_nothing() -> None:
     wanted = drill(must_hold={"hit_at_least": 2})
     assert failed(wanted, stalls=[stall(hit=1)]) == ["hit_at_least"]
     assert failed(wanted, stalls=[stall(hit=2)]) == []
+
+
+def test_a_state_must_be_taken_over_where_that_is_to_be_seen() -> None:
+    wanted = drill(must_hold={"taken_over_at_least": 1})
+    assert failed(wanted, taken_over=0) == ["taken_over_at_least"]
+    assert failed(wanted, taken_over=1) == []
 
 
 def test_a_bound_that_refused_nobody_was_not_seen() -> None:

@@ -24,6 +24,7 @@ def judged(tmp_path: Path, wanted: Drill, *records: Record, **changes: object) -
         "regions": (1, 2),
         "convergences": [],
         "digests": {1: "aa", 2: "aa"},
+        "taken_over": 0,
         "fired": [],
         "problem": "",
         **changes,

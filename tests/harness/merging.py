@@ -1,12 +1,16 @@
 """A region that takes over a state, and its twin that has applied the same by effects."""
 
+from collections.abc import Iterable
+
+from crdtstream.core.groups.pel_chunk import Nack
+from crdtstream.core.ids import Millis, StreamId
 from tests.harness.regions import Node
 
 
 def twin_of(node: Node) -> Node:
     """Another region of the same number, with the same log: it has lived through the same."""
     node.end_tick()
-    twin = Node(node.region, node.mode, now=node.now)
+    twin = Node(node.region, node.mode, now=node.now, others=node.others)
     twin.checkpoints = node.checkpoints
     twin.log = list(node.log)
     twin.restart()
@@ -23,6 +27,13 @@ def merge_as_by_links(node: Node, *sources: Node) -> None:
     assert node.replica.vv == twin.replica.vv
     assert node.digest == twin.digest
     assert local_facts(node) == local_facts(twin)
+
+
+def _by_time(nacks: Iterable[Nack]) -> list[tuple[Millis, StreamId]]:
+    """In their order; those of one millisecond by ID, as a region has them that begins again."""
+    found = [(nack.delivered_ms, nack.id) for nack in nacks]
+    assert [ms for ms, _ in found] == sorted(ms for ms, _ in found)
+    return sorted(found)
 
 
 def local_facts(node: Node) -> dict[tuple[bytes, bytes], object]:
@@ -57,7 +68,7 @@ def local_facts(node: Node) -> dict[tuple[bytes, bytes], object]:
                 for progress in [group.progress(region)]
             },
             [(nack.id, nack.lane) for nack in group.unowned()],
-            [(nack.id, nack.lane) for nack in group.longest_idle()],
+            _by_time(group.longest_idle()),
             sorted(group.pel.consumers),
         )
         for key, stream in sorted(node.replica._streams.items())

@@ -1,6 +1,7 @@
 """Regions for tests of the core: commands in, batches carried by hand."""
 
 import shlex
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -29,12 +30,17 @@ from tests.harness.checkpoints import Checkpoints
 class Node:
     """A replica, its log and a clock that stands still until it is moved.
 
+    Attributes:
+        others: the regions that it is told of; without any it takes itself to be alone until it
+            has heard of one.
+
     Replies come back as plain Python: IDs and names as text, entries as their IDs.
     """
 
     region: int
     mode: IdMode = IdMode.LIBERAL
     now: int = 1000
+    others: Sequence[int] = ()
     replica: Replica = field(init=False)
     log: list[Record] = field(default_factory=list)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
@@ -46,7 +52,12 @@ class Node:
         self._begin()
 
     def _begin(self) -> None:
-        self.replica = Replica(RegionId(self.region), id_mode=self.mode, implicit_mkstream=True)
+        self.replica = Replica(
+            RegionId(self.region),
+            peers=map(RegionId, self.others),
+            id_mode=self.mode,
+            implicit_mkstream=True,
+        )
         # What is on disk only is read in place: a region looks ahead, and these tests do not.
         self.replica.residency.loader = self.checkpoints.load
         self.replica.staged = self.checkpoints.staged_state
@@ -155,6 +166,13 @@ class Node:
     def digest(self) -> bytes:
         self.end_tick()
         return self.replica.digest()
+
+
+def nodes_of(*regions: int, mode: IdMode = IdMode.LIBERAL) -> list[Node]:
+    """Regions that know of each other."""
+    return [
+        Node(region, mode, others=[one for one in regions if one != region]) for region in regions
+    ]
 
 
 def sync(*nodes: Node) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from crdtstream.core.ids import RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.engine import Engine
 from crdtstream.http.app import make_app
 from crdtstream.http.parts import HttpParts
@@ -21,6 +21,7 @@ from crdtstream.region.region import Region
 from crdtstream.settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import UID, make_region
+from tests.harness.peers import these
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 PLAIN = "/v1/bdbs/1/availability"
@@ -101,6 +102,21 @@ async def test_who_hears_a_minority_is_available_unless_asked_for_the_lag() -> N
 async def test_the_operator_may_say_that_the_others_are_lost() -> None:
     pages = Pages(make_region(), availability_in_minority="available")
     assert await pages.get(LAG) == (200, None)
+
+
+async def test_who_is_left_when_the_others_are_removed_is_available() -> None:
+    region = make_region()
+    pages = Pages(region)
+    assert (await pages.get(LAG))[0] == 503
+    region.change_peers(Millis(1_000), {}, leaving=[R2, R3])
+    assert await pages.get(LAG) == (200, None)
+
+
+async def test_a_region_that_joins_is_no_survivor_of_two() -> None:
+    region = make_region(peers=[2])
+    region.change_peers(Millis(1_000), these(R2), is_active_here=False)
+    status, body = await Pages(region).get(LAG)
+    assert (status, body["error_code"]) == (503, "no_quorum")
 
 
 async def test_the_survivor_of_two_is_available() -> None:

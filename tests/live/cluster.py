@@ -107,16 +107,20 @@ class Node:
 
         def serves() -> bool:
             assert process.poll() is None, self.log.read_text()
-            try:
-                self.client.ping()
-                return not (for_writes and self.status().fault)
-            except (redis.ConnectionError, grpc.RpcError):
-                return False
-            except redis.ResponseError:
-                # It refuses writes, and says so.
-                return not for_writes
+            return self.is_serving(for_writes=for_writes)
 
         wait_until(serves, f"region {self.region} serves")
+
+    def is_serving(self, *, for_writes: bool = True) -> bool:
+        """Whether it serves clients now, and takes writes of theirs."""
+        try:
+            self.client.ping()
+            return not (for_writes and self.status().fault)
+        except (redis.ConnectionError, grpc.RpcError):
+            return False
+        except redis.ResponseError:
+            # It refuses writes, and says so.
+            return not for_writes
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and wait for the end; returns the exit status."""

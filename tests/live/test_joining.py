@@ -52,6 +52,11 @@ class Joiner:
         with self.log.open("ab") as log:
             self.process = self.node.process = subprocess.Popen(command, stdout=log, stderr=log)
 
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
     def refused(self, member: Node, *, token: Path | None = None, name: str = "") -> str:
         """What a node says that is not let in."""
         self.log.unlink(missing_ok=True)
@@ -164,8 +169,7 @@ def test_killed_at_any_time_the_same_command_goes_on(cluster: Cluster, joiner: J
         try:
             joiner.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            joiner.process.kill()
-            joiner.process.wait()
+            joiner.kill()
     joiner.launch(cluster[1])
     joiner.wait_until_active(cluster[1])
     level([*cluster.nodes.values(), joiner.node])
@@ -212,8 +216,7 @@ def test_a_second_machine_is_refused_while_the_first_one_joins(
     joiner.launch(cluster[1])
     assert joiner.process is not None
     wait_until(lambda: joiner.node.config.exists(), "it was let in")
-    joiner.process.kill()
-    joiner.process.wait()
+    joiner.kill()
     if status_of(cluster[1], NEW) == "joining":
         second = Joiner(joiner.node.config.parent, 5)
         told = second.refused(cluster[1], token=joiner.token, name="second")

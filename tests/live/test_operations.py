@@ -13,7 +13,8 @@ import pytest
 
 from tests.conftest import ROOT, VENV, program
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, level, write
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, vv_of
+from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, vv_of, wait_until
+from tests.live.test_members import crdb
 
 pytestmark = pytest.mark.live
 
@@ -197,6 +198,26 @@ def one_is_dead(folder: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
+def one_is_removed(folder: Path) -> Iterator[Cluster]:
+    """Region 3 is removed, and nobody else has what it wrote."""
+    with cluster_of(3, folder) as cluster:
+        cluster.configure()
+        cluster.start()
+        level(*cluster.nodes.values())
+        for node in (cluster[1], cluster[2]):
+            node.set_links(paused=True, peers=[3])
+        write(cluster[3], "s", 50)
+        cluster[3].end(signal.SIGKILL)
+        run = crdb(cluster[1], "remove-instance", "--instance-id", "3", "--force", "--yes")
+        assert run.returncode == 0, run.stderr
+        for node in (cluster[1], cluster[2]):
+            node.set_links(paused=False)
+        wait_until(lambda: "Effects that count: 0" in crdb(cluster[1], "get").stdout, "it is known")
+        yield cluster
+        assert {cluster[region].client.xlen("s") for region in (1, 2)} == {50}
+
+
+@contextmanager
 def three_that_run(folder: Path) -> Iterator[Cluster]:
     with cluster_of(3, folder) as cluster:
         cluster.configure()
@@ -211,6 +232,8 @@ RUNBOOKS: Final = {
     "Two halves were apart for too long": halves_apart,
     "Add a region": two_of_three,
     "Remove a dead region": one_is_dead,
+    "Remove a region that runs": three_that_run,
+    "Salvage what a removed region had": one_is_removed,
     "Move a region to another address": three_that_run,
 }
 IN_EVERY_RUN: Final = {"A folder is lost"}

@@ -153,8 +153,9 @@ def test_nothing_is_removed_without_an_answer_or_while_the_region_lives(cluster:
     run = crdb(cluster[1], "remove-instance", "--instance-id", "3", "--force")
     assert run.returncode == 1
     assert status_of(cluster[1], 3) == "configured"
-    run = crdb(cluster[1], "remove-instance", "--instance-id", "3")
-    assert "--force" in run.stderr
+    run = crdb(cluster[1], "remove-instance", "--instance-id", "3", "--yes")
+    assert run.returncode == 1
+    assert "region 3 does not answer" in run.stderr
     run = crdb(cluster[1], "remove-instance", "--instance-id", "9", "--force", "--yes")
     assert run.returncode == 1
     assert "no region 9" in run.stderr

@@ -453,3 +453,13 @@ def test_stalls_are_looked_for_less_often_while_nothing_happens() -> None:
     assert intervals == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 0.64, 0.64]
     assert next_interval(QUIET_SECONDS, worked_ns=20_000_000, late_ns=0) == INTERVAL_SECONDS
     assert next_interval(QUIET_SECONDS, worked_ns=0, late_ns=30_000_000) == INTERVAL_SECONDS
+
+
+async def test_the_series_of_a_removed_peer_end(tmp_path: Path) -> None:
+    async with serving(tmp_path) as page:
+        before = {name for name in await page.values() if "peer=2" in name}
+        page.engine.region.change_peers(page.engine.now(), {}, gone=[RegionId(2)])
+        after = await page.values()
+    assert any("log_kept" in name for name in before)
+    assert any("link_" in name for name in before)
+    assert [name for name in after if "peer=2" in name] == []

@@ -15,6 +15,7 @@ from tests.mutations.in_groups import GROUPS
 from tests.mutations.in_health import HEALTH
 from tests.mutations.in_lag import LAG
 from tests.mutations.in_lanes import LANES
+from tests.mutations.in_lost import LOST_EFFECTS
 from tests.mutations.in_membership import MEMBERSHIP
 from tests.mutations.in_merging import MERGING
 from tests.mutations.in_metrics import METRICS
@@ -41,6 +42,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *RECOVERIES,
     *MEMBERSHIP,
     *PEERS,
+    *LOST_EFFECTS,
     *QUERIES,
     *REPORTS,
     *DRILLS,

@@ -21,6 +21,22 @@ LAYOUT: Final = "crdtstream/store/layout.py"
 
 BOOTSTRAPS: Final = (
     Mutation(
+        "a-copy-ends-by-what-a-region-once-had",
+        SERVER,
+        "        return copy.is_sent and copy.cut is not None",
+        "        return copy.cut is not None",
+        (COPIED + "test_what_a_region_had_before_does_not_end_its_copy",),
+        "a region whose folder is lost is sent the state again and again, and never gets it",
+    ),
+    Mutation(
+        "a-copy-that-was-taken-over-stays",
+        SERVER,
+        "            elif self._is_taken_over(copy):",
+        "            elif False:",
+        (COPIED + "test_who_has_what_it_was_sent_makes_room_for_another",),
+        "of many regions that join each third one waits for a minute",
+    ),
+    Mutation(
         "staging-complete-without-reading-it-back",
         ON_DISK,
         "            await self._read_back(self._cut)\n",

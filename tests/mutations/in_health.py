@@ -47,7 +47,7 @@ HEALTH: Final = (
     Mutation(
         "all-peers-count",
         "crdtstream/region/freshness.py",
-        "wanted = min((len(active) + 1) // 2, len(known))",
+        "wanted = min((len(active) + own) // 2 + 1 - own, len(known))",
         "wanted = len(known)",
         (FRESH + "test_a_majority_of_regions_counts",),
         "one frozen region makes all others unavailable",
@@ -55,8 +55,8 @@ HEALTH: Final = (
     Mutation(
         "a-survivor-of-two-is-a-minority",
         "crdtstream/region/freshness.py",
-        "return 2 * (self.linked + 1) < self.peers + 1",
-        "return 2 * (self.linked + 1) <= self.peers + 1",
+        "return 2 * (self.linked + own) < self.peers + own",
+        "return 2 * (self.linked + own) <= self.peers + own",
         (FRESH + "test_a_majority_of_regions_counts",),
         "when one of two regions is lost, clients are sent away from the other one too",
     ),

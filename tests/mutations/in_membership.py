@@ -8,14 +8,19 @@ MEMBERS: Final = "crdtstream/core/membership/members.py"
 DECIDING: Final = "crdtstream/core/membership/deciding.py"
 CUT: Final = "crdtstream/core/membership/cut.py"
 REGION: Final = "crdtstream/region/membership.py"
+WISHES: Final = "crdtstream/region/wishes.py"
+KNOWN: Final = "crdtstream/region/known_members.py"
 CUTS: Final = "crdtstream/region/cuts.py"
 OF_PULL: Final = "tests/region/test_pull.py::"
 OF_CUTS: Final = "tests/region/test_cuts.py::"
 OF_REGION: Final = "tests/region/test_membership.py::"
+OF_STARTS: Final = "tests/region/test_membership_starts.py::"
 OF_MEMBERS: Final = "tests/membership/test_members.py::"
 OF_EFFECT: Final = "tests/rules/test_changed_members.py::"
 OF_DECIDING: Final = "tests/membership/test_deciding.py::"
 EXHAUSTIVELY: Final = "tests/membership/test_deciding_exhaustively.py::"
+SEALING: Final = "crdtstream/region/sealing.py"
+OF_SEALING: Final = "tests/region/test_sealing.py::"
 OF_CUT: Final = "tests/membership/test_cut.py::"
 
 MEMBERSHIP: Final = (
@@ -112,7 +117,7 @@ MEMBERSHIP: Final = (
     Mutation(
         "members-are-not-in-the-digest",
         "crdtstream/core/digest.py",
-        "    if members.epoch:\n        hasher.update(_members(members))\n",
+        "    if members.epoch:\n        hasher.update(bytes_of_members(members))\n",
         "",
         ("tests/rules/test_digest.py::test_the_members_count_once_a_change_was_decided",),
         "I1: regions that have different members look equal",
@@ -399,7 +404,7 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "a-region-adopts-what-its-file-does-not-name",
-        REGION,
+        KNOWN,
         "        if named.keys() != self._configured:\n",
         "        if False:\n",
         (OF_REGION + "test_a_region_whose_file_names_others_adopts_nothing",),
@@ -416,25 +421,25 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-link-joins-two-histories",
         REGION,
-        "            self._note_newest(said.members)\n",
-        "            if said.members.epoch > self._newest.epoch:\n"
-        "                self._note_newest(said.members)\n",
+        "            self.members.note_newest(said.members)\n",
+        "            if said.members.epoch > self.members.newest.epoch:\n"
+        "                self.members.note_newest(said.members)\n",
         (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
         "M3: both halves of a split link, and apply each other's effects",
     ),
     Mutation(
         "members-that-a-peer-told-count-before-they-are-kept",
-        REGION,
-        "            self._newest = newest\n            self._keep()\n",
-        "            self._newest = newest\n            self._note_known(newest)\n"
+        KNOWN,
+        "            self.newest = newest\n            self._keep()\n",
+        "            self.newest = newest\n            self.note_kept(newest)\n"
         "            self._keep()\n",
         (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
         "a region acts on members that it does not know any more after a crash",
     ),
     Mutation(
         "a-lost-message-is-not-sent-again",
-        REGION,
-        "                self._send(part.resend())\n",
+        WISHES,
+        "                self._council.send(part.resend())\n",
         "",
         (OF_REGION + "test_a_lost_message_is_sent_again",),
         "an operator waits for nothing when one message was lost",
@@ -483,7 +488,7 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-cut-is-passed-on",
         REGION,
-        "                members=without_cuts(self.known),\n",
+        "                members=self.told,\n",
         "                members=self.known,\n",
         (OF_REGION + "test_a_cut_is_not_told_to_others",),
         "a member takes for final what it has not reached, and nobody else has",
@@ -503,5 +508,115 @@ MEMBERSHIP: Final = (
         "            if False:\n",
         (OF_PULL + "test_effects_of_a_removed_region_beyond_its_cut_are_refused",),
         "one member has what all others refuse",
+    ),
+    # --- Seals ---
+    Mutation(
+        "a-sealed-region-takes-writes",
+        "crdtstream/region/region.py",
+        "fault if fault is not None else self.membership.sealing.obstacle",
+        "fault",
+        (OF_SEALING + "test_a_sealed_region_takes_no_writes_and_answers_reads",),
+        "what is acknowledged while a region is removed is lost",
+    ),
+    Mutation(
+        "a-seal-lasts-for-ever",
+        SEALING,
+        "        if now >= self._until:\n",
+        "        if False:\n",
+        (OF_SEALING + "test_a_seal_ends_when_nobody_asks_any_more",),
+        "the command that removes a region is killed, and its clients are refused for ever",
+    ),
+    Mutation(
+        "a-final-seal-ends-by-itself",
+        SEALING,
+        "        if self.wanted.epoch:\n            return\n",
+        "",
+        (OF_SEALING + "test_a_final_region_issues_nothing_and_does_not_go_back_by_itself",),
+        "the removal is decided behind what the region acknowledged since, and that is lost",
+    ),
+    Mutation(
+        "a-seal-is-final-while-others-lack-something",
+        SEALING,
+        "votes_for == epoch and self.are_all_level",
+        "votes_for == epoch",
+        (OF_SEALING + "test_a_region_is_not_final_while_another_lacks_something",),
+        "only the removed region has it, and that is refused from then on",
+    ),
+    Mutation(
+        "a-seal-is-final-for-any-epoch",
+        SEALING,
+        "not self.trouble and votes_for == epoch and",
+        "not self.trouble and",
+        (OF_SEALING + "test_a_region_is_final_for_the_epoch_that_it_votes_for_and_no_other",),
+        "the region goes back when that epoch is decided, and the removal is proposed for it later",
+    ),
+    Mutation(
+        "a-restart-forgets-the-seal",
+        SEALING,
+        "        self.wanted = self.kept = kept\n",
+        "        self.wanted = self.kept = None\n",
+        (OF_SEALING + "test_a_restart_stays_sealed_until_nobody_asks",),
+        "a region that was final takes writes after a crash, and is removed behind them",
+    ),
+    # --- At a start, and by links ---
+    Mutation(
+        "what-was-decided-is-not-looked-at-after-a-restart",
+        REGION,
+        "            self._look_again = now\n",
+        "            self._look_again = None\n",
+        (
+            OF_STARTS + "test_what_was_decided_is_issued_after_a_restart_though_nothing_else"
+            "_happens",
+            OF_STARTS + "test_a_region_that_joins_looks_after_a_restart_whether_it_is_level",
+        ),
+        "a change that was decided is never made in a database where nothing else happens",
+    ),
+    Mutation(
+        "a-region-removes-itself",
+        "crdtstream/region/wishes.py",
+        "if isinstance(change, Remove) and change.region == here:",
+        "if False:",
+        (OF_STARTS + "test_a_region_cannot_remove_itself",),
+        "V6: the removal is known everywhere, and no member ever gets its effect",
+    ),
+    Mutation(
+        "a-link-tells-no-decision",
+        REGION,
+        "decided=self.part.votes.decided,",
+        "decided=None,",
+        (OF_STARTS + "test_a_link_tells_what_was_decided",),
+        "a change is known everywhere, and nobody can issue its effect",
+    ),
+    Mutation(
+        "a-lost-end-of-the-log-takes-the-votes",
+        "crdtstream/region/region.py",
+        "votes_are_proven=folder.is_proven or folder.is_same,",
+        "votes_are_proven=folder.is_proven,",
+        (OF_STARTS + "test_a_region_whose_log_may_have_lost_its_end_keeps_its_votes",),
+        "V5: all that are left wait for the dead region, and nobody can remove it",
+    ),
+    Mutation(
+        "a-folder-is-confirmed-before-its-votes",
+        "crdtstream/region/region.py",
+        "            return self.membership.folder_change or change\n",
+        "            return change\n",
+        (OF_STARTS + "test_a_folder_is_confirmed_only_with_what_the_members_answered",),
+        "V3: a restored member votes twice, and two changes are decided",
+    ),
+    Mutation(
+        "who-joins-is-told-the-cuts",
+        REGION,
+        "        return without_cuts(self.known)\n",
+        "        return self.known\n",
+        (OF_STARTS + "test_a_node_that_joins_is_told_no_cuts",),
+        "H3: a region that joins lacks the last effects of a removed one, for good",
+    ),
+    Mutation(
+        "a-clock-that-is-set-back-keeps-an-operator-waiting",
+        "crdtstream/region/wishes.py",
+        "            wish.until = min(wish.until, Millis(now + PATIENCE_MS.value))\n",
+        "",
+        (OF_STARTS + "test_a_clock_that_is_set_back_makes_no_operator_wait_for_longer",),
+        "a command hangs for as long as the clock was set back",
     ),
 )

@@ -38,8 +38,8 @@ RECOVERIES: Final = (
     Mutation(
         "a-crash-without-fsync-proves",
         "crdtstream/store/sqlite.py",
-        "self.is_proven = is_same and (was_clean or was_synced)",
-        "self.is_proven = is_same",
+        "self.is_proven = self.is_same and (was_clean or was_synced)",
+        "self.is_proven = self.is_same",
         (OPENING + "test_without_fsync_only_a_clean_stop_proves",),
         "rule 18: a power cut without fsync takes back dots that peers have",
     ),

@@ -7,7 +7,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.replica import Replica
 from crdtstream.region.cuts import Cuts
-from crdtstream.region.membership import without_cuts
+from crdtstream.region.known_members import without_cuts
 from tests.membership.world import adopted, removal, renamed
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))

@@ -3,9 +3,9 @@
 import pytest
 
 from crdtstream.core.clock import MutableVersionVector
-from crdtstream.core.ids import RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.freshness import QUIET_HEARTBEATS, SAYINGS_MAX, Lags
-from tests.harness.peers import peers_of
+from tests.harness.peers import peers_of, these
 
 R1, R2, R3, R4, R5 = (RegionId(number) for number in range(1, 6))
 HEARTBEAT_MS = 100
@@ -165,3 +165,54 @@ def test_a_peer_that_is_not_heard_any_more_does_not_count() -> None:
     one.lags.note(R2, {R2: 9}, 1_000, 1_000)
     assert one.lags.freshness([R2], 60_000).lag_ms == 59_000
     assert one.lags.freshness([], 60_000).lag_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("peers", "is_active_here", "linked", "is_minority"),
+    [
+        # Of two regions one that is alone is half of them, and no minority.
+        (1, True, 0, False),
+        (2, True, 0, True),
+        (2, True, 1, False),
+        (3, True, 0, True),
+        (3, True, 1, False),
+        # A region that joins, or was removed, is none of them.
+        (1, False, 0, True),
+        (1, False, 1, False),
+        (2, False, 0, True),
+        (2, False, 1, False),
+        (3, False, 1, True),
+        (3, False, 2, False),
+        (0, False, 0, False),
+    ],
+)
+def test_only_an_active_region_counts_itself_for_the_majority(
+    peers: int, is_active_here: bool, linked: int, is_minority: bool
+) -> None:
+    others = [R2, R3, R4][:peers]
+    known = peers_of(R1, *others)
+    known.change(Millis(1), these(*others), is_active_here=is_active_here)
+    lags = Lags(known, dict, heartbeat_interval_ms=HEARTBEAT_MS)
+    for peer in others[:linked]:
+        lags.note(peer, {}, 1_000, 995)
+    fresh = lags.freshness(others[:linked], 1_000)
+    assert (fresh.linked, fresh.peers, fresh.is_minority) == (linked, peers, is_minority)
+
+
+@pytest.mark.parametrize(
+    ("is_active_here", "lag_ms"),
+    [
+        # With one of two peers it is a majority.
+        (True, 5),
+        (False, 9),
+    ],
+)
+def test_a_region_that_joins_is_as_far_behind_as_a_majority_of_the_others(
+    is_active_here: bool, lag_ms: int
+) -> None:
+    known = peers_of(R1, R2, R3)
+    known.change(Millis(1), these(R2, R3), is_active_here=is_active_here)
+    lags = Lags(known, dict, heartbeat_interval_ms=HEARTBEAT_MS)
+    lags.note(R2, {}, 1_000, 995)
+    lags.note(R3, {}, 1_000, 991)
+    assert lags.freshness([R2, R3], 1_000).lag_ms == lag_ms

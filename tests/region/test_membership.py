@@ -7,14 +7,25 @@ import pytest
 
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import Adopt, Adopted, Change, MembersError, Removal, Update
+from crdtstream.core.membership.changes import (
+    Activate,
+    Add,
+    Adopt,
+    Adopted,
+    Change,
+    JoinToken,
+    MembersError,
+    Removal,
+    Update,
+)
 from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.membership.encoding import Kept, decode_said
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.wire.codec import decode_batch
-from crdtstream.region.membership import ISSUE_AFTER_MS, PATIENCE_MS, RESEND_MS
+from crdtstream.region.membership import ISSUE_AFTER_MS
 from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import StoreMembership
+from crdtstream.region.wishes import PATIENCE_MS, RESEND_MS
 from tests.harness.driven import PROVEN, Driven, make_region
 from tests.membership.world import adopted, contact, instance, removal
 
@@ -76,6 +87,7 @@ class Council:
         if not region.tick.is_open:
             return False
         ready = region.ready(self.clock)
+        ready.tell()
         if ready.records:
             driven.log += ready.records
             region.note_logged(len(driven.log), self.clock, durable=True)
@@ -324,3 +336,25 @@ def test_a_removed_region_is_told_so_when_it_wants_a_change() -> None:
     asked = Asked()
     region.membership.wish(renaming(2, "x"), asked, Millis(1000))
     assert "was removed at epoch 2" in asked.refused
+
+
+JOINING = apply(adopted(2), Add(RegionId(3), contact(3), JoinToken(bytes(32), Millis(1 << 40))))
+
+
+@pytest.mark.parametrize(
+    ("members", "counts"),
+    [
+        (Members(), True),
+        (adopted(3), True),
+        (JOINING, False),
+        (apply(JOINING, Activate(RegionId(3), instance(3))), True),
+        (apply(adopted(3), removal(3, 1)), False),
+        # It was never added.
+        (adopted(2), False),
+    ],
+)
+def test_a_region_counts_itself_only_while_it_is_active(members: Members, counts: bool) -> None:
+    folder = replace(PROVEN, membership=Kept(instance(3), members=members))
+    region = make_region(3, (1, 2), folder=folder)
+    assert region.peers.is_active_here is counts
+    assert region.freshness(1.0).counts_itself is counts

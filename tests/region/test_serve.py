@@ -327,6 +327,28 @@ def test_another_node_of_the_same_region_is_refused_while_the_first_is_linked() 
     serve_of(driven, opening(run_id=4))
 
 
+def test_a_refusal_that_comes_again_is_no_news() -> None:
+    driven = begun()
+    levels: list[str] = []
+
+    def refused(request: Open) -> None:
+        assert isinstance(driven.region.links.accept(request, 0.0), Refusal)
+        notices = driven.end_tick().notices
+        levels.extend(notice.level for notice in notices if notice.text == "link refused")
+
+    first = serve_of(driven, opening(run_id=3))
+    refused(opening(run_id=4))
+    refused(opening(run_id=4))
+    # Another reason is; so is one after a link that was let in.
+    refused(replace(opening(run_id=4), database_id="other"))
+    refused(opening(run_id=4))
+    driven.region.links.hang_up(first)
+    driven.region.links.hang_up(serve_of(driven, opening(run_id=4)))
+    serve_of(driven, opening(run_id=3))
+    refused(opening(run_id=4))
+    assert levels == ["warning", "debug", "warning", "warning", "warning"]
+
+
 def test_what_a_region_says_while_it_recovers_is_not_passed_on_as_counting() -> None:
     driven = begun()
     serve = serve_of(driven, opening(R1, r1=2))

@@ -9,7 +9,7 @@ import pytest
 
 from crdtstream.core.checkpoint.parts import STAGED, Kind
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.bootstrap import CopyProgress
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.messages import PROTOCOL_VERSION
@@ -619,6 +619,34 @@ async def test_many_calls_hold_no_more_than_a_few_checkpoints(
         # One that ended makes room for another.
         await sender.service.close()
         await copied(sender.address, MemoryStaging(), asks=asked(region=5))
+
+
+async def test_who_has_what_it_was_sent_makes_room_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(COPIES_MAX, "value", 1)
+    async with Sender(tmp_path / "sender", address(), peers=3).running() as sender:
+        await sender.write(NUMBERS)
+        cut = await copied(sender.address, MemoryStaging(), asks=asked(region=3))
+        with pytest.raises(PeerError, match="RESOURCE_EXHAUSTED"):
+            await copied(sender.address, MemoryStaging(), asks=asked(region=4))
+        sender.region.region.knowledge.learn(RegionId(3), cut.vv)
+        await copied(sender.address, MemoryStaging(), asks=asked(region=4))
+
+
+async def test_what_a_region_had_before_does_not_end_its_copy(tmp_path: Path) -> None:
+    """It lost its folder, and does not have what it once said."""
+    async with Sender(tmp_path / "sender", address(), peers=3).running() as sender:
+        await sender.write(NUMBERS)
+        sender.region.region.knowledge.learn(HERE, {PEER: 1_000, RegionId(3): 1_000})
+        sender.region.region.retention.bootstrap.bytes_per_s = 20_000
+        staging = MemoryStaging()
+        running = asyncio.create_task(copied(sender.address, staging))
+        await until(lambda: staging.sums.images)
+        sender.region.region.retention.bootstrap.bytes_per_s = 0
+        await copied(sender.address, MemoryStaging(), asks=asked(region=4))
+        await running
+        await check_whole(staging, NUMBERS)
 
 
 async def test_a_backup_and_copies_are_made_at_the_same_time(sender: Sender) -> None:

@@ -38,7 +38,7 @@ from crdtstream.sim.checks import shown, wrong_retries
 from crdtstream.sim.model import READ_AS, Issued, model, skipped, unfold
 from tests.conftest import examples
 from tests.harness.peers import peers_of
-from tests.harness.regions import Node, sync
+from tests.harness.regions import Node, nodes_of, sync
 from tests.harness.replies import list_of, of_type
 from tests.harness.sizes import SIZES, SizedMachine
 
@@ -159,7 +159,7 @@ class Regions(SizedMachine):
     @initialize(mode=st.sampled_from(list(IdMode)), sizes=SIZES)
     def start(self, mode: IdMode, sizes: int | None) -> None:
         self.draw_sizes(sizes)
-        self.nodes = [Node(region, mode) for region in (1, 2, 3)]
+        self.nodes = nodes_of(1, 2, 3, mode=mode)
         for node in self.nodes:
             node.limit_nodes(*self.node_limits())
         self.digests: dict[tuple[tuple[int, int], ...], bytes] = {}
@@ -451,7 +451,7 @@ class Readers(SizedMachine):
     def start(self, starts: tuple[str, str], sizes: int | None) -> None:
         # With sizes that clients notice the first entries might be refused.
         self.draw_sizes(sizes, clients=False)
-        self.nodes = [Node(1), Node(2)]
+        self.nodes = nodes_of(1, 2)
         self.ms = 1
         self.handed_out: list[set[str]] = [set(), set()]
         self.acknowledged: set[str] = set()

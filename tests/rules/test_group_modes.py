@@ -6,6 +6,8 @@ import pytest
 
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.effects import AckFrontier, SetGroupMode
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.changes import Add, JoinToken
 from crdtstream.database.database import WAITING
 from tests.harness.clients import Clients
 from tests.harness.group_modes import (
@@ -20,8 +22,10 @@ from tests.harness.group_modes import (
     regions,
     set_mode,
 )
+from tests.harness.members import decide, members, remove
 from tests.harness.regions import Node, sync
 from tests.harness.replies import list_of, of_type
+from tests.membership.world import contact
 
 # --- The command --------------------------------------------------------------------------------
 
@@ -544,3 +548,29 @@ def test_a_restart_lives_through_the_same() -> None:
         before = positions(node), node.digest
         node.restart()
         assert (positions(node), node.digest) == before
+
+
+@pytest.mark.parametrize(
+    ("home", "reply"),
+    [
+        (2, "OK"),
+        # Its heir takes over.
+        (3, "OK"),
+        (4, "ERR Region 4 is joining, and would hand nothing out: active are 1, 2"),
+        (9, "ERR Region 9 is no member, and would hand nothing out: active are 1, 2"),
+    ],
+)
+def test_a_home_is_an_active_region(home: int, reply: str) -> None:
+    nodes = members(3)
+    r1 = nodes[0]
+    r1.run("XGROUP CREATE x g 0 MKSTREAM")
+    sync(*nodes)
+    remove(r1, 3, heir=2)
+    decide(r1, Add(RegionId(4), contact(4), JoinToken(bytes(32), Millis(1 << 40))))
+    assert set_mode(r1, f"home {home}") == reply
+
+
+def test_before_members_are_adopted_nobody_knows_who_may_be_a_home() -> None:
+    (r1,) = regions(1)
+    r1.run("XGROUP CREATE x g 0 MKSTREAM")
+    assert set_mode(r1, "home 9") == "OK"

@@ -21,7 +21,7 @@ from crdtstream.core.ranges import Ranges
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError, decode_batch
 from crdtstream.query.append_rows import append_numbered, checked_rows
-from tests.harness.regions import Node, sync
+from tests.harness.regions import Node, nodes_of, sync
 from tests.harness.replies import list_of
 
 
@@ -275,7 +275,7 @@ class RetryMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.nodes = [Node(1), Node(2), Node(3)]
+        self.nodes = nodes_of(1, 2, 3)
         self.batch = 0
         self.written: dict[int, int] = {0: 0}
 

@@ -11,14 +11,25 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.datasource import InputPartition
 
+from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.lost import lost_of, removed_ends
+from crdtstream.core.membership.lost import told_lost as told_by_nodes
 from crdtstream.spark.entries import default_schema
-from crdtstream.spark.nodes import DataLossError, NodesError, OtherDatabaseError
-from crdtstream.spark.options import OptionsError, SourceOptions, ValueFormat
+from crdtstream.spark.nodes import DataLossError, Nodes, NodesError, OtherDatabaseError
+from crdtstream.spark.options import OptionsError, Security, SourceOptions, ValueFormat
 from crdtstream.spark.pyspark_versions import ReadAllAvailable, ReadMaxRows
-from crdtstream.spark.ranges import RangesPartition
+from crdtstream.spark.ranges import EntryRange, RangesPartition
 from crdtstream.spark.stream_source import EntriesStreamReader
-from crdtstream.spark.vectors import CUTS, cut_at, cut_by_dots, cuts_by_entries, parse_vector
+from crdtstream.spark.vectors import (
+    CUTS,
+    cut_at,
+    cut_by_dots,
+    cuts_by_entries,
+    parse_vector,
+    told_lost,
+)
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from tests.live.cluster import Cluster, cluster_of
@@ -47,12 +58,14 @@ class Region(FakeNode):
         self.region = region
         self.durable = vector(**counts)
         self.losses: list[pb.Loss] = []
+        self.ends: list[pb.EndOfRegion] = []
         self.database_uid = UID
         self.on["GetPosition"] = lambda _request, _context: pb.Position(
             region=self.region,
             database_id="db",
             durable_vv=self.durable,
             database_uid=bytes.fromhex(self.database_uid),
+            ends=self.ends,
         )
         self.on["Plan"] = lambda request, _context: self._plan(request)
 
@@ -257,6 +270,98 @@ def test_a_loss_is_told_once_where_it_is_borne(
         for upto in (60, 80):
             reader.partitions({"1": 50, **OWN}, {"1": upto, **OWN})
     assert [record.getMessage().count("up to dot 70") for record in caplog.records] == [1]
+
+
+# --- Removed regions ----------------------------------------------------------------------------
+
+# Region 3 was removed, and ended at 3:40; a checkpoint that was written with it has read on.
+END_OF_3 = pb.EndOfRegion(region=3, last_n=40, why="was removed")
+LOST = "LOST region 3 was removed; of its effects 41… nothing exists"
+BEFORE = {"1": 5, "3": 61, **OWN}
+
+
+def test_the_sentence_is_that_of_the_nodes() -> None:
+    (lost,) = lost_of({RegionId(3): 61}, removed_ends({RegionId(3): 40}))
+    assert told_lost(END_OF_3) == LOST == told_by_nodes([lost])
+
+
+def test_what_a_removed_region_lost_ends_a_query(make: Callable[..., Region]) -> None:
+    node = make(1, r1=5, r3=40)
+    node.ends = [END_OF_3]
+    with pytest.raises(DataLossError, match=f"{LOST}, and the checkpoint names 21 of them"):
+        reader_of(node).latestOffset(BEFORE, ALL)
+    with pytest.raises(DataLossError, match=LOST):
+        reader_of(node).partitions({"1": 5, "3": 30, **OWN}, BEFORE)
+
+
+def test_a_query_that_bears_losses_goes_on_from_where_the_region_ends(
+    make: Callable[..., Region], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make(1, r1=5, r3=40)
+    node.ends = [END_OF_3]
+    reader = reader_of(node, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        end = reader.latestOffset(BEFORE, ALL)
+        assert end == {"1": 5, "3": 40, **OWN}
+        assert reader.partitions(BEFORE, end) == []
+        node.durable = vector(r1=9, r3=40)
+        assert reader.latestOffset(end, ALL) == {"1": 9, "3": 40, **OWN}
+    # Told once, and counted.
+    assert [record.getMessage().count(LOST) for record in caplog.records] == [1]
+    report = reader.reportLatestOffset()
+    assert report is not None
+    assert report["lostEffects"] == {"3": 21}
+    assert parse_vector(report) == {1: 9, 3: 40}
+
+
+def test_a_batch_that_is_run_again_ends_where_the_region_ends(make: Callable[..., Region]) -> None:
+    node = make(1, r1=5, r3=40)
+    node.ends = [END_OF_3]
+    reader = reader_of(node, failOnDataLoss="false")
+    tasks = reader.partitions({"1": 5, "3": 30, **OWN}, BEFORE)
+    assert [[(r.origin, r.above_n, r.upto_n) for r in ranges_of(task)] for task in tasks] == [
+        [(3, 30, 40)]
+    ]
+
+
+def test_what_all_nodes_have_of_a_removed_region_is_no_loss(make: Callable[..., Region]) -> None:
+    node = make(1, r1=5, r3=40)
+    node.ends = [END_OF_3]
+    start = {"1": 5, "3": 40, **OWN}
+    assert reader_of(node).latestOffset(start, ALL) == start
+
+
+def test_before_the_end_is_known_a_query_waits(make: Callable[..., Region]) -> None:
+    node = make(1, r1=5, r3=40)
+    reader = reader_of(node)
+    assert reader.latestOffset(BEFORE, ALL) == BEFORE
+    node.ends = [END_OF_3]
+    with pytest.raises(DataLossError, match=LOST):
+        reader.latestOffset(BEFORE, ALL)
+
+
+def test_one_node_may_know_the_end_before_another(make: Callable[..., Region]) -> None:
+    first, second = make(1, r1=5, r3=38), make(2, r1=5, r3=40)
+    second.ends = [END_OF_3]
+    with pytest.raises(DataLossError, match=LOST):
+        reader_of(first, second).latestOffset(BEFORE, ALL)
+
+
+def test_a_call_that_names_lost_effects_is_not_tried_again(make: Callable[..., Region]) -> None:
+    first, second = make(1, r1=5), make(2, r1=5)
+    for node in (first, second):
+        node.on["Plan"] = refuses(Code.OUT_OF_RANGE, LOST)
+    with (
+        Nodes((first.address, second.address), Security(), 2.0, UID) as nodes,
+        pytest.raises(DataLossError, match=f"^{LOST}$"),
+    ):
+        nodes.plan(pb.PlanRequest())
+    assert len(first.requests("Plan") + second.requests("Plan")) == 1
+
+
+def ranges_of(task: InputPartition) -> tuple[EntryRange, ...]:
+    assert isinstance(task, RangesPartition)
+    return task.ranges
 
 
 # --- Databases ----------------------------------------------------------------------------------

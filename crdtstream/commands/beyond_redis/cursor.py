@@ -25,6 +25,7 @@ from crdtstream.commands.arguments import SYNTAX_ERROR, integer, timeout_ms
 from crdtstream.commands.beyond_redis.version_vectors import (
     encode_version_vector,
     parse_version_vector,
+    refuse_lost,
 )
 from crdtstream.commands.lookup import refuse_string
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Reply
@@ -47,7 +48,8 @@ def crdt_xread(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bloc
         with BLOCK, when time is over.
 
     Raises:
-        CommandError: the cursor does not parse, an option is wrong, or the key is a string.
+        CommandError: the cursor does not parse, an option is wrong, or the key is a string; or
+            LOST: its reader has had effects of a removed region that exist nowhere.
 
     Cost: O(log n) per lane to begin, O(m * log r) for m entries from r lanes.
     """
@@ -93,6 +95,8 @@ def _answer_or_block(
     replica: Replica,
     now: Millis,
 ) -> Reply | Blocked:
+    # Looked at each time: while it waits, a removed region's end may become known.
+    refuse_lost(replica, cursor)
     entries, next_cursor = _read(replica, key, cursor, count)
     answer: Reply = [
         encode_version_vector(next_cursor, replica.database_uid),

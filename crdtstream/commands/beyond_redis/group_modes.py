@@ -42,7 +42,8 @@ def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     possible, with FORCE.  A FORCE that is not needed changes nothing.
 
     Raises:
-        CommandError: the group is missing, an argument is wrong, or FORCE is needed.
+        CommandError: the group is missing, an argument is wrong, the home is no active region, or
+            FORCE is needed.
     """
     key, name = argv[2:4]
     mode, home, may_force = _arguments(argv)
@@ -51,6 +52,7 @@ def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     if home is not None:
         # A region that was removed stands for its heir.
         home = replica.acting_for(home)
+        _check_hands_out(replica, home)
     if (mode, home) == (current.mode, group.home):
         return OK
     is_handover = current.mode is Mode.HOME and group.home == replica.region
@@ -64,6 +66,21 @@ def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         raise CommandError("ERR the mode of this group cannot be set any more: create it anew")
     replica.issue(SetGroupMode(key, name, current.epoch + 1, mode, home, is_forced, handover))
     return OK
+
+
+def _check_hands_out(replica: Replica, home: RegionId) -> None:
+    """Refuse a home that would hand nothing out: it joins, or is no region of the database.
+
+    At epoch 0 the nodes' files say who is a member, and nobody here knows them.
+    """
+    members = replica.members
+    if members.epoch and home not in members.active:
+        member = members.find(home)
+        why = "is no member" if member is None else f"is {member.status.value}"
+        raise CommandError(
+            f"ERR Region {home} {why}, and would hand nothing out: "
+            f"active are {', '.join(map(str, members.active))}"
+        )
 
 
 def _arguments(argv: list[bytes]) -> tuple[Mode, RegionId | None, bool]:

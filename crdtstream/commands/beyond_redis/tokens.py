@@ -12,6 +12,7 @@ from crdtstream.commands.arguments import timeout_ms
 from crdtstream.commands.beyond_redis.version_vectors import (
     encode_version_vector,
     parse_version_vector,
+    refuse_lost,
 )
 from crdtstream.commands.reply import Blocked, Reply
 from crdtstream.core.clock import covers
@@ -34,13 +35,18 @@ def crdt_waitfor(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bl
     0 if time is over before that (a timeout of 0: never).
 
     Raises:
-        CommandError: the token or the timeout does not parse.
+        CommandError: the token or the timeout does not parse; or LOST: the token stands for
+            effects of a removed region that exist nowhere, so this would never be 1.
     """
     token = parse_version_vector(argv[1], replica.database_uid, what="token")
     timeout = timeout_ms(argv[2], now)
 
     def retry(replica: Replica, now: Millis) -> Reply | Blocked:
-        return 1 if covers(replica.vv, token) else blocked
+        if covers(replica.vv, token):
+            return 1
+        # Looked at each time: while it waits, a removed region's end may become known.
+        refuse_lost(replica, token)
+        return blocked
 
     blocked = Blocked((), timeout, retry, on_timeout=0)
     return retry(replica, now)

@@ -10,6 +10,8 @@ from crdtstream.commands.arguments import I64_MAX, parse_i64, shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.clock import MutableVersionVector, VersionVector, format_vv
 from crdtstream.core.ids import REGION_MAX, RegionId
+from crdtstream.core.membership.lost import told_lost
+from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid, parse_uid, shown_uid
 
 # Nothing has been seen: there are no dots to name.
@@ -53,6 +55,17 @@ def parse_version_vector(text: bytes, uid: DatabaseUid, *, what: str) -> Mutable
             raise CommandError(f"ERR Invalid {what}: region {region} stands in it twice")
         vv[region] = n
     return {region: n for region, n in vv.items() if n}
+
+
+def refuse_lost(replica: Replica, vv: VersionVector) -> None:
+    """Refuse a version vector that names effects which exist nowhere: waiting would not end.
+
+    Raises:
+        CommandError: LOST, with the region and the first effect of it that does not exist.
+    """
+    lost = replica.lost_of(vv)
+    if lost:
+        raise CommandError(told_lost(lost))
 
 
 def _check_database(text: bytes, uid: DatabaseUid, what: str) -> None:

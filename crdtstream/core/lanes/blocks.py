@@ -56,8 +56,8 @@ def short_ends(node: NodeColumns) -> tuple[int, int]:
 
 def sum_of(node: NodeColumns) -> int:
     """The sum of a warm node's blocks, as if no other node had a part in them."""
-    total = sum(_digest(b"block", [piece]) for _, piece in _short(node))
-    return (total + sum(_digest(b"entry", [piece]) for piece in _long(node))) & DIGEST_MASK
+    total = sum(digest_of_block([piece]) for _, piece in short_pieces(node))
+    return (total + sum(digest_of_long(piece) for _, piece in long_pieces(node))) & DIGEST_MASK
 
 
 def sum_of_joined(nodes: Sequence[NodeColumns]) -> int:
@@ -66,19 +66,19 @@ def sum_of_joined(nodes: Sequence[NodeColumns]) -> int:
     open_block = -1
     pieces: list[Piece] = []
     for node in nodes:
-        total += sum(_digest(b"entry", [piece]) for piece in _long(node))
-        for block, piece in _short(node):
+        total += sum(digest_of_long(piece) for _, piece in long_pieces(node))
+        for block, piece in short_pieces(node):
             if block != open_block and pieces:
-                total += _digest(b"block", pieces)
+                total += digest_of_block(pieces)
                 pieces = []
             open_block = block
             pieces.append(piece)
     if pieces:
-        total += _digest(b"block", pieces)
+        total += digest_of_block(pieces)
     return total & DIGEST_MASK
 
 
-def _short(node: NodeColumns) -> Iterator[tuple[int, Piece]]:
+def short_pieces(node: NodeColumns) -> Iterator[tuple[int, Piece]]:
     """The node's part in each block of short entries, ascending."""
     n, lengths = node.n, node.lengths
     if max(lengths) < LONG:
@@ -111,12 +111,29 @@ def _short(node: NodeColumns) -> Iterator[tuple[int, Piece]]:
         yield block, _piece(node, indexes)
 
 
-def _long(node: NodeColumns) -> Iterator[Piece]:
+def long_pieces(node: NodeColumns) -> Iterator[tuple[int, Piece]]:
+    """The node's entries with long fields, each with its dot number, ascending."""
     if max(node.lengths) < LONG:
         return
     for at, length in enumerate(node.lengths):
         if length >= LONG:
-            yield _piece(node, range(at, at + 1))
+            yield node.n[at], _piece(node, range(at, at + 1))
+
+
+def digest_of_block(pieces: Sequence[Piece]) -> int:
+    """Of a block of short entries, in whichever pieces it came."""
+    return _digest(b"block", pieces)
+
+
+def digest_of_long(piece: Piece) -> int:
+    """Of an entry with long fields."""
+    return _digest(b"entry", [piece])
+
+
+def digest_of_entry(node: NodeColumns, at: int) -> int:
+    """Of one entry, as if it were alone in its block."""
+    piece = _piece(node, range(at, at + 1))
+    return digest_of_block([piece]) if node.lengths[at] < LONG else digest_of_long(piece)
 
 
 def _piece(node: NodeColumns, at: Sequence[int]) -> Piece:

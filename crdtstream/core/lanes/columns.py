@@ -123,14 +123,21 @@ class NodeColumns:
 
     def idempotent_at(self, index: int) -> IdempotentId | None:
         """What the producer of an entry calls it."""
+        row = self.numbered_at(index)
+        if row is not None:
+            return row.name(0)
+        return None if self.idempotent is None else self.idempotent.get(self.n[index])
+
+    def numbered_at(self, index: int) -> Numbered | None:
+        """Which row of a numbered producer an entry is; None: of none."""
+        if self.numbered is None:
+            return None
         n = self.n[index]
-        if self.numbered is not None:
-            at = bisect_right(self.numbered, n, key=itemgetter(0)) - 1
-            if at >= 0:
-                first_n, count, first = self.numbered[at]
-                if n < first_n + count:
-                    return first.name(n - first_n)
-        return None if self.idempotent is None else self.idempotent.get(n)
+        at = bisect_right(self.numbered, n, key=itemgetter(0)) - 1
+        if at < 0:
+            return None
+        first_n, count, first = self.numbered[at]
+        return first.behind(n - first_n) if n < first_n + count else None
 
     def live_fields(self) -> bytes | bytearray:
         """The fields of all entries without holes, in order."""

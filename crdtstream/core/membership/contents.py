@@ -60,12 +60,14 @@ class MessageContent(msgspec.Struct, array_like=True, frozen=True):
 
 
 class KeptContent(msgspec.Struct, array_like=True, frozen=True):
-    """``votes``, ``members``: as ``encoding.py`` writes them; empty: none."""
+    """``votes``, ``members``: as ``encoding.py`` writes them; empty: none.  ``seal``: its heir and
+    its epoch."""
 
     instance: bytes
     votes: bytes
     members: bytes
     secret: bytes = b""
+    seal: tuple[RegionId, int] | None = None
 
 
 class SaidContent(msgspec.Struct, array_like=True, frozen=True):

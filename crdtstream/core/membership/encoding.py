@@ -50,6 +50,19 @@ from crdtstream.core.membership.members import EPOCHS_MAX, Member, Members, Stat
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """A region is to be removed, and takes no writes.
+
+    Attributes:
+        heir: to whom it hands over.
+        epoch: its removal may be proposed for this one, and for no other; 0: not yet.
+    """
+
+    heir: RegionId
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """What the folder of a region has of the membership.
 
@@ -58,19 +71,22 @@ class Kept:
         votes: None: it never had any.
         members: the newest that were heard of; their effects may not have come yet.
         secret: of the token with which this region joins; it shows it until it is active.
+        seal: None: the region is not sealed.
     """
 
     instance: bytes = b""
     votes: Votes | None = None
     members: Members = field(default_factory=Members)
     secret: bytes = b""
+    seal: Seal | None = None
 
 
 def encode_kept(kept: Kept) -> bytes:
     """What the folder must have durably before anything of it is told."""
     votes = b"" if kept.votes is None else encode_votes(kept.votes)
     members = encode_members(kept.members)
-    return packed(KeptContent(kept.instance, votes, members, kept.secret))
+    seal = None if kept.seal is None else (kept.seal.heir, kept.seal.epoch)
+    return packed(KeptContent(kept.instance, votes, members, kept.secret, seal))
 
 
 def decode_kept(data: bytes) -> Kept:
@@ -83,7 +99,11 @@ def decode_kept(data: bytes) -> Kept:
     if len(content.instance) != INSTANCE_BYTES:
         raise ContentError(f"instance: it has {len(content.instance)} bytes")
     votes = decode_votes(content.votes) if content.votes else None
-    return Kept(content.instance, votes, decode_members(content.members), content.secret)
+    members = decode_members(content.members)
+    seal = None if content.seal is None else Seal(*content.seal)
+    if seal is not None and (members.find(seal.heir) is None or seal.epoch < 0):
+        raise ContentError(f"seal: {seal} is for no heir, or no epoch")
+    return Kept(content.instance, votes, members, content.secret, seal)
 
 
 def encode_votes(votes: Votes) -> bytes:

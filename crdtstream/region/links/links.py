@@ -61,6 +61,8 @@ class Links:
         self._clock = clock
         # By removed region how many effects were refused.
         self._beyond_cut: dict[RegionId, int] = {}
+        # By region why its last call was refused: whoever tries again is told of once.
+        self._refused: dict[RegionId, str] = {}
         # Applied, by the record that will have them: links hear of it when that is in the log.
         self._applied: list[tuple[Pull, Millis]] = []
         self._left: deque[tuple[int, list[tuple[Pull, Millis]]]] = deque()
@@ -152,10 +154,16 @@ class Links:
             if reason is not None:
                 refusal = Refusal(RefusalKind.MISMATCH, reason)
         if refusal is not None:
+            is_news = self._refused.get(opening.region) != refusal.reason
+            self._refused[opening.region] = refusal.reason
             self._own.tick.notice(
-                "warning", "link refused", peer=opening.region, reason=refusal.reason
+                "warning" if is_news else "debug",
+                "link refused",
+                peer=opening.region,
+                reason=refusal.reason,
             )
             return refusal
+        self._refused.pop(opening.region, None)
         own, region = self._own, opening.region
         own.opening.look()
         # Before the Welcome, which is the answer: what is held unapplied goes.

@@ -22,8 +22,8 @@ from pyspark.errors import PySparkException
 
 from crdtstream.spark.nodes import Nodes, NodesError
 from crdtstream.spark.options import NodesOptions
-from crdtstream.spark.vectors import Vector, beyond, vector_of
-from crdtstream.v1 import admin_pb2, admin_pb2_grpc
+from crdtstream.spark.vectors import Vector, beyond, told_lost, vector_of, within
+from crdtstream.v1 import admin_pb2, admin_pb2_grpc, query_pb2
 
 _T = TypeVar("_T")
 
@@ -164,13 +164,32 @@ class Regions:
         """Return when every region has ``wanted`` and cannot lose it.
 
         Raises:
-            RegionsError: time was over; the text says which region lacks what.
+            RegionsError: time was over, and the text says which region lacks what; or a removed
+                region lost some of it, so that no region will ever have it.
         """
-        _wait(self.durable, wanted, seconds_max)
+        self._wait(lambda status: vector_of(status.durable_vv), wanted, seconds_max)
 
     def wait_until_applied(self, wanted: Vector, *, seconds_max: float) -> None:
         """Return when every region has applied ``wanted``; errors as of ``wait_until_durable``."""
-        _wait(self.applied, wanted, seconds_max)
+        self._wait(lambda status: vector_of(status.vv), wanted, seconds_max)
+
+    def _wait(
+        self,
+        vector: Callable[[admin_pb2.StatusReply], Vector],
+        wanted: Vector,
+        seconds_max: float,
+    ) -> None:
+        deadline = time.monotonic() + seconds_max
+        while True:
+            statuses = self.statuses()
+            _refuse_lost(wanted, statuses.values())
+            vectors = {region: vector(status) for region, status in statuses.items()}
+            lacking = {region: beyond(wanted, one) for region, one in vectors.items()}
+            if not any(lacking.values()):
+                return
+            if time.monotonic() >= deadline:
+                raise RegionsError(_lacking_text(lacking, vectors, seconds_max))
+            time.sleep(POLL_SECONDS)
 
     # --- Finding them -------------------------------------------------------------------------
 
@@ -295,16 +314,19 @@ def _one_database(replies: Mapping[str, admin_pb2.StatusReply]) -> tuple[str, st
     return ids.pop()
 
 
-def _wait(ask: Callable[[], dict[int, Vector]], wanted: Vector, seconds_max: float) -> None:
-    deadline = time.monotonic() + seconds_max
-    while True:
-        vectors = ask()
-        lacking = {region: beyond(wanted, vector) for region, vector in vectors.items()}
-        if not any(lacking.values()):
-            return
-        if time.monotonic() >= deadline:
-            raise RegionsError(_lacking_text(lacking, vectors, seconds_max))
-        time.sleep(POLL_SECONDS)
+def _refuse_lost(wanted: Vector, statuses: Iterable[admin_pb2.StatusReply]) -> None:
+    """
+    Raises:
+        RegionsError: some of it is beyond the cut of a removed region, so nobody will have it.
+    """
+    ends = {
+        region: query_pb2.EndOfRegion(region=region, last_n=n, why="was removed")
+        for status in statuses
+        for region, n in vector_of(status.cuts).items()
+    }
+    lost = beyond(wanted, within(wanted, ends))
+    if lost:
+        raise RegionsError("; ".join(told_lost(ends[region]) for region in lost))
 
 
 def _lacking_text(

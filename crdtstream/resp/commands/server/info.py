@@ -381,6 +381,9 @@ class Info:
         if drill.plant != "none":
             fields["crdt_drill_plant"] = drill.plant
         for peer, vv in sorted(region.knowledge.vvs.items()):
+            if peer not in region.peers.addresses:
+                # It was removed, and its last effects may still come from others.
+                continue
             behind = missing(vv, durable_vv)
             fields[f"crdt_peer_{peer}"] = f"effects_behind={behind},durable_vv={format_vv(vv)}"
         for peer, held in sorted(region.retention.held.items()):

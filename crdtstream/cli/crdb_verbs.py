@@ -1,0 +1,8 @@
+"""All commands of ``crdtstream crdb``: about members, and about what the regions have."""
+
+from crdtstream.cli.crdb import app
+from crdtstream.cli.crdb_verify import verify
+
+__all__ = ["app"]
+
+app.command()(verify)

@@ -1,0 +1,243 @@
+"""``crdtstream crdb verify``: whether the regions have the same, and where they first differ."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Annotated, Any, Final
+
+import typer
+
+from crdtstream.admin.client import AdminClient, AdminError, Survey, vv_of
+from crdtstream.admin.comparing import Comparing, Difference, EntryFound, Pair, Verdict
+from crdtstream.cli.crdb import GuidOption, JsonOption
+from crdtstream.cli.discovery import AddressOption, DirOption, find_regions
+from crdtstream.cli.exit import FAILED, MISUSED, fail
+from crdtstream.cli.tables import print_columns
+from crdtstream.core.clock import format_vv
+from crdtstream.core.comparing import PartKind
+from crdtstream.core.ids import REGION_MAX, RegionId
+
+_COLUMNS: Final = ("REGIONS", "KEYS", "DIFFERENT", "UNDECIDED", "LEFT-OUT", "STATUS")
+_PARTS: Final = {
+    PartKind.MEMBERS: "the members",
+    PartKind.LANE: "lane {lane}",
+    PartKind.LAST_ID: "last ID of lane {lane}",
+    PartKind.CREATES: "creation of group {group}",
+    PartKind.MODE: "mode of group {group}",
+    PartKind.ACKED: "what group {group} has acknowledged of lane {lane}",
+    PartKind.EXPIRY: "deadline",
+    PartKind.CONFIG: "settings of XCFGSET",
+    PartKind.STRING: "string",
+}
+
+
+def verify(
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Compare only this key.")
+    ] = None,
+    regions: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--instance-id",
+            metavar="N",
+            min=1,
+            max=REGION_MAX,
+            help="Compare only these regions; may be repeated. Default: all, which must answer.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Look into this many different keys of each pair."),
+    ] = 10,
+    timeout_seconds: Annotated[
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=0, help="How long a key that changes is looked at."
+        ),
+    ] = 10.0,
+    guid: GuidOption = None,
+    as_json: JsonOption = False,
+    folder: DirOption = None,
+    address: AddressOption = None,
+) -> None:
+    """Compare what the regions have, and name the first entry of a stream that differs.
+
+    Regions go on taking writes. They are compared by digests: of 256 buckets of keys, of keys, of
+    their lanes, groups and other parts, of stretches of a lane, of entries. A difference counts as
+    proved if both regions show it twice, in turns, each after it has applied all that the other one
+    had: no effect on its way looks like that. What changes all the time is undecided; to have it
+    compared, stop its writers, or run CLIENT PAUSE 10000 WRITE in every region.
+
+    Example: crdtstream crdb verify --key flights
+
+    Exit status: 0 all are equal, 1 some differ, are undecided or do not answer, 2 misuse, or it is
+    another database.
+    """
+    found = find_regions(folder, address)
+    _check_database(found, guid)
+    chosen = _chosen(found, regions)
+    with ExitStack() as stack:
+        clients = {
+            one: stack.enter_context(AdminClient(found.addresses[one])) for one in sorted(chosen)
+        }
+        comparing = Comparing(
+            clients,
+            differences_max=limit,
+            seconds=timeout_seconds,
+            key=None if key is None else key.encode("utf-8", "surrogateescape"),
+        )
+        try:
+            pairs = comparing.pairs()
+        except AdminError as error:
+            fail(error)
+    silent = [] if regions else list(found.unreachable.values())
+    if as_json:
+        typer.echo(json.dumps(_as_json(found, chosen, pairs, silent), indent=2))
+    else:
+        _print(found, chosen, pairs)
+        for why in silent:
+            typer.echo(f"not compared: {why}", err=True)
+    is_equal = all(pair.verdict is Verdict.EQUAL for pair in pairs)
+    raise typer.Exit(code=0 if is_equal and not silent else FAILED)
+
+
+def _check_database(found: Survey, guid: str | None) -> None:
+    uids = {reply.database_uid for reply in found.replies.values()}
+    if guid is not None and uids != {guid}:
+        fail(f"no database {guid}; there is {', '.join(sorted(uids))}", status=MISUSED)
+    if len(uids) > 1:
+        fail(
+            f"these regions belong to several databases, which have nothing in common:"
+            f" {', '.join(sorted(uid or '(none yet)' for uid in uids))}",
+            status=MISUSED,
+        )
+
+
+def _chosen(found: Survey, regions: Sequence[int] | None) -> list[RegionId]:
+    """The regions to be compared, two at least."""
+    chosen = (
+        list(found.replies) if not regions else [RegionId(one) for one in dict.fromkeys(regions)]
+    )
+    known = ", ".join(map(str, found.replies))
+    for one in chosen:
+        if one not in found.replies:
+            fail(f"region {one} does not answer, or there is none; regions that do: {known}")
+    if len(chosen) < 2:
+        silent = "".join(f"\n       {why}" for why in found.unreachable.values())
+        fail(f"two regions are needed to compare; there is {known}{silent}", status=MISUSED)
+    return chosen
+
+
+# --- Telling --------------------------------------------------------------------------------------
+
+
+def _print(found: Survey, chosen: Sequence[RegionId], pairs: Sequence[Pair]) -> None:
+    for region in chosen:
+        typer.echo(
+            f"Region {region} had applied {format_vv(vv_of(found.replies[region].vv)) or '-'}"
+        )
+    print_columns(_COLUMNS, [_row(pair) for pair in pairs])
+    for pair in pairs:
+        for line in _lines(pair):
+            typer.echo(line)
+
+
+def _row(pair: Pair) -> Sequence[str]:
+    different = pair.keys_different
+    undecided = {one.key for one in pair.differences} - different
+    return (
+        f"{pair.left} - {pair.right}",
+        str(pair.keys),
+        str(len(different)),
+        str(len(undecided)),
+        str(pair.keys_left_out),
+        pair.verdict.value,
+    )
+
+
+def _lines(pair: Pair) -> Iterator[str]:
+    """Every difference of two regions, and what to do about it."""
+    for one in pair.differences:
+        yield f"{pair.left} - {pair.right}  {one.verdict.value}: {_where(one)}"
+        if one.stretch is not None:
+            yield f"       entry {one.lane}:{one.n}: {_entries(pair, one)}"
+    if pair.obstacle:
+        yield f"{pair.left} - {pair.right}  {pair.obstacle}"
+    if any(one.verdict is Verdict.UNDECIDED for one in pair.differences):
+        yield (
+            f"{pair.left} - {pair.right}  undecided is what writers changed all the time: stop"
+            " them, or run CLIENT PAUSE 10000 WRITE in every region, and verify again with --key"
+        )
+
+
+def _where(one: Difference) -> str:
+    name = _PARTS[one.part].format(lane=one.lane, group=_text(one.group))
+    if one.part is PartKind.MEMBERS:
+        return name
+    stretch = "" if one.stretch is None else ", dots {}-{}".format(*one.stretch)
+    return f"key {_text(one.key)}: {name}{stretch}"
+
+
+def _entries(pair: Pair, one: Difference) -> str:
+    left, right = one.left, one.right
+    if left is None or right is None:
+        has, lacks = (pair.left, pair.right) if right is None else (pair.right, pair.left)
+        there = left or right
+        assert there is not None
+        return f"region {has} has {there.id} ({there.fields_bytes} bytes), region {lacks} does not"
+    if left.id != right.id:
+        return f"region {pair.left} has {left.id}, region {pair.right} {right.id}"
+    return f"both have {left.id}, with unequal fields or producer"
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
+
+
+def _as_json(
+    found: Survey, chosen: Sequence[RegionId], pairs: Sequence[Pair], silent: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "regions": [
+            {
+                "id": region,
+                "vv": {str(one): n for one, n in vv_of(found.replies[region].vv).items()},
+            }
+            for region in chosen
+        ],
+        "pairs": [_pair_as_json(pair) for pair in pairs],
+        "unreachable": list(silent),
+    }
+
+
+def _pair_as_json(pair: Pair) -> Mapping[str, Any]:
+    return {
+        "regions": [pair.left, pair.right],
+        "status": pair.verdict.value,
+        "keys": pair.keys,
+        "keys_left_out": pair.keys_left_out,
+        "obstacle": pair.obstacle,
+        "differences": [_difference_as_json(pair, one) for one in pair.differences],
+    }
+
+
+def _difference_as_json(pair: Pair, one: Difference) -> Mapping[str, Any]:
+    told: dict[str, Any] = {
+        "status": one.verdict.value,
+        "key": _text(one.key),
+        "part": one.part.name.lower(),
+        "lane": one.lane,
+        "group": _text(one.group),
+    }
+    if one.stretch is not None:
+        sides = {str(pair.left): one.left, str(pair.right): one.right}
+        told["dots"] = list(one.stretch)
+        told["entry"] = {
+            "dot": f"{one.lane}:{one.n}",
+            "regions": {region: _entry_as_json(side) for region, side in sides.items()},
+        }
+    return told
+
+
+def _entry_as_json(entry: EntryFound | None) -> Mapping[str, Any] | None:
+    return None if entry is None else {"id": entry.id, "fields_bytes": entry.fields_bytes}

@@ -1,0 +1,298 @@
+"""Who is a member, as this region knows it: what its folder has, and what it has been told since.
+
+    newest   somebody told of it, or it was decided or applied here; the folder is to have it
+    known    the folder has it: only this counts, and only this is told to others
+
+It is often ahead of ``replica.members``, whose effect comes by the log.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.changes import Adopt, MembersError
+from crdtstream.core.membership.encoding import Kept
+from crdtstream.core.membership.members import Member, Members, Status, joined
+from crdtstream.core.replica import Replica
+from crdtstream.region.cuts import Cuts
+from crdtstream.region.peers import Peer
+
+
+def without_cuts(members: Members) -> Members:
+    """As they are told to others: a cut is known to who has reached it, and is not passed on."""
+    for one in members.regions:
+        if one.cut is not None:
+            members = members.with_cut(one.region, None)
+    return members
+
+
+def _with_cuts_of(members: Members, kept: Members) -> Members:
+    """The members with the cuts that the folder has."""
+    for one in kept.regions:
+        if one.cut is not None:
+            members = members.with_cut(one.region, one.cut)
+    return members
+
+
+def peers_of(
+    here: RegionId, members: Members, configured: Mapping[RegionId, str]
+) -> dict[RegionId, Peer]:
+    """The other regions of a database.
+
+    Args:
+        members: at epoch 0 the node's file says who they are.
+        configured: what that file says, and where they are.
+    """
+    if not members.epoch:
+        return {region: Peer(address) for region, address in configured.items()}
+    others = [one for one in members.regions if one.region != here]
+    return {
+        one.region: Peer(_address_of(one, configured), is_joining=one.status is Status.JOINING)
+        for one in others
+        if one.status is not Status.REMOVED
+    }
+
+
+def _address_of(member: Member, configured: Mapping[RegionId, str]) -> str:
+    if member.changed == 1:
+        return configured.get(member.region, member.contact.grpc)
+    return member.contact.grpc
+
+
+class KnownMembers:
+    """See the module's text.
+
+    Attributes:
+        known: the newest members that the folder has.
+        newest: those that it is to have.
+        cuts: how many effects of removed regions count.
+        on_known: called when ``known`` has changed.
+        on_removal: called when a removal becomes known: what is held unapplied goes.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        *,
+        kept: Kept,
+        configured: Mapping[RegionId, str],
+        durable_vv: Callable[[], VersionVector],
+        recovers: Callable[[], bool],
+        keep: Callable[[], None],
+    ) -> None:
+        """Members as of the start of a node.
+
+        Args:
+            kept: what the folder has.
+            configured: the other regions that the node's file names, and where they are.
+            durable_vv: what a power cut cannot take back.
+            recovers: whether this region may get back what it had lost.
+            keep: ``newest`` has changed: the folder is to have it.
+        """
+        known = joined(replica.members, kept.members)
+        self.cuts = Cuts(
+            replica, _with_cuts_of(known, kept.members), durable_vv=durable_vv, recovers=recovers
+        )
+        self.known = self.newest = self.cuts.with_final(known)
+        self.on_known: list[Callable[[], None]] = []
+        self.on_removal: Callable[[], None] = _nobody_discards
+        self._here = replica.region
+        self._addresses = dict(configured)
+        self._configured = frozenset({*configured, replica.region})
+        self._keep = keep
+        # Of each token that a node showed, the uid of its folder.
+        self._bound: dict[bytes, bytes] = {}
+
+    # --- Hearing of them ------------------------------------------------------------------------
+
+    def note_newest(self, members: Members) -> None:
+        """Members that somebody knows: the folder must have them before they count here.
+
+        Raises:
+            ForkError: they are not of one line.
+        """
+        newest = self.cuts.with_final(joined(self.newest, members))
+        if newest != self.newest:
+            self.newest = newest
+            self._keep()
+
+    def note_kept(self, members: Members) -> None:
+        """The folder has them: they count from here on."""
+        if members == self.known:
+            return
+        self.known = members
+        if self.cuts.adopt(members):
+            self.on_removal()
+        for tell in self.on_known:
+            tell()
+
+    def look_at_cuts(self) -> dict[RegionId, int]:
+        """More is durable here, or a peer has said what it has: a cut may be reached.
+
+        Returns:
+            All cuts that are final, if one of them became so now.
+        """
+        if not self.cuts.look():
+            return {}
+        self.newest = self.cuts.with_final(self.newest)
+        self._keep()
+        return {region: n for region, n in self.cuts.final.items() if self.known.find(region)}
+
+    # --- What follows for others ----------------------------------------------------------------
+
+    @property
+    def here(self) -> Member | None:
+        """This region as a member; None: it is none, or members are of no epoch yet."""
+        return self.known.find(self._here)
+
+    def takes_from(self, sender: RegionId) -> bool:
+        """Whether a region may have a say."""
+        members = self.known
+        return sender in (members.remaining if members.epoch else self._configured)
+
+    def address_of(self, region: RegionId) -> str | None:
+        """Where a region's links are; None of one that is not known.
+
+        What a change said beats the node's file, and the file what all files said once.
+        """
+        member = self.known.find(region)
+        if member is None:
+            return self._addresses.get(region)
+        return _address_of(member, self._addresses)
+
+    @property
+    def peers(self) -> dict[RegionId, Peer]:
+        """The other regions, as the newest members that are known say."""
+        return peers_of(self._here, self.known, self._addresses)
+
+    def wrong_adoption(self, adopt: Adopt, instance: bytes) -> str | None:
+        """Why this region does not adopt these members; None: its own file names the same.
+
+        Args:
+            instance: the uid of this region's folder.
+        """
+        named = {one.region: one for one in adopt.regions}
+        if named.keys() != self._configured:
+            return (
+                f"they are {_listed(named)}, and the file of region {self._here} names"
+                f" {_listed(self._configured)}; make the files of all regions name the same"
+            )
+        if named[self._here].instance != instance:
+            return f"region {self._here} has another folder by now; try again"
+        return None
+
+    # --- Removed regions, and others that are none ----------------------------------------------
+
+    def told_unknown(self, region: RegionId) -> str:
+        """Why there can be no link with a region that has none here."""
+        member = self.known.find(region)
+        if member is not None and member.status is Status.REMOVED:
+            return self.told_removed(member)
+        if not self.known.epoch:
+            return f"region {region} is no peer of region {self._here}; add it to its peers"
+        return (
+            f"region {region} is no member, as far as region {self._here} knows:"
+            f" {self.known.listed()}; add it with `crdtstream crdb add-instance`"
+        )
+
+    def told_removed(self, member: Member) -> str:
+        cut = self.cuts.final.get(member.region)
+        counted = "" if cut is None else f"; of its effects {cut} count, and no others"
+        return (
+            f"region {member.region} was removed at epoch {member.changed}{counted}. Its node"
+            " cannot come back under this number: stop it and keep its folder, of which `crdtstream"
+            " crdb salvage` appends again what no other region has; then add a region with"
+            " `crdtstream crdb add-instance`, and start a node for it with an empty folder"
+        )
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether this region was removed."""
+        return self.here is not None and self.here.status is Status.REMOVED
+
+    def check_is_member(self) -> None:
+        """
+        Raises:
+            MembersError: this region was removed, and has no say.
+        """
+        here = self.here
+        if here is not None and here.status is Status.REMOVED:
+            raise MembersError(self.told_removed(here))
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why this region may issue nothing as a member; None if it may."""
+        here = self.here
+        if here is None:
+            if not self.known.epoch:
+                return None
+            return (
+                f"region {self._here} is no member: {self.known.listed()}; add it with"
+                " `crdtstream crdb add-instance`, and start its node with --join"
+            )
+        match here.status:
+            case Status.ACTIVE:
+                return None
+            case Status.JOINING:
+                return (
+                    f"region {self._here} joins: it takes writes when it has what the others have"
+                )
+            case Status.REMOVED:
+                return self.told_removed(here)
+
+    # --- Joining regions ------------------------------------------------------------------------
+
+    def joining(self, secret: bytes, instance: bytes, now: Millis) -> RegionId:
+        """The region that a node may join as.
+
+        Raises:
+            MembersError: its token is none, or its time is over, or another folder showed it.
+        """
+        member = self._bind(secret, instance)
+        if member.token is not None and now > member.token.expires_ms:
+            raise MembersError(
+                f"the token of region {member.region} is out of date: take the region back with"
+                " `crdtstream crdb remove-instance`, and add it again"
+            )
+        return member.region
+
+    def wrong_token(self, member: Member, secret: bytes, instance: bytes) -> str | None:
+        """Why there can be no link with a region that joins; None if it shows its token."""
+        try:
+            joins = self._bind(secret, instance)
+        except MembersError as error:
+            return str(error)
+        if joins.region != member.region:
+            return f"the token is of region {joins.region}, not of region {member.region}"
+        return None
+
+    def _bind(self, secret: bytes, instance: bytes) -> Member:
+        """The region of a token, which is this folder's from now on.
+
+        Raises:
+            MembersError: it is none, or another folder showed it.
+        """
+        hashed = sha256(secret).digest()
+        joining = [one for one in self.known.regions if one.status is Status.JOINING]
+        for member in joining:
+            if member.token is None or member.token.sha256 != hashed:
+                continue
+            if self._bound.setdefault(hashed, instance) != instance:
+                raise MembersError(
+                    f"another node joins as region {member.region} with this token; each node"
+                    " needs its own, from `crdtstream crdb add-instance`"
+                )
+            return member
+        raise MembersError(
+            "this is no token of a region that may join: it was used, or is of another database;"
+            " make a new one with `crdtstream crdb add-instance`"
+        )
+
+
+def _nobody_discards() -> None:
+    pass
+
+
+def _listed(regions: Iterable[RegionId]) -> str:
+    return ", ".join(map(str, sorted(regions)))

@@ -1,0 +1,51 @@
+"""Entries of a removed region that only its folder has: those beyond its cut.
+
+    issued   3:1 ……………………………… 3:50 │ 3:51 ………………… 3:80
+    counts                    cut ┘   └ stranded: in this folder, and nowhere else
+
+What of them is an entry that still exists can be appended again (``salvage.py``).  Deletes,
+acknowledgements, groups and strings cannot: what they were about has gone on without them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crdtstream.core.effects import IdempotentId, Numbered
+from crdtstream.core.replica import Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """One entry.
+
+    Attributes:
+        n: of its dot.
+        fields: as one RESP array of bulk strings.
+        row: which row of its own numbered producer it is; None: of none.
+        name: what its own producer calls it; None: it has no name, or is a row.
+    """
+
+    n: int
+    fields: bytes
+    row: Numbered | None
+    name: IdempotentId | None
+
+
+def stranded_in(replica: Replica, cut: int) -> Iterator[tuple[bytes, list[Stranded]]]:
+    """By stream the region's own entries beyond the cut, in the order of their dots.
+
+    Also of streams whose time is over by now: nobody else could have made them last.
+    """
+    for key in replica.known_keys():
+        stream = replica.held_stream(key)
+        lane = None if stream is None else stream.lanes.get(replica.region)
+        if lane is None:
+            continue
+        found = []
+        for _, node, index in lane.scan_dots(cut):
+            columns = node.columns
+            row = columns.numbered_at(index)
+            name = None if row is not None else columns.idempotent_at(index)
+            found.append(Stranded(columns.n[index], bytes(columns.fields_at(index)), row, name))
+        if found:
+            yield key, found

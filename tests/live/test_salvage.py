@@ -1,0 +1,123 @@
+"""What only the folder of a removed region has is appended again, each entry once."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.live.cluster import Cluster, Node, cluster_of, wait_until
+from tests.live.test_joining import level
+from tests.live.test_members import crdb
+
+pytestmark = pytest.mark.live
+
+STRANDED = 40
+
+
+def salvage(folder: Path, into: Node, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "crdtstream", "crdb", "salvage", str(folder)]
+    command += ["--into", into.grpc_address, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def texts(node: Node, key: str) -> list[bytes]:
+    return [fields[b"n"] for _, fields in node.client.xrange(key)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Region 3 is removed, and its folder has what nobody else has."""
+    with cluster_of(3, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        third = cluster[3].client
+        third.xadd("s", {"n": "counts"})
+        cluster.converge()
+        for region in (1, 2):
+            cluster[region].set_links(paused=True, peers=[3])
+        for number in range(STRANDED):
+            third.xadd("s", {"n": number})
+            third.xadd("other", {"n": number})
+        third.execute_command("XADD", "s", "IDMP", "p", "retried", "*", "n", "retried")
+        third.xadd("s", {"n": "gone"}, id="*")
+        (last, _), *_ = third.xrevrange("s", count=1)
+        third.xdel("s", last)
+        third.set("k", "v")
+        cluster[3].end(signal.SIGKILL)
+        words = ("remove-instance", "--instance-id", "3", "--force", "--yes")
+        run = crdb(cluster[1], *words)
+        assert run.returncode == 0, run.stderr
+        for region in (1, 2):
+            cluster[region].set_links(paused=False)
+        yield cluster
+
+
+def is_known(node: Node) -> bool:
+    """Whether a region knows how many effects of the removed one count."""
+    return "Effects that count: 1" in crdb(node, "get").stdout
+
+
+def test_each_entry_is_appended_once_however_often_it_is_run(cluster: Cluster) -> None:
+    """M18: twice, into two regions; and one that its own producer has appended again by then."""
+    first, second = cluster[1], cluster[2]
+    first.client.execute_command("XADD", "s", "IDMP", "p", "retried", "*", "n", "retried")
+    wait_until(lambda: is_known(first), "the cut is final")
+    folder = cluster[3].folder
+    run = salvage(folder, first, "--dry-run")
+    assert run.returncode == 0, run.stderr
+    assert f"{2 * STRANDED + 1} of them entries that still exist" in run.stdout
+    assert "Nothing has changed" in run.stdout
+    assert texts(first, "s") == [b"counts", b"retried"]
+    for node in (first, first, second):
+        run = salvage(folder, node)
+        assert run.returncode == 0, run.stderr
+        level([first, second])
+    numbers = [b"%d" % number for number in range(STRANDED)]
+    assert texts(second, "s") == [b"counts", b"retried", *numbers]
+    assert texts(second, "other") == numbers
+    assert "3 are left out" in run.stdout
+    # What is removed after it was salvaged does not come again.
+    second.client.xtrim("other", maxlen=0, approximate=False)
+    level([first, second])
+    assert salvage(folder, first).returncode == 0
+    assert first.client.xlen("other") == 0
+
+
+def _has(node: Node, count: int) -> bool:
+    return bool(node.client.xlen("other") >= count)
+
+
+@pytest.mark.long
+def test_killed_in_the_middle_it_goes_on(cluster: Cluster) -> None:
+    first = cluster[1]
+    wait_until(lambda: is_known(first), "the cut is final")
+    command = [sys.executable, "-m", "crdtstream", "crdb", "salvage", str(cluster[3].folder)]
+    command += ["--into", first.grpc_address]
+    for count in (1, STRANDED // 2):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        wait_until(partial(_has, first, count), "some are there")
+        process.kill()
+        process.wait()
+    first.end(signal.SIGKILL)
+    first.launch()
+    first.wait()
+    assert salvage(cluster[3].folder, first).returncode == 0
+    numbers = [b"%d" % number for number in range(STRANDED)]
+    assert texts(first, "other") == numbers
+    assert sorted(texts(first, "s")) == sorted([b"counts", b"retried", *numbers])
+
+
+def test_only_a_removed_region_that_is_down_is_salvaged(cluster: Cluster, tmp_path: Path) -> None:
+    run = salvage(cluster[2].folder, cluster[1])
+    assert run.returncode == 2
+    assert "has" in run.stderr
+    run = salvage(tmp_path / "nothing", cluster[1])
+    assert run.returncode == 2
+    cluster[2].end(signal.SIGKILL)
+    run = salvage(cluster[2].folder, cluster[1])
+    assert run.returncode == 2
+    assert "region 2 was not removed" in run.stderr

@@ -1,0 +1,188 @@
+"""A region is removed whose node runs: nothing is lost, and nothing is handed out twice."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.live.cluster import Cluster, Node, cluster_of, wait_until
+from tests.live.test_joining import level, status_of
+from tests.live.test_members import crdb
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster_of(3, tmp_path) as cluster:
+        cluster.configure()
+        cluster.start()
+        yield cluster
+
+
+def remove(member: Node, region: int, *words: str) -> "subprocess.CompletedProcess[str]":
+    return crdb(member, "remove-instance", "--instance-id", str(region), "--yes", *words)
+
+
+def refusal(node: Node) -> str:
+    """Why a node takes no writes; empty: it takes them."""
+    try:
+        node.client.set("probe", "x")
+    except redis.ResponseError as error:
+        return str(error)
+    except redis.ConnectionError as error:
+        return f"no connection: {error}"
+    return ""
+
+
+def test_nothing_that_clients_wrote_until_the_end_is_lost(cluster: Cluster) -> None:
+    """A client writes in the region for as long as that takes writes, and another one elsewhere."""
+    written: dict[int, int] = {3: 0, 1: 0}
+    refused: list[str] = []
+    is_over = threading.Event()
+
+    def write(region: int) -> None:
+        client = cluster[region].connect()
+        while not is_over.is_set():
+            try:
+                client.xadd("s", {"n": f"{region}:{written[region]}"})
+            except redis.ResponseError as error:
+                refused.append(str(error))
+                return
+            written[region] += 1
+
+    writers = [threading.Thread(target=write, args=(region,)) for region in written]
+    for writer in writers:
+        writer.start()
+    try:
+        wait_until(lambda: min(written.values()) > 20, "both write")
+        run = remove(cluster[1], 3)
+        assert run.returncode == 0, run.stderr
+    finally:
+        is_over.set()
+        for writer in writers:
+            writer.join()
+    assert [text.startswith("MISCONF region 3") for text in refused] == [True], refused
+    level([cluster[1], cluster[2]])
+    texts = [fields[b"n"] for _, fields in cluster[2].client.xrange("s")]
+    wanted = {b"%d:%d" % (region, n) for region, count in written.items() for n in range(count)}
+    assert sorted(texts) == sorted(wanted)
+    wait_until(lambda: "region 3 was removed at epoch 2" in refusal(cluster[3]), "it says so")
+    # Its readers still get what it has.
+    assert cluster[3].client.xlen("s") >= written[3]
+    again = remove(cluster[1], 3)
+    assert again.returncode == 0
+    assert "removed already" in again.stdout
+
+
+def test_the_folder_of_a_removed_region_is_purged_and_no_other(cluster: Cluster) -> None:
+    assert remove(cluster[1], 3).returncode == 0
+    wait_until(lambda: "was removed" in refusal(cluster[3]), "it knows")
+    purge = [sys.executable, "-m", "crdtstream", "crdb", "purge-instance", "--yes"]
+
+    def purged(node: Node) -> int:
+        return subprocess.run([*purge, str(node.folder)], check=False).returncode
+
+    assert purged(cluster[3]) == 2, "its node runs"
+    for region in (2, 3):
+        cluster[region].end()
+    assert purged(cluster[2]) == 2
+    assert purged(cluster[3]) == 0
+    assert not cluster[3].folder.exists()
+    assert cluster[2].folder.exists()
+    assert purged(cluster[3]) == 2
+
+
+def test_groups_are_handed_over_and_nothing_comes_twice(cluster: Cluster) -> None:
+    first, third = cluster[1].client, cluster[3].client
+    third.execute_command("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    third.execute_command("CRDT.XGROUP", "SETMODE", "s", "g", "HOME", "3")
+    for number in range(6):
+        third.xadd("s", {"n": number})
+    ((_, read),) = third.xreadgroup("g", "c", {"s": ">"}, count=4)
+    # The second and the fourth stay pending: not in a row, so no frontier tells of the third.
+    third.xack("s", "g", read[0][0], read[2][0])
+    cluster.converge()
+    run = remove(cluster[2], 3, "--heir", "1")
+    assert run.returncode == 0, run.stderr
+    _, claimed, _ = first.xautoclaim("s", "g", "c", 0, "0")
+    assert [fields[b"n"] for _, fields in claimed] == [b"1", b"3"]
+    ((_, found),) = first.xreadgroup("g", "c", {"s": ">"})
+    assert [fields[b"n"] for _, fields in found] == [b"4", b"5"]
+
+
+def test_a_region_whose_effects_do_not_arrive_takes_writes_again(cluster: Cluster) -> None:
+    cluster.converge()
+    cluster[2].set_links(paused=True)
+    cluster[3].client.xadd("s", {"n": "1"})
+    run = remove(cluster[1], 3, "--timeout", "1")
+    assert run.returncode == 1
+    assert "region 2" in run.stderr
+    assert "Region 3 takes writes again" in run.stderr
+    wait_until(lambda: not refusal(cluster[3]), "it takes writes")
+    assert status_of(cluster[1], 3) in ("active", "configured")
+    cluster[2].set_links(paused=False)
+    run = remove(cluster[1], 3)
+    assert run.returncode == 0, run.stderr
+
+
+def test_what_would_be_done_is_shown_and_not_done(cluster: Cluster) -> None:
+    cluster[3].client.execute_command("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    cluster[3].client.execute_command("CRDT.XGROUP", "SETMODE", "s", "g", "HOME", "3")
+    cluster.converge()
+    run = crdb(cluster[1], "remove-instance", "--instance-id", "3", "--dry-run")
+    assert run.returncode == 0, run.stderr
+    assert "hand over 1 groups to region 1" in run.stderr
+    assert "Nothing has changed" in run.stdout
+    assert not refusal(cluster[3])
+    assert status_of(cluster[1], 3) == "configured"
+
+
+def test_a_region_does_not_remove_itself_nor_the_last_one(cluster: Cluster) -> None:
+    """Asked at its own address, another region does it."""
+    assert remove(cluster[3], 3).returncode == 0
+    assert remove(cluster[2], 2).returncode == 0
+    run = remove(cluster[1], 1)
+    assert run.returncode == 1
+    assert "only one that answers" in run.stderr
+    cluster[1].client.xadd("s", {"n": "1"})
+    assert not cluster[1].status().links
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", [1, 3])
+def test_who_is_killed_meanwhile_hinders_nobody_for_good(cluster: Cluster, victim: int) -> None:
+    """The region itself, or the one that removes it; then the command is run again."""
+    assert crdb(cluster[1], "adopt").returncode == 0
+    cluster.converge()
+    cluster[2].set_links(paused=True)
+    cluster[3].client.xadd("s", {"n": "1"})
+    words = ["remove-instance", "--instance-id", "3", "--yes", "--timeout", "60"]
+    result: list[subprocess.CompletedProcess[str]] = []
+    asking = threading.Thread(target=lambda: result.append(crdb(cluster[1], *words)))
+    asking.start()
+    wait_until(lambda: "is sealed" in refusal(cluster[3]), "it is sealed")
+    cluster[victim].end(signal.SIGKILL)
+    if victim == 1:
+        asking.join()
+        assert result[0].returncode == 1
+    else:
+        # The seal is in its folder.
+        cluster[3].launch()
+        cluster[3].wait(for_writes=False)
+        assert "is sealed" in refusal(cluster[3])
+    cluster[2].set_links(paused=False)
+    if victim == 1:
+        cluster[1].launch()
+        cluster[1].wait()
+        assert remove(cluster[2], 3).returncode == 0
+    else:
+        asking.join()
+        assert result[0].returncode == 0, result[0].stderr
+    level([cluster[1], cluster[2]])
+    assert cluster[1].client.xlen("s") == 1

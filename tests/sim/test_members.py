@@ -1,0 +1,141 @@
+"""Random histories in which regions join, move and are removed."""
+
+import os
+
+import pytest
+
+from crdtstream.core.ids import RegionId
+from crdtstream.sim.branches import are_split, kept_of, members_of, newest_of
+from crdtstream.sim.disk import Disk, now
+from crdtstream.sim.history import History, Plan
+from crdtstream.sim.making import MEMBERS_FROM, Maker
+from crdtstream.sim.seeds import first_failing, processes_for
+from crdtstream.store.log import Fsync
+
+SEEDS = 25
+STEPS = 400
+SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SIM_SEEDS", "1000"))
+R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("seed", range(MEMBERS_FROM, MEMBERS_FROM + SEEDS))
+def test_every_invariant_holds_while_members_change(seed: int) -> None:
+    _, failure = Maker(seed).run(STEPS)
+    assert failure is None, f"again: crdtstream simulate --seed {seed} --steps {STEPS}"
+
+
+@pytest.mark.soak
+def test_every_invariant_holds_for_many_seeds_in_which_members_change() -> None:
+    seeds = max(10, SOAK_SEEDS // 5)
+    jobs = processes_for(seeds)
+    failing = first_failing(MEMBERS_FROM + 1_000_000, seeds, STEPS, jobs=jobs, bug=None)
+    assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
+
+
+# --- What such worlds are made of -----------------------------------------------------------------
+
+
+def made(regions: int = 3) -> History:
+    """A world whose regions are members."""
+    history = History(Plan(regions=regions, has_members=True))
+    for _ in range(3):
+        meet(history)
+        history.do(("adopt", 1))
+    meet(history)
+    assert newest_of(history.world.up()).epoch == 1
+    return history
+
+
+def meet(history: History, *, times: int = 6) -> None:
+    numbers = list(history.world.nodes)
+    for _ in range(times):
+        history.do(("pass", 300))
+        for one in numbers:
+            history.do(("time", one))
+            for other in numbers:
+                if one != other:
+                    history.do(("exchange", one, other, 30))
+            history.do(("settle", one))
+
+
+def statuses(history: History) -> dict[int, str]:
+    members = newest_of(kept_of(history.world.up()))
+    return {one.region: one.status.value for one in members.regions}
+
+
+def test_a_region_joins_and_becomes_active() -> None:
+    history = made()
+    history.do(("call", 1, "a", "XADD z 1 f v"))
+    history.do(("add", 2, 0))
+    meet(history)
+    assert statuses(history) == {1: "active", 2: "active", 3: "active", 4: "joining"}
+    history.do(("join", 3))
+    for _ in range(10):
+        meet(history)
+        history.do(("bootstrap", 4, 100))
+    assert statuses(history)[4] == "active"
+    history.heal()
+    assert dict(history.world.nodes[R4].region.replica.vv) == dict(
+        history.world.nodes[R1].region.replica.vv
+    )
+
+
+def test_a_region_that_is_only_cut_off_is_removed_and_hears_of_it() -> None:
+    history = made()
+    for other in (1, 2):
+        history.do(("cut", 3, other))
+        history.do(("cut", other, 3))
+    history.do(("call", 3, "a", "XADD z 1 f v"))
+    history.do(("remove", 1, 3, 0))
+    meet(history)
+    assert statuses(history) == {1: "active", 2: "active", 3: "removed"}
+    assert history.world.nodes[R3].region.refuses_writes is None, "it knows nothing of it"
+    history.heal()
+    assert "was removed at epoch 2" in str(history.world.nodes[R3].region.refuses_writes)
+
+
+def test_two_parts_that_went_on_alone_are_split_for_good() -> None:
+    history = made(2)
+    for one, other in ((1, 2), (2, 1)):
+        history.do(("cut", one, other))
+        history.do(("without majority", one, other, 0, one))
+    meet(history)
+    first, second = history.world.nodes.values()
+    assert are_split(first, second)
+    history.world.cuts.clear()
+    meet(history)
+    assert members_of(first).active == (1,)
+    assert members_of(second).active == (2,)
+    assert not first.region.links.serves
+    assert not second.region.links.serves
+
+
+def test_a_region_that_dies_is_removed_at_the_end() -> None:
+    history = made()
+    history.do(("die", 2))
+    history.heal()
+    assert statuses(history) == {1: "active", 2: "removed", 3: "active"}
+
+
+def test_letters_to_a_process_that_died_are_lost() -> None:
+    history = made()
+    history.do(("remove", 1, 3, 0))
+    history.do(("settle", 1))
+    assert history.world.post.between(R1, R2)
+    history.do(("crash", 2, False))
+    assert not history.world.post.between(R1, R2)
+
+
+def test_an_earlier_copy_of_a_folder_says_what_it_said_of_the_members() -> None:
+    disk = Disk(Fsync.ALWAYS)
+    for value in ("00", "01", "02"):
+        now(disk.set_meta("membership", value))
+    disk.put_back(0, votes_back=1)
+    assert now(disk.get_meta("membership")) == "01"
+    disk.put_back(0, votes_back=9)
+    assert now(disk.get_meta("membership")) is None
+
+
+def test_a_world_without_members_is_as_it_was() -> None:
+    assert not Maker(7).plan.has_members
+    assert Maker(MEMBERS_FROM).plan.has_members
