@@ -23,14 +23,12 @@ from crdtstream.admin.client import (
     UnreachableError,
     survey,
 )
-from crdtstream.cli.crdb_purge import purge_instance
 from crdtstream.cli.crdb_removal import (
     SEALED_SECONDS_DEFAULT,
     Removal,
     remove_forced,
     remove_sealed,
 )
-from crdtstream.cli.crdb_salvage import salvage
 from crdtstream.cli.discovery import AddressOption, DirOption, addresses_of
 from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.tables import print_columns
@@ -390,8 +388,6 @@ def remove_instance(
         _tell(reply, dry_run=dry_run)
 
 
-app.command()(salvage)
-app.command()(purge_instance)
 
 
 # --- Asking ---------------------------------------------------------------------------------------
