@@ -17,7 +17,9 @@ SOURCES = Path(__file__).parents[1] / "crdtstream"
 NO_SIZES = {
     "a width or layout of what is stored or sent": """
         core.checkpoint.contents.ID_BYTES core.comparing.BUCKETS core.comparing.DIGEST_BYTES
-        core.comparing._BUCKET_SHIFT core.comparing._KEYS_END core.digest.DIGEST_BYTES core.fields.FIELDS_BYTES_MIN
+        core.comparing._BUCKET_SHIFT core.comparing._KEYS_END core.digest.DIGEST_BYTES
+        core.incarnations.BEGINS_MAX core.incarnations.FOLDER_BYTES core.incarnations.NUMBER_MAX
+        core.fields.FIELDS_BYTES_MIN
         core.groups.pel_chunk._ID_BYTES core.groups.pel_keys.KEY_SEQ_BITS
         core.groups.pel_keys.KEY_SEQ_END core.groups.pel_keys._KEY_SEQ_MASK
         core.groups.pel_keys._TOO_HIGH_SEQ
