@@ -207,7 +207,7 @@ def granted(mine: Lineage, n: int, bid: Begin) -> Lineage | None:
     Args:
         n: how many effects of the region are here; none of them may end.
     """
-    if bid in (mine.bid, *mine.begins[-1:]):
+    if bid == mine.bid or (mine.begins and bid == mine.begins[-1]):
         return mine
     highest = mine.highest
     if n > bid.after_n or (highest is not None and bid.number <= highest.number):
