@@ -16,7 +16,10 @@ SOURCES = Path(__file__).parents[1] / "crdtstream"
 # Constants that are no sizes: why, and which.
 NO_SIZES = {
     "a width or layout of what is stored or sent": """
-        core.checkpoint.contents.ID_BYTES core.digest.DIGEST_BYTES core.fields.FIELDS_BYTES_MIN
+        core.checkpoint.contents.ID_BYTES core.comparing.BUCKETS core.comparing.DIGEST_BYTES
+        core.comparing._BUCKET_SHIFT core.comparing._KEYS_END core.digest.DIGEST_BYTES
+        core.incarnations.BEGINS_MAX core.incarnations.FOLDER_BYTES core.incarnations.NUMBER_MAX
+        core.fields.FIELDS_BYTES_MIN
         core.groups.pel_chunk._ID_BYTES core.groups.pel_keys.KEY_SEQ_BITS
         core.groups.pel_keys.KEY_SEQ_END core.groups.pel_keys._KEY_SEQ_MASK
         core.groups.pel_keys._TOO_HIGH_SEQ
@@ -43,7 +46,8 @@ NO_SIZES = {
         resp.wire.xadd_runs._SAME_BYTES
     """,
     "the number of a format, a version or a mark": """
-        core.checkpoint.parts.NO_IMAGE core.checkpoint.parts.STAGED core.groups.mode.NOBODY
+        core.checkpoint.parts.NO_IMAGE core.checkpoint.parts.STAGED core.comparing.NO_BLOCK
+        core.comparing.NO_REGION core.groups.mode.NOBODY
         core.groups.pel_chunk.NOBODY
         core.lanes.header.VERSION core.lanes.node.NO_EPOCH core.lanes.residency._WARM
         core.wire.local_codec.UNKNOWN commands.keys.dumping.VERSION

@@ -13,6 +13,7 @@ from tests.mutations.in_engine import ENGINE
 from tests.mutations.in_expiry import EXPIRIES
 from tests.mutations.in_groups import GROUPS
 from tests.mutations.in_health import HEALTH
+from tests.mutations.in_incarnations import INCARNATIONS
 from tests.mutations.in_lag import LAG
 from tests.mutations.in_lanes import LANES
 from tests.mutations.in_lost import LOST_EFFECTS
@@ -40,6 +41,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *ENGINE,
     *REPLICATION,
     *RECOVERIES,
+    *INCARNATIONS,
     *MEMBERSHIP,
     *PEERS,
     *LOST_EFFECTS,

@@ -1,0 +1,333 @@
+"""Incarnations of a region: which folder numbered its effects, from where on (``rules`` 18).
+
+A region numbers its effects in one folder.  When it goes on in another one - a backup, a copy, an
+earlier state of itself - numbers that the old folder gave may be given again:
+
+    effects        1 ─── 5 6 7          the old folder: incarnation 0
+                         └ 6 7 8 9      a backup of it: incarnation 1, it begins after 5
+    lineage        (1, folder B, after 5)
+
+So a start whose folder proves nothing *bids* for the next incarnation, and begins it when every
+member has the bid in its folder.  The *lineage* of a region is all the begins that are known, the
+newest one last.  From it follows all else:
+
+    a dot 1:7 of incarnation 0      is lost, as incarnation 1 began after 5
+    a dot 1:4 of incarnation 0      is what 1:4 is today
+    a folder of incarnation 0       is an earlier one: it takes no writes, and has no links
+
+Numbers of incarnations ascend, and a folder is drawn at random for each, so the last begin says
+which lineage it is.  Of two the one with the higher last begin stands, and whoever has effects that
+do not count in it cannot take it (:func:`joined`): two histories that differ never become one.
+
+The first incarnation has the number 0.  A region of a database of an earlier version has no
+lineage until it first begins one, and until then it is of incarnation 0 as well.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from crdtstream.core.checkpoint.contents import ContentError, packed, unpacked
+from crdtstream.core.clock import VersionVector
+from crdtstream.core.ids import REGION_MAX, RegionId
+
+FOLDER_BYTES: Final = 16
+# A region that is killed each day, and cannot prove its folder, has as many in nine months.  What
+# is older is kept as one number.
+BEGINS_MAX: Final = 256
+NUMBER_MAX: Final = 2**63 - 1
+
+
+class IncarnationError(Exception):
+    """Two histories of a region differ; the text says from where on."""
+
+
+class Begin(NamedTuple):
+    """One incarnation of a region.
+
+    Attributes:
+        number: ascends within a region.
+        folder: random, and drawn for this incarnation only.
+        after_n: how many effects of earlier incarnations count.
+    """
+
+    number: int
+    folder: bytes
+    after_n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The incarnations of one region, as far as they are known.
+
+    Attributes:
+        begins: numbers ascend; at most ``BEGINS_MAX``, the newest.
+        forgotten_n: the least ``after_n`` of those that are not kept; None: all are kept.
+        bid: asked for, and perhaps begun; its number is above all others.
+    """
+
+    begins: tuple[Begin, ...] = ()
+    forgotten_n: int | None = None
+    bid: Begin | None = None
+
+    @property
+    def number(self) -> int:
+        """Of the newest incarnation."""
+        return self.begins[-1].number if self.begins else 0
+
+    @property
+    def highest(self) -> Begin | None:
+        """The newest incarnation that has begun, or perhaps has."""
+        if self.bid is not None:
+            return self.bid
+        return self.begins[-1] if self.begins else None
+
+    def next_number(self, n: int) -> int:
+        """Of an incarnation that begins after ``n`` effects."""
+        highest = self.highest
+        if highest is not None:
+            return highest.number + 1
+        # Effects of which nobody knows who numbered them are of incarnation 0.
+        return 1 if n else 0
+
+    def counting(self, number: int) -> int | None:
+        """How many of the effects that an incarnation had still count.
+
+        Args:
+            number: at most that of the newest one.
+
+        Returns:
+            None: all of them.
+        """
+        later = [begin.after_n for begin in self.begins if begin.number > number]
+        if self.begins and number < self.begins[0].number and self.forgotten_n is not None:
+            later.append(self.forgotten_n)
+        is_between = bool(self.begins) and self.begins[0].number < number
+        if is_between and all(begin.number != number for begin in self.begins):
+            # Nobody remembers that it began, so nothing that it numbered is anywhere.
+            return 0
+        return min(later, default=None)
+
+    def begun(self, begin: Begin) -> "Lineage":
+        """The lineage once this has begun."""
+        assert begin.number > self.number or not self.begins
+        begins, forgotten_n = (*self.begins, begin), self.forgotten_n
+        if len(begins) > BEGINS_MAX:
+            oldest, *kept = begins
+            begins = tuple(kept)
+            forgotten_n = (
+                oldest.after_n if forgotten_n is None else min(forgotten_n, oldest.after_n)
+            )
+        return Lineage(begins, forgotten_n, _still(self.bid, begin))
+
+    def with_bid(self, bid: Begin) -> "Lineage":
+        """The lineage once this was asked for, and granted here."""
+        assert not self.begins or bid.number > self.number
+        return replace(self, bid=bid)
+
+
+Lineages: TypeAlias = Mapping[RegionId, Lineage]
+
+NO_LINEAGE: Final = Lineage()
+
+
+def _still(bid: Begin | None, last: Begin | None) -> Begin | None:
+    """A bid, if it has not begun, and nothing later has."""
+    return None if bid is None or (last is not None and bid.number <= last.number) else bid
+
+
+def _rank(lineage: Lineage) -> tuple[int, bytes]:
+    """Which of two lineages stands: the higher one."""
+    if not lineage.begins:
+        return -1, b""
+    last = lineage.begins[-1]
+    # Two of one number: members that granted the first one have forgotten it.
+    return last.number, last.folder
+
+
+def shared(one: Lineage, other: Lineage) -> int | None:
+    """Up to which number effects are the same in two lineages; None: they are the same lineage."""
+    if _rank(one) == _rank(other):
+        return None
+    in_both = set(one.begins) & set(other.begins)
+    common = max((begin.number for begin in in_both), default=-1)
+    apart = [begin.after_n for begin in (*one.begins, *other.begins) if begin.number > common]
+    if not in_both:
+        apart += [n for n in (one.forgotten_n, other.forgotten_n) if n is not None]
+    return min(apart)
+
+
+def differ(one: Lineage, one_n: int, other: Lineage, other_n: int) -> int | None:
+    """Whether two regions hold effects of a third one that cannot stand beside each other.
+
+    Args:
+        one_n, other_n: how many effects they have, each by its lineage.
+
+    Returns:
+        How many effects both may have, if the one whose lineage does not stand has more; else None.
+    """
+    count = shared(one, other)
+    if count is None:
+        return None
+    older_n = one_n if _rank(one) < _rank(other) else other_n
+    return count if older_n > count else None
+
+
+def joined(mine: Lineage, n: int, theirs: Lineage) -> Lineage:
+    """What is known once another region said what it knows.
+
+    Args:
+        n: how many effects are here.
+
+    Raises:
+        IncarnationError: some of these do not count in the lineage that stands.
+    """
+    if _rank(theirs) <= _rank(mine):
+        stands = mine
+    else:
+        count = shared(mine, theirs)
+        if count is not None and n > count:
+            raise IncarnationError(f"its effects from {count + 1} on were numbered twice")
+        stands = theirs
+    last = stands.begins[-1] if stands.begins else None
+    bid = _still(mine.bid, last)
+    other = _still(theirs.bid, last)
+    # One that would end effects which are here was never granted here, and so has not begun.
+    if other is not None and n <= other.after_n and (bid is None or other.number > bid.number):
+        bid = other
+    return replace(stands, bid=bid)
+
+
+def granted(mine: Lineage, n: int, bid: Begin) -> Lineage | None:
+    """What is known once a region's bid is granted here; None: it is not granted.
+
+    Args:
+        n: how many effects of the region are here; none of them may end.
+    """
+    if bid == mine.bid or (mine.begins and bid == mine.begins[-1]):
+        return mine
+    highest = mine.highest
+    if n > bid.after_n or (highest is not None and bid.number <= highest.number):
+        return None
+    return mine.with_bid(bid)
+
+
+# --- Dots that left their region ------------------------------------------------------------------
+
+
+class Marked(NamedTuple):
+    """How many effects of a region somebody has had, who was told so in one of its incarnations."""
+
+    n: int
+    number: int
+
+
+def marked_by(lineages: Lineages, vv: VersionVector) -> dict[RegionId, Marked]:
+    """A version vector that may leave this region."""
+    return {region: Marked(n, lineages.get(region, NO_LINEAGE).number) for region, n in vv.items()}
+
+
+def lost(lineages: Lineages, marked: Mapping[RegionId, Marked]) -> dict[RegionId, int]:
+    """By region the first effect that somebody has had, and that nobody has any more."""
+    found = {}
+    for region, (n, number) in sorted(marked.items()):
+        lineage = lineages.get(region)
+        if lineage is None or number > lineage.number:
+            continue
+        count = lineage.counting(number)
+        if count is not None and n > count:
+            found[region] = count + 1
+    return found
+
+
+def unheard(lineages: Lineages, marked: Mapping[RegionId, Marked]) -> set[RegionId]:
+    """The regions of which an incarnation is not known here yet: its dots mean nothing here."""
+    return {
+        region
+        for region, (_, number) in marked.items()
+        if number > lineages.get(region, NO_LINEAGE).number
+    }
+
+
+# --- As bytes -------------------------------------------------------------------------------------
+
+
+class _LineageContent(msgspec.Struct, array_like=True, frozen=True):
+    region: RegionId
+    begins: list[Begin]
+    forgotten_n: int | None
+    bid: Begin | None
+
+
+class _SaidContent(msgspec.Struct, array_like=True, frozen=True):
+    own: Begin | None
+    lineages: list[_LineageContent]
+    successor: Begin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnations:
+    """What a folder has of the incarnations of all regions; and what is said of them to peers.
+
+    Attributes:
+        own: the one that this folder began, and is of; None: an earlier version made it.
+        lineages: of all regions, as far as known.
+        successor: the folder in which the region goes on, instead of this one.
+    """
+
+    own: Begin | None = None
+    lineages: Lineages = field(default_factory=dict)
+    successor: Begin | None = None
+
+
+def encode_incarnations(one: Incarnations) -> bytes:
+    """Bytes of them; equal ones give equal bytes."""
+    lineages = [
+        _LineageContent(region, list(lineage.begins), lineage.forgotten_n, lineage.bid)
+        for region, lineage in sorted(one.lineages.items())
+    ]
+    return packed(_SaidContent(one.own, lineages, one.successor))
+
+
+def decode_incarnations(data: bytes) -> Incarnations:
+    """The inverse.
+
+    Raises:
+        ContentError: no incarnations can be so; the text says why.
+    """
+    content = unpacked(data, _SaidContent)
+    lineages = {one.region: _lineage(one) for one in content.lineages}
+    if len(lineages) != len(content.lineages):
+        raise ContentError("incarnations: a region stands there twice")
+    _check(begin for begin in (content.own, content.successor) if begin is not None)
+    return Incarnations(content.own, lineages, content.successor)
+
+
+def _lineage(content: _LineageContent) -> Lineage:
+    begins = tuple(content.begins)
+    wrong = (
+        not 1 <= content.region <= REGION_MAX
+        or len(begins) > BEGINS_MAX
+        or not all(a.number < b.number for a, b in pairwise(begins))
+        or (content.forgotten_n is not None and not 0 <= content.forgotten_n <= NUMBER_MAX)
+        or (content.bid is not None and begins and content.bid.number <= begins[-1].number)
+    )
+    if wrong:
+        raise ContentError(f"incarnations: those of region {content.region} cannot be so")
+    _check(begins)
+    _check(() if content.bid is None else (content.bid,))
+    return Lineage(begins, content.forgotten_n, content.bid)
+
+
+def _check(begins: Iterable[Begin]) -> None:
+    for begin in begins:
+        is_right = (
+            len(begin.folder) == FOLDER_BYTES
+            and 0 <= begin.number <= NUMBER_MAX
+            and 0 <= begin.after_n <= NUMBER_MAX
+        )
+        if not is_right:
+            raise ContentError(f"incarnations: none can be {begin}")
