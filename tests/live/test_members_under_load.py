@@ -30,7 +30,8 @@ from tests.live.cluster import Cluster, Node, cluster_of, vv_of
 from tests.live.test_joining import Joiner
 from tests.live.test_members import crdb
 
-pytestmark = pytest.mark.live
+# Some ten seconds on a quiet machine; the bound is for a busy one.
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 HOME, COORDINATOR, LOST = 1, 2, 3
 GROUP: Final = "g"
