@@ -128,6 +128,7 @@ def test_nothing_acknowledged_is_lost_while_checkpoints_are_made(tmp_path: Path)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_in_many_kills(tmp_path: Path) -> None:
     kill_again_and_again(tmp_path, ROUNDS_LONG, seed=2)
 

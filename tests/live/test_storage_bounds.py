@@ -15,7 +15,8 @@ from crdtstream.store.folder_lock import LOG_FILE
 from tests.live.cluster import Node, cluster_of, wait_until
 from tests.upkeep.folders import checked
 
-pytestmark = pytest.mark.live
+# A minute on a quiet machine; the bound is for a busy one.
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 MIB = 1 << 20
 TEXT = "x" * (64 << 10)
