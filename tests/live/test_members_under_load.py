@@ -9,6 +9,7 @@ import random
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -62,7 +63,7 @@ SHORT: Final = Scale(rounds=1, entries=2_000, batch=5, pause=0.02)
 SOAK: Final = Scale(rounds=100, entries=2_000_000, batch=50, pause=0.03)
 
 
-class Client:
+class Client(ABC):
     """A client that goes on until it is told to stop; its node may be away for a while."""
 
     def __init__(self, node: Node) -> None:
@@ -83,8 +84,9 @@ class Client:
                     if not str(error).startswith("MISCONF"):
                         raise
 
+    @abstractmethod
     def use(self, client: Any) -> None:
-        raise NotImplementedError
+        """Go on until ``_is_over`` is set, or the node is gone."""
 
     def end(self) -> None:
         self._is_over.set()
